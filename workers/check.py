@@ -52,7 +52,7 @@ from workers.host.diagnostics import (
     room,
 )
 from workers.host.indexes import index_folders
-from workers.host.placement import Layers, WorkerPlan, memory_share, plan_host
+from workers.host.placement import SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
 __all__ = ["Finding", "check", "missing_for_triton", "refuse_unbootable"]
@@ -98,7 +98,7 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
     if not gpus and any(each.runs_the_model for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
     try:
-        plans, warnings = plan_host(fleet, gpus, cores, Layers())
+        plans, warnings = plan_host(fleet, gpus, cores, SettingsSources())
     except McqueueError as trouble:
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return

@@ -30,7 +30,7 @@ from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.live_table import make_screen
 from workers.host.name_conflicts import refuse_taken
-from workers.host.placement import Layers, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.placement import SettingsSources, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.remote_control import drain, restart
 from workers.recheck import (
     as_asked,
@@ -76,9 +76,9 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     """Start the workers of this host and keep them running. SIGTERM, Ctrl-C or closing the terminal drains them."""
     logs.set_up("up")
     fleet = load_fleet(config, overrides)
-    layers = Layers(config, overrides)
-    plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), layers)
-    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), layers)
+    sources = SettingsSources(config, overrides)
+    plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), sources)
+    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), sources)
     plans = pick(plans, only)
     checks.refuse_unbootable(fleet, plans)
     screen = make_screen(fleet[0])
@@ -100,7 +100,7 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
     """Run one worker in the foreground, pinned to its GPUs before Python starts."""
     settings = load_settings(config, overrides)
     chosen = tuple(each for each in (gpus or "").split(",") if each)
-    plan = plan_worker(settings, chosen, visible_gpus(), _cpu_cores(), Layers(config, overrides), name or "")
+    plan = plan_worker(settings, chosen, visible_gpus(), _cpu_cores(), SettingsSources(config, overrides), name or "")
     bind(plan.cores)
     environment = {**os.environ, **plan.environment}
     os.execve(sys.executable, worker_command(node_name(plan), plan.concurrency), environment)
@@ -239,7 +239,7 @@ def tune_for_run(
         )
     refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
-    plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
+    plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), SettingsSources())
     if not plans:
         raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
     os.environ.update(plans[0].environment)

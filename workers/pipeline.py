@@ -24,7 +24,6 @@ from workers.engines.base import Completion, Engine, Part, Request, UnexpectedFa
 from workers.scoring import MODES, FollowUp, Item, Reading
 
 __all__ = [
-    "Item",
     "JudgeEngine",
     "Provenance",
     "failed",

@@ -22,8 +22,8 @@ from contract.spec import Mode, run_id_for
 from contract.verdict import Outcome, Passage, Verdict
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.pipeline import Item, JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
-from workers.scoring import requests_of
+from workers.pipeline import JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
+from workers.scoring import Item, requests_of
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count

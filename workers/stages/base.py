@@ -22,8 +22,9 @@ from contract.verdict import Failure, Verdict
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
-from workers.pipeline import Item, Provenance, failed
+from workers.pipeline import Provenance, failed
 from workers.retries import LONGEST_PAUSE_S, pause_s, reason_of, too_many
+from workers.scoring import Item
 from workers.stages.isolation import Isolation
 from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, asked_by_run, by_run
 

@@ -16,7 +16,7 @@ from contract.spec import Stage
 from contract.verdict import Verdict
 from workers.engines.base import UnexpectedFailure
 from workers.messages.batch import Batch, HeldMessage
-from workers.pipeline import Item
+from workers.scoring import Item
 
 __all__ = ["Endings", "NotNow", "Send", "Settled", "StageContext", "Work", "asked_by_run", "by_run", "send_on"]
 

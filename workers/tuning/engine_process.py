@@ -14,7 +14,8 @@ from contract.errors import EngineError, McqueueError
 from contract.settings import Settings
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Engine
-from workers.pipeline import Item, score_batch
+from workers.pipeline import score_batch
+from workers.scoring import Item
 from workers.tuning.trials import SIZES, Shape, Trial, all_marked, long_enough
 
 __all__ = ["Measure", "engine_apart"]

@@ -16,7 +16,8 @@ from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
-from workers.pipeline import Item, score_batch
+from workers.pipeline import score_batch
+from workers.scoring import Item
 
 LETTERED = Prompt(
     name="lettered", text="{{ question }}\n{% for c in choices %}{{ c.label }}. {{ c.text }}\n{% endfor %}Answer:"

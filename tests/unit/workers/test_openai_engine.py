@@ -24,7 +24,8 @@ from workers.engines.base import GenerateRequest, ScoreRequest, UnexpectedFailur
 from workers.engines.openai import OpenAiEngine
 from workers.engines.openai_server import RateLimiter
 from workers.messages.batch import Settlement
-from workers.pipeline import Item, score_batch
+from workers.pipeline import score_batch
+from workers.scoring import Item
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
 

@@ -33,7 +33,7 @@ from workers.engines import JudgeEngines
 from workers.engines.base import Completion, Request, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
-from workers.pipeline import Item
+from workers.scoring import Item
 from workers.scoring.judge import grading_prompt
 from workers.tuning import engine_process
 from workers.tuning.lengths import COMPLAINT_TOKENS, Lengths, lengths
