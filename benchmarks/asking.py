@@ -27,8 +27,8 @@ from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
 from workers.engines.packaged import resolve
 from workers.gpus.nvidia import visible_gpus
-from workers.host.placement import Layers, plan_host
-from workers.pipeline import Item
+from workers.host.placement import SettingsSources, plan_host
+from workers.scoring import Item
 
 __all__ = [
     "Asking",
@@ -135,7 +135,7 @@ def pin(at: Stand) -> None:
 
 
 def _pin(settings: Settings) -> dict[str, str]:
-    plans, _ = plan_host([settings], visible_gpus(), sorted(os.sched_getaffinity(0)), Layers())
+    plans, _ = plan_host([settings], visible_gpus(), sorted(os.sched_getaffinity(0)), SettingsSources())
     place = {name: value for name, value in plans[0].environment.items() if not name.startswith(PREFIX)}
     os.environ.update(place)
     return place

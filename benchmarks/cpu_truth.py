@@ -9,8 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contract.errors import RequestRejected
 from contract.question import LABELS
 from workers.engines.encoding import PromptEncoder
-from workers.pipeline import Item
-from workers.scoring import requests_of
+from workers.scoring import Item, requests_of
 
 __all__ = ["IEEE", "cpu_scores", "differing", "scores_apart"]
 

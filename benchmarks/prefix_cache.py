@@ -36,7 +36,8 @@ from producer.readers import Source
 from producer.runs.prefix_order import PrefixOrder
 from producer.runs.runconfig import load_run_config
 from workers.engines.base import Engine
-from workers.pipeline import Item, score_batch
+from workers.pipeline import score_batch
+from workers.scoring import Item
 from workers.tuning.trials import marked
 
 BATCH = 16

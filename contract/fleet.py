@@ -6,6 +6,7 @@ workers must never share one.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -179,10 +180,13 @@ class Fleet:
             with translating(self._place):
                 self._redis.delete(keys.worker(record.name), keys.wish(record.name))
 
-    def ask(self, name: str, wish: Wish) -> None:
-        """Leave a wish for worker `name`, which reads it at its next heartbeat, even if disconnected for a while."""
+    def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> None:
+        """Leave a wish for worker `name`, which reads it at its next heartbeat, even if disconnected for a while.
+
+        One that boots, for at most `boot_s` from now, grants the wish to restart only afterwards.
+        """
         with translating(self._place):
-            self._redis.set(keys.wish(name), wish.value, ex=WISH_S)
+            self._redis.set(keys.wish(name), wish.value, ex=WISH_S + math.ceil(boot_s))
 
     def wish(self, name: str) -> Wish | None:
         """Return the pending wish for worker `name`."""
@@ -257,8 +261,9 @@ class Fleet:
 
     def dead(self) -> list[str]:
         """Return the names on the list without a live worker."""
+        names = self.names()  # before the living: a worker that joins in between is no dead one
         living = {record.name for record in self.alive()}
-        return [name for name in self.names() if name not in living]
+        return [name for name in names if name not in living]
 
     def claim(self, lock: str) -> bool:
         """Return whether this caller got `lock` for a chore; for `LEASE_S` seconds no other caller gets it."""

@@ -35,10 +35,10 @@ __all__ = [
     "REJECTED",
     "Bm25Options",
     "Chunking",
-    "Counts",
     "DenseOptions",
     "Encoder",
     "IndexPlan",
+    "IndexSize",
     "Manifest",
     "Precision",
     "StopWords",
@@ -106,7 +106,7 @@ class Chunking(BaseModel):
         return self
 
 
-class Counts(BaseModel):
+class IndexSize(BaseModel):
     """Size of an index."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -187,7 +187,7 @@ class IndexPlan(BaseModel):
     #: SHA-256 over the passages, in order.
     corpus_digest: Sha256
     chunking: Chunking
-    counts: Counts
+    counts: IndexSize
     #: Whether any passage has a question hash; None in older indexes that did not record it.
     question_hashes: bool | None = None
     #: Kinds bm25 and hybrid.

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from contract import keys
-from contract.errors import LedgerError, UnknownRun, UnreadableRun
+from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerState
 from contract.ledger import Counts, Ledger, Run
 from contract.queue import oldest_published_at, queue_lengths
@@ -33,25 +33,19 @@ class RedisMetrics(Collector):
         self._ledger = ledger
         self._client = client
         self._fleet = Fleet(client, place)
+        self._open: dict[str, Run] = {}
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; called by prometheus_client."""
         try:
-            runs = list(self._ledger.standings(self._open_runs()))
+            self._open = self._ledger.read_open_runs(self._open)
+            runs = list(self._ledger.standings(self._open.values()))
             found = [*self._queues([run for run, _ in runs]), _questions(runs)]
         except (LedgerError, redis.RedisError) as trouble:
             log.warning("metrics of queues and runs left out: %s", trouble)
             found = []
         yield GaugeMetricFamily("mcqueue_redis_up", "Whether Redis answers (1) or not (0).", value=bool(found))
         yield from found
-
-    def _open_runs(self) -> Iterator[Run]:
-        for run_id in self._ledger.open_runs():
-            try:
-                run = self._ledger.run(run_id)
-            except (UnknownRun, UnreadableRun):  # purged in the meantime, or written by another version
-                continue
-            yield run
 
     def _queues(self, runs: Sequence[Run]) -> Iterator[GaugeMetricFamily]:
         alive = self._fleet.alive()

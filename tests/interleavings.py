@@ -20,7 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from contract import Ledger, Outcome, Question, Run, RunState, Verdict, load_settings
 from contract.chunks import chunks
 from contract.errors import EngineDead, RedisUnreachable, RunHalted, UnknownRun
-from contract.ledger import Committed
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
 from tests.support import SIMULATED_MODEL, make_question, open_run
@@ -385,9 +384,9 @@ class _NoCommits:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def commit(self, run_id: str, _: Sequence[Verdict]) -> Committed:
+    def commit(self, run_id: str, _: Sequence[Verdict]) -> list[Verdict]:
         try:
             self._ledger.run(run_id)
         except UnknownRun:
-            return Committed(0, 0)
+            return []
         raise RedisUnreachable("away")

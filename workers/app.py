@@ -20,15 +20,7 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from contract import logs
-from contract.errors import (
-    EXIT_ENGINE,
-    EXIT_RETRY,
-    EXIT_UNBOOTABLE,
-    EngineUnbootable,
-    InputError,
-    McqueueError,
-    SettingsError,
-)
+from contract.errors import EXIT_ENGINE, EXIT_RETRY, McqueueError, SettingsError
 from contract.fleet import Wish, WorkerState
 from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
@@ -138,7 +130,7 @@ class Lifecycle:
         except McqueueError as trouble:
             log.error("%s", trouble)
             boot_pipe.report(str(trouble))
-            sys.exit(_exit_code(trouble))
+            sys.exit(boot_pipe.exit_code(trouble))
         except Exception:
             log.exception("the worker cannot boot")
             sys.exit(EXIT_ENGINE)
@@ -205,15 +197,6 @@ def grant(wish: Wish) -> None:
 
 def _exit(*_: Any) -> None:
     sys.exit(0)
-
-
-def _exit_code(trouble: McqueueError) -> int:
-    """Return the exit code that tells the launcher to give up, retry later, or retry a few times."""
-    if trouble.retryable:
-        return EXIT_RETRY
-    if isinstance(trouble, EngineUnbootable):
-        return EXIT_UNBOOTABLE
-    return 1 if isinstance(trouble, InputError) else EXIT_ENGINE
 
 
 def _own_queue() -> str:

@@ -19,7 +19,7 @@ from redis import Redis, RedisError
 
 from contract import keys
 from contract.connection import connect, why_no_writes
-from contract.errors import McqueueError, ModelNotFound, UnknownRun, UnreadableRun
+from contract.errors import McqueueError, ModelNotFound, UnreadableRun
 from contract.fleet import Fleet, WorkerState
 from contract.index import read_manifest
 from contract.ledger import RedisLedger
@@ -52,7 +52,7 @@ from workers.host.diagnostics import (
     room,
 )
 from workers.host.indexes import index_folders
-from workers.host.placement import Layers, WorkerPlan, memory_share, plan_host
+from workers.host.placement import SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
 __all__ = ["Finding", "check", "missing_for_triton", "refuse_unbootable"]
@@ -98,7 +98,7 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
     if not gpus and any(each.runs_the_model for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
     try:
-        plans, warnings = plan_host(fleet, gpus, cores, Layers())
+        plans, warnings = plan_host(fleet, gpus, cores, SettingsSources())
     except McqueueError as trouble:
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return
@@ -236,11 +236,12 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     unsettled: Counter[str] = Counter()
     rerankers: set[str] = set()
     searches = any(each.indexes for each in models)
-    for run_id in ledger.open_runs():
-        with suppress(UnknownRun, UnreadableRun):  # purged meanwhile, as the HTTP server does, or of another version
-            left, spec = ledger.counts(run_id).todo, ledger.run(run_id).spec
-            unsettled.update(dict.fromkeys(keys.route(spec), left))
-            rerankers |= {spec.rag.reranker} if spec.rag and spec.rag.reranker else set()
+    unreadable: list[UnreadableRun] = []
+    runs = ledger.read_open_runs(unreadable=lambda _, trouble: unreadable.append(trouble))
+    for run, counts in ledger.standings(runs.values()):
+        unsettled.update(dict.fromkeys(keys.route(run.spec), counts.todo))
+        rerankers |= {run.spec.rag.reranker} if run.spec.rag and run.spec.rag.reranker else set()
+    yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable)
     yield from (_reranker(each) for each in sorted(rerankers) if searches)
     names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
     served = {each.queue for each in records if each.state is WorkerState.READY}

@@ -30,9 +30,18 @@ from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.live_table import make_screen
 from workers.host.name_conflicts import refuse_taken
-from workers.host.placement import Layers, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.placement import SettingsSources, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.remote_control import drain, restart
-from workers.recheck import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
+from workers.recheck import (
+    as_asked,
+    refuse_foreign_tokens,
+    refuse_lacking_adapter,
+    request_tokens,
+    rescore,
+    serving,
+    stability,
+    unlike,
+)
 from workers.retrieval.build import build_index
 from workers.tuning.output import context_note, draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.sample import Effort, tune_by
@@ -67,9 +76,9 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     """Start the workers of this host and keep them running. SIGTERM, Ctrl-C or closing the terminal drains them."""
     logs.set_up("up")
     fleet = load_fleet(config, overrides)
-    layers = Layers(config, overrides)
-    plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), layers)
-    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), layers)
+    sources = SettingsSources(config, overrides)
+    plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), sources)
+    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), sources)
     plans = pick(plans, only)
     checks.refuse_unbootable(fleet, plans)
     screen = make_screen(fleet[0])
@@ -91,7 +100,7 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
     """Run one worker in the foreground, pinned to its GPUs before Python starts."""
     settings = load_settings(config, overrides)
     chosen = tuple(each for each in (gpus or "").split(",") if each)
-    plan = plan_worker(settings, chosen, visible_gpus(), _cpu_cores(), Layers(config, overrides), name or "")
+    plan = plan_worker(settings, chosen, visible_gpus(), _cpu_cores(), SettingsSources(config, overrides), name or "")
     bind(plan.cores)
     environment = {**os.environ, **plan.environment}
     os.execve(sys.executable, worker_command(node_name(plan), plan.concurrency), environment)
@@ -139,8 +148,8 @@ def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> Non
 def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_id: str) -> None:
     """Print as JSON what the engine receives for a question of RUN: text, token ids, continuations."""
     settings, ledger, run = _asked_of(name, config, overrides)
-    question, verdict = ledger.result(run.run_id, question_id)
-    passages = verdict.passages if verdict else ()
+    refuse_foreign_tokens(settings)
+    question, passages = as_asked(ledger, run, question_id)
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
     click.echo(json.dumps(list(request_tokens(run, question, passages, PromptEncoder.of_model(model))), indent=2))
@@ -230,7 +239,7 @@ def tune_for_run(
         )
     refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
-    plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), Layers())
+    plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), SettingsSources())
     if not plans:
         raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
     os.environ.update(plans[0].environment)

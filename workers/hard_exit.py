@@ -15,11 +15,20 @@ __all__ = ["end_at_once"]
 def end_at_once(exit_code: int) -> NoReturn:
     """Kill this process and all its children immediately, from any thread.
 
-    Nothing is released; other workers, here or elsewhere, will find a dead worker and requeue its messages.
+    Nothing is released; other workers, here or elsewhere, will find a dead worker and requeue its messages. Whatever
+    fails here, e.g. to list the children or to write to a full disk, the process ends.
     """
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            child.kill()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)
+    try:
+        _kill_children()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+    finally:
+        os._exit(exit_code)
+
+
+def _kill_children() -> None:
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()

@@ -16,7 +16,7 @@ from celery import Celery
 
 from contract import keys
 from contract.audit import heal, looks_stalled
-from contract.errors import LedgerError, NameTaken, RedisUnreachable, WritesRefused
+from contract.errors import LedgerError, NameTaken, RedisUnreachable, UnknownRun, UnreadableRun, WritesRefused
 from contract.fair_share import level_if_due
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
@@ -112,8 +112,10 @@ class Janitor(_Rounds):
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._stalled: set[str] = set()
         self._quiet = StallWatch()
-        #: The open runs of all queues, without their few-shot examples, of which there may be thousands.
+        #: The open runs of all queues.
         self._open: dict[str, Run] = {}
+        #: Runs that this version cannot read, each reported once.
+        self._unreadable: set[str] = set()
         #: Number of other ready workers on this worker's queue.
         self.others = 0
         self._leases_tell_from = 0.0
@@ -169,11 +171,13 @@ class Janitor(_Rounds):
 
     def _open_runs_here(self) -> list[Run]:
         """Return the open runs whose route includes this worker's queue."""
-        known, self._open = self._open, {}
-        for run_id in self._ledger.open_runs():
-            with _skipping(run_id):
-                self._open[run_id] = known.get(run_id) or _without_examples(self._ledger.run(run_id))
+        self._open = self._ledger.read_open_runs(self._open, self._tell_unreadable)
         return [run for run in self._open.values() if self._queue in keys.route(run.spec)]
+
+    def _tell_unreadable(self, run_id: str, trouble: UnreadableRun) -> None:
+        if run_id not in self._unreadable:
+            self._unreadable.add(run_id)
+            log.warning("run %s: audit skipped: %s", run_id, trouble)
 
     def _audit(self, runs: Iterable[Run], *, thoroughly: bool) -> None:
         stalled: set[str] = set()
@@ -213,15 +217,13 @@ class Janitor(_Rounds):
             log.warning("run %s: %s in no message; re-sent in %d", run.run_id, lost, messages)
 
 
-def _without_examples(run: Run) -> Run:
-    return run.model_copy(update={"spec": run.spec.model_copy(update={"few_shot": None})})
-
-
 @contextmanager
 def _skipping(run_id: str) -> Iterator[None]:
-    """Keep a run that cannot be read, or fails otherwise, from affecting the others. A Redis that is away fails all."""
+    """Keep a run that cannot be audited from affecting the others. A Redis that is away fails all."""
     try:
         yield
+    except UnknownRun:  # purged meanwhile, as the HTTP server does after each request
+        return
     except (RedisUnreachable, WritesRefused):
         raise
     except Exception as trouble:  # noqa: BLE001 - any error

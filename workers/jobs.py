@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from contract import keys
 from contract.errors import EXIT_RETRY, IndexUnusable, SettingsError
@@ -17,6 +18,7 @@ from workers.host.indexes import index_folders
 from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
+from workers.stages.base import BatchWork
 from workers.stages.retrieval import BatchRetriever
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
@@ -30,39 +32,51 @@ log = logging.getLogger(__name__)
 LAST_WORDS_S = 1.0
 
 
-class Job(Protocol):
-    """Interface of a job to the rest of the worker."""
+class Job(abc.ABC):
+    """A job, as the rest of the worker sees it: a stage, and what it needs to be started, described and closed."""
 
     #: Name of the model or index.
     name: str
+    #: None until it is known.
+    _stage: BatchWork | None = None
 
     @property
     def done(self) -> int:
         """Number of questions settled or sent on so far."""
+        return self._stage.done if self._stage else 0
 
     @property
     def puts_off(self) -> dict[str, str]:
         """Run → why this worker currently requeues its questions."""
+        return self._stage.puts_off if self._stage else {}
 
     @property
     def waits_for(self) -> str:
         """What it needs from elsewhere before it can start up, and does not get yet; empty: nothing."""
+        return ""
 
+    @abc.abstractmethod
     def start(self) -> None:
         """Start up, in the main thread. Raises McqueueError."""
 
+    @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return what determines the results, as JSON values."""
 
     def run(self, batch: Batch, events: BatchEvents) -> None:
-        """Process `batch` and settle each of its messages; from any thread."""
+        """Process `batch` and settle each of its messages; from any thread, after `start`."""
+        if self._stage is None:
+            raise RuntimeError("the job was not started")
+        self._stage.run(batch, events)
 
-    def close(self) -> None:
-        """Free all resources. May be called twice."""
+    def close(self) -> None:  # noqa: B027 - some have nothing to free
+        """Free all resources that outlive the process. May be called twice."""
 
 
-class Scoring:
+class Scoring(Job):
     """Job of scoring questions with the engine in the settings."""
+
+    _stage: BatchScorer
 
     def __init__(
         self, context: StageContext, room_came: Callable[[], object], engine_gone: Callable[[str], object]
@@ -72,28 +86,18 @@ class Scoring:
         engine = make_engine(settings)
         self._engine = GuardedEngine(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
-        self._scorer = BatchScorer(context, self._engine, self._judges.engine_of)
+        self._stage = BatchScorer(context, self._engine, self._judges.engine_of)
         # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.
-        engine.room_came = lambda: None if self._scorer.asks_alone else room_came()
+        engine.room_came = lambda: None if self._stage.asks_alone else room_came()
         engine.gone = engine_gone
 
     def _end_hung(self) -> NoReturn:
         """Record in the ledger that the engine hangs, unless that hangs as well, and exit."""
         reason = f"the engine had not answered after {self._settings.batch_deadline_s:g} s (batch_deadline_s)"
-        telling = threading.Thread(target=self._scorer.note_under_way, args=(reason,), daemon=True)
+        telling = threading.Thread(target=self._stage.note_under_way, args=(reason,), daemon=True)
         telling.start()
         telling.join(LAST_WORDS_S)
         end_at_once(EXIT_RETRY)
-
-    @property
-    def done(self) -> int:
-        """Number of questions settled so far."""
-        return self._scorer.done
-
-    @property
-    def puts_off(self) -> dict[str, str]:
-        """Run → why this worker requeues its questions: a newer version wrote it. What else it cannot score fails."""
-        return self._scorer.puts_off
 
     @property
     def waits_for(self) -> str:
@@ -109,17 +113,13 @@ class Scoring:
         """Return the engine's description."""
         return self._engine.describe()
 
-    def run(self, batch: Batch, events: BatchEvents) -> None:
-        """Score `batch`."""
-        self._scorer.run(batch, events)
-
     def close(self) -> None:
         """Free the model, and close connections to judge servers."""
         self._engine.close()
         self._judges.close()
 
 
-class Searching:
+class Searching(Job):
     """Job of searching one of the indexes in the settings."""
 
     def __init__(self, context: StageContext, queue: str) -> None:
@@ -134,22 +134,6 @@ class Searching:
         self._manifest = read_manifest(self._path)
         self.name = self._manifest.plan.name
         self._context = context
-        self._retriever: BatchRetriever | None = None
-
-    @property
-    def done(self) -> int:
-        """Number of questions looked up and sent on, or failed, so far."""
-        return self._retriever.done if self._retriever else 0
-
-    @property
-    def puts_off(self) -> dict[str, str]:
-        """Runs for another build of the index, or with a reranker that is unavailable at the moment."""
-        return self._retriever.puts_off if self._retriever else {}
-
-    @property
-    def waits_for(self) -> str:
-        """Nothing: the index is on this host."""
-        return ""
 
     def start(self) -> None:
         """Open the index and verify it against its manifest."""
@@ -158,7 +142,7 @@ class Searching:
         log.info("opening index %s at %s", self.name, self._path)
         opened = load_index(self._path)
         self._manifest = opened.manifest
-        self._retriever = BatchRetriever(self._context, opened, self._manifest, self._reopened)
+        self._stage = BatchRetriever(self._context, opened, self._manifest, self._reopened)
 
     def _reopened(self, digest: str) -> Retriever | None:
         """Open the index of that digest if it is the current or previous build of the folder. Raises McqueueError."""
@@ -187,15 +171,6 @@ class Searching:
             "encoder": encoder,
             "passages": plan.counts.passages,
         }
-
-    def run(self, batch: Batch, events: BatchEvents) -> None:
-        """Look up the questions of `batch`."""
-        if self._retriever is None:
-            raise RuntimeError("the index was not opened")
-        self._retriever.run(batch, events)
-
-    def close(self) -> None:
-        """Do nothing: all resources are freed with the process."""
 
 
 def make_job(

@@ -20,14 +20,12 @@ from contract.relevance import sources_in
 from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.budget import fitted
-from workers.engines.base import Completion, Engine, Part, Request, in_order
+from workers.engines.base import Completion, Engine, Part, Request, UnexpectedFailure, in_order
 from workers.scoring import MODES, FollowUp, Item, Reading
 
 __all__ = [
-    "Item",
     "JudgeEngine",
     "Provenance",
-    "UnexpectedFailure",
     "failed",
     "in_original_labels",
     "no_judges",
@@ -51,13 +49,6 @@ class Provenance(TypedDict, total=False):
     worker: str
     simulated: bool
     queued_ms: float
-
-
-class UnexpectedFailure(Failure):
-    """An unexpected exception from an engine: a retry may or may not help."""
-
-    def __str__(self) -> str:
-        return f"{self.type}: {self.message}"
 
 
 def no_judges(judge: Judge) -> Engine:

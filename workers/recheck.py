@@ -15,19 +15,31 @@ from contract.chunks import chunks
 from contract.engine_info import describe_differences, differing
 from contract.errors import RunConfigError, SettingsError
 from contract.ledger import Ledger, Run
+from contract.prompts import wants_passages
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Mode, run_id_for
 from contract.verdict import Outcome, Passage, Verdict
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.pipeline import Item, JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
-from workers.scoring import requests_of
+from workers.pipeline import JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
+from workers.scoring import Item, requests_of
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
 
-__all__ = ["Flip", "Rescored", "refuse_lacking_adapter", "request_tokens", "rescore", "serving", "stability", "unlike"]
+__all__ = [
+    "Flip",
+    "Rescored",
+    "as_asked",
+    "refuse_foreign_tokens",
+    "refuse_lacking_adapter",
+    "request_tokens",
+    "rescore",
+    "serving",
+    "stability",
+    "unlike",
+]
 
 CHUNK = 500
 
@@ -186,6 +198,35 @@ def refuse_lacking_adapter(settings: Settings, run: Run) -> None:
             f"{', '.join(settings.adapters) or 'none'}.",
             hint="Use a deploy file that has it under `adapters`: --config FILE.",
         )
+
+
+def refuse_foreign_tokens(settings: Settings) -> None:
+    """Raise SettingsError if the model, and so its tokenizer, is not here: `hf_model_id` would be another model's."""
+    if not settings.runs_the_model:
+        what = "a server has the model" if settings.engine == "openai" else "there is no model"
+        raise SettingsError(
+            f"engine: {settings.engine}: {what}, so its tokens cannot be shown.",
+            hint="Use a deploy file with engine: vllm, or with boot_local: true: --config FILE.",
+        )
+
+
+def as_asked(ledger: Ledger, run: Run, question_id: str) -> tuple[Question, tuple[Passage, ...]]:
+    """Return a question and the passages that it is asked with; if it is unsettled, all that were retrieved for it.
+
+    Raises RunConfigError if it is to be asked with passages that are not retrieved yet.
+    """
+    question, verdict = ledger.result(run.run_id, question_id)
+    if verdict and (verdict.passages or not verdict.error):
+        return question, verdict.passages
+    if not wants_passages(question, run.spec):
+        return question, ()
+    found = ledger.passages(run.run_id, [question_id])
+    if question_id not in found:
+        raise RunConfigError(
+            f"Question {question_id} of {run.run_id} has no passages{'' if verdict else ' yet'}: it was not asked.",
+            hint="A worker that searches the index must look it up first; see python -m producer status.",
+        )
+    return question, found[question_id]
 
 
 def request_tokens(

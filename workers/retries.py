@@ -1,8 +1,8 @@
 """Retry policy: the pause before the next attempt, and the failure of a question recorded after the last.
 
-Expected engine errors determine the question's outcome directly. An unexpected error may be transient, so the question
-is retried, but not forever: after `max_attempts` it is `failed`, with the reason of every attempt whose worker lived to
-report one.
+Expected engine errors determine the question's outcome directly. An unexpected error, or a server that is overloaded,
+may be transient, so the question is retried, but not forever: after `max_attempts` it is `failed`, with the reason of
+every attempt whose worker lived to report one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `Ledger` is the interface; `RedisLedger` and `MemoryLedger` implement it.
 """
 
-from contract.ledger.base import UNCOUNTED, Begun, Committed, Ledger
+from contract.ledger.base import UNCOUNTED, Begun, Ledger
 from contract.ledger.memory import MemoryLedger
 from contract.ledger.redis import RedisLedger
 from contract.ledger.run import Counts, Run, RunState, Taken, halted
@@ -11,7 +11,6 @@ from contract.ledger.run import Counts, Run, RunState, Taken, halted
 __all__ = [
     "UNCOUNTED",
     "Begun",
-    "Committed",
     "Counts",
     "Ledger",
     "MemoryLedger",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from contract.engine_info import EngineUsed
-from contract.errors import InputError, UnknownRun
+from contract.errors import InputError, UnknownRun, UnreadableRun
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
 from contract.spec import Stage, is_called
 from contract.verdict import Passage, Verdict
 
-__all__ = ["LAST", "UNCOUNTED", "Begun", "Committed", "Ledger"]
+__all__ = ["LAST", "UNCOUNTED", "Begun", "Ledger"]
 
 #: The name that stands for the newest run.
 LAST = "last"
@@ -21,6 +21,14 @@ LAST = "last"
 UNCOUNTED = -1
 #: Maximum number of runs that a message lists by name.
 MOST_LISTED = 5
+
+
+def _ignored(run_id: str, trouble: UnreadableRun) -> None:
+    """Do nothing about a run that cannot be read."""
+
+
+def _without_examples(run: Run) -> Run:
+    return run.model_copy(update={"spec": run.spec.model_copy(update={"few_shot": None})})
 
 
 class Begun(NamedTuple):
@@ -32,13 +40,6 @@ class Begun(NamedTuple):
     question: Question
     attempts: int
     counted: bool
-
-
-class Committed(NamedTuple):
-    """Result of a commit: the number of questions newly settled, and of those still unsettled."""
-
-    new: int
-    left: int
 
 
 class Ledger(abc.ABC):
@@ -93,6 +94,24 @@ class Ledger(abc.ABC):
     def open_runs(self) -> list[str]:
         """Return the ids of runs that have unsettled questions and are neither paused nor cancelled."""
 
+    def read_open_runs(
+        self, known: Mapping[str, Run] | None = None, unreadable: Callable[[str, UnreadableRun], object] = _ignored
+    ) -> dict[str, Run]:
+        """Return the open runs by id, without their few-shot examples, of which there may be thousands.
+
+        Those that are in `known`, from an earlier call, are not read again. Runs purged meanwhile, as the HTTP server
+        does after each request, are left out; those that this version cannot read, too, after a call of `unreadable`.
+        """
+        known, found = known or {}, {}
+        for run_id in self.open_runs():
+            try:
+                found[run_id] = known.get(run_id) or _without_examples(self.run(run_id))
+            except UnknownRun:
+                continue
+            except UnreadableRun as trouble:
+                unreadable(run_id, trouble)
+        return found
+
     @abc.abstractmethod
     def counts(self, run_id: str) -> Counts:
         """Return the run's progress."""
@@ -142,8 +161,11 @@ class Ledger(abc.ABC):
         """Return the attached passages by question id, without the questions that have none attached yet."""
 
     @abc.abstractmethod
-    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
-        """Settle questions in one atomic step. The first verdict of a question stands; later ones are ignored."""
+    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Settle questions in one atomic step, and return the verdicts that stand: the first of each question.
+
+        Later ones are ignored, and so are those of questions that the run does not have.
+        """
 
     @abc.abstractmethod
     def note_engine(self, run_id: str, used: EngineUsed) -> None:

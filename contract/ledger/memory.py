@@ -10,7 +10,7 @@ from itertools import islice
 
 from contract.engine_info import EngineUsed
 from contract.errors import RunConflict, UnknownRun, nearest
-from contract.ledger.base import Begun, Committed, Ledger
+from contract.ledger.base import Begun, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
 from contract.spec import Stage
@@ -127,16 +127,17 @@ class MemoryLedger(Ledger):
             books = self._books(run_id)
             return {each: books.passages[each] for each in question_ids if each in books.passages}
 
-    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
+    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
         with self._lock:
             books = self._books(run_id)
-            before = len(books.verdicts)
+            new = []
             for each in verdicts:
-                if each.question_id in books.questions:
-                    books.verdicts.setdefault(each.question_id, each)
+                if each.question_id in books.questions and each.question_id not in books.verdicts:
+                    books.verdicts[each.question_id] = each
                     books.passages.pop(each.question_id, None)
                     books.troubles.pop(each.question_id, None)
-            return Committed(new=len(books.verdicts) - before, left=len(books.todo()))
+                    new.append(each)
+            return new
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
         with self._lock:

@@ -18,7 +18,7 @@ from contract.chunks import TOGETHER, chunks
 from contract.connection import connect, lua, translating
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, RunConflict, UnknownRun, UnreadableRun, nearest
-from contract.ledger.base import Begun, Committed, Ledger
+from contract.ledger.base import Begun, Ledger
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
 from contract.settings import Settings
@@ -191,7 +191,7 @@ class RedisLedger(Ledger):
         there = zip(question_ids, found, strict=True)
         return {each: _PASSAGES.validate_json(body) for each, body in there if body is not None}
 
-    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
+    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
         names = keys.RunKeys(run_id)
         arguments: list[str | bytes] = [run_id]
         for verdict in verdicts:
@@ -208,8 +208,8 @@ class RedisLedger(Ledger):
             names.lookups,
             names.troubles,
         ]
-        found = self._step(self._commit, run_id, books, arguments)
-        return Committed(new=int(found[0]), left=int(found[1]))
+        ignored = set(self._step(self._commit, run_id, books, arguments))
+        return [verdict for position, verdict in enumerate(verdicts) if position not in ignored]
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
         names = keys.RunKeys(run_id)

@@ -2,13 +2,16 @@
 -- KEYS  1 meta  2 verdicts  3 todo  4 counts  5 attempts  6 open runs  7 passages  8 lookups
 --       9 troubles
 -- ARGV  1 run id, then triples: question id, Verdict as JSON, outcome
--- Returns false for a purged run, else {newly settled, still unsettled}.
+-- Returns false for a purged run, else the positions, from 0, of the verdicts that were ignored: normally none, so
+-- that the reply does not grow with the batch.
 -- In all scripts of this folder, a question in `todo` has no verdict. One that is not there has a verdict, or does not
 -- belong to this run (which was purged and is being written again).
 -- A thousand questions per command: Lua passes about 8,000 arguments at most.
 local STEP = 1000
 
-local function settle(ids, verdicts, outcomes)
+local ignored = {}
+
+local function settle(before, ids, verdicts, outcomes)
   local settled, written, is_settled, ended = {}, {}, {}, {}
   for place, is_open in ipairs(redis.call('SMISMEMBER', KEYS[3], unpack(ids))) do
     local id, outcome = ids[place], outcomes[place]
@@ -18,6 +21,8 @@ local function settle(ids, verdicts, outcomes)
       written[#written + 1] = id
       written[#written + 1] = verdicts[place]
       ended[outcome] = (ended[outcome] or 0) + 1
+    else
+      ignored[#ignored + 1] = before + place - 1
     end
   end
   if #settled > 0 then
@@ -30,22 +35,19 @@ local function settle(ids, verdicts, outcomes)
   for outcome, count in pairs(ended) do
     redis.call('HINCRBY', KEYS[4], outcome, count)
   end
-  return #settled
 end
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
-local new = 0
 for first = 2, #ARGV, 3 * STEP do
   local ids, verdicts, outcomes = {}, {}, {}
   for i = first, math.min(first + 3 * STEP - 1, #ARGV), 3 do
     ids[#ids + 1], verdicts[#verdicts + 1], outcomes[#outcomes + 1] = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   end
-  new = new + settle(ids, verdicts, outcomes)
+  settle((first - 2) / 3, ids, verdicts, outcomes)
 end
-local left = redis.call('SCARD', KEYS[3])
-if left == 0 then
+if redis.call('SCARD', KEYS[3]) == 0 then
   redis.call('SREM', KEYS[6], ARGV[1])
 end
-return {new, left}
+return ignored

@@ -155,6 +155,12 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
     entries = layers.get("models") or []
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise SettingsError(f"{source}: models: expected a list of settings, one `- hf_model_id: …` per model.")
+    for entry in entries:
+        if "indexes" in entry:  # the workers that search them serve all models, and read what these have in common
+            raise SettingsError(
+                f"{source}: models: an entry has `indexes`, but an index is searched for all models.",
+                hint="Move it to the top level of the file.",
+            )
     named = {model_name({**layers, "model": "", **entry}): entry for entry in entries}
     queues = {slug(name) for name in named}
     if len(queues) < len(entries):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contract.errors import QuestionFileError
-from contract.index import Chunking, Counts, StoredPassage
+from contract.index import Chunking, IndexSize, StoredPassage
 from producer.corpus.chunks import cut
 from producer.corpus.document import Document
 
@@ -22,7 +22,7 @@ BATCH = 8192
 class Stored(NamedTuple):
     """Facts about the passages that were written."""
 
-    counts: Counts
+    counts: IndexSize
     #: SHA-256 of the passages, in order.
     digest: str
     #: Number of passages with the same text as an earlier one.
@@ -68,5 +68,5 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
             flush()
     if not passages:
         raise QuestionFileError("contains no passages.", path=corpus, hint="Use a corpus that has some.")
-    counts = Counts(documents=count, passages=passages)
+    counts = IndexSize(documents=count, passages=passages)
     return Stored(counts, digest.hexdigest(), passages - len(texts), question_hashes=hashed, longest=longest)

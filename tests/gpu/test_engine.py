@@ -16,7 +16,8 @@ from producer.runs.templates import load_prompt
 from tests.support import ROOT, make_spec
 from workers.engines.packaged import prepare
 from workers.engines.vllm import VllmEngine
-from workers.pipeline import Item, score_batch
+from workers.pipeline import score_batch
+from workers.scoring import Item
 
 # vLLM boots in this process: a warning of its build for GPUs is no failure of ours, and as an error would end the boot.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]

@@ -206,6 +206,16 @@ def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledg
     assert refusal("rescore", "beta").startswith("error: No run 'beta' in the ledger")
 
 
+def test_tokens_of_a_simulated_engine_are_refused_as_those_shown_would_be_another_model_s(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    sent(app, redis_ledger, 1)
+    words = ["tokens", "last", "q0", "--set", "engine=simulated", "--set", f"model={SIMULATED_MODEL}"]
+    result = CliRunner().invoke(workers_main, words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: engine: simulated: there is no model, so its tokens cannot be shown.")
+
+
 @pytest.mark.usefixtures("redis_url")
 def test_restarting_all_workers_where_there_are_none_says_so() -> None:
     result = CliRunner().invoke(workers_main, ["restart"])

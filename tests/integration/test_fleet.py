@@ -131,6 +131,20 @@ def test_a_worker_that_was_killed_and_not_yet_buried_is_dead_too(fleet: Fleet, c
     assert fleet.dead() == ["gpu0"]
 
 
+def test_a_worker_that_joins_while_the_dead_are_looked_for_is_not_one_of_them(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def and_then_one_joins(of: Fleet) -> list[WorkerRecord]:
+        found = alive(of)
+        fleet.join(record("late"))
+        return found
+
+    alive = Fleet.alive
+    fleet.join(record("gpu0"))
+    monkeypatch.setattr(Fleet, "alive", and_then_one_joins)
+    assert fleet.dead() == []
+
+
 def test_a_reused_process_id_is_not_the_same_worker(fleet: Fleet) -> None:
     fleet.join(record("gpu0", process_started=1))
     assert fleet.dead() == ["gpu0"]

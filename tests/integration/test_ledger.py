@@ -24,7 +24,7 @@ from contract.errors import (
     UnreadableRun,
     WritesRefused,
 )
-from contract.ledger import UNCOUNTED, Committed, RunState
+from contract.ledger import UNCOUNTED, RunState
 from contract.metrics import RedisMetrics
 from contract.question import Body
 from tests.support import make_question, make_questions, make_spec, open_run
@@ -180,7 +180,7 @@ def test_more_questions_than_one_round_trip_carries_keep_their_order(ledger: Led
     assert [each.question for each in ledger.begin(run.run_id, ids)] == questions
     settled = ids[100:1100]
     committed = ledger.commit(run.run_id, [verdict(each) for each in settled])
-    assert (committed.new, committed.left) == (1000, 200)
+    assert [each.question_id for each in committed] == settled
     assert list(ledger.unsettled(run.run_id)) == ids[:100] + ids[1100:]
     results = list(ledger.results(run.run_id))
     assert [question for question, _ in results] == questions
@@ -241,9 +241,9 @@ def test_a_suspect_is_handed_out_uncounted_until_it_is_begun_alone(ledger: Ledge
 def test_a_second_verdict_for_a_question_changes_nothing(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     first = verdict("q0", Outcome.CORRECT, choice="A", choice_scores={"A": -0.1, "B": float("-inf")})
-    assert ledger.commit(run.run_id, [first]).new == 1
-    again = ledger.commit(run.run_id, [verdict("q0", Outcome.WRONG, choice="B")])
-    assert (again.new, again.left) == (0, 1)
+    assert ledger.commit(run.run_id, [first]) == [first]
+    assert ledger.commit(run.run_id, [verdict("q0", Outcome.WRONG, choice="B")]) == []
+    assert list(ledger.unsettled(run.run_id)) == ["q1"]
     assert ledger.result(run.run_id, "q0")[1] == first
     assert ledger.counts(run.run_id).outcomes == {Outcome.CORRECT: 1}
 
@@ -251,8 +251,8 @@ def test_a_second_verdict_for_a_question_changes_nothing(ledger: Ledger) -> None
 def test_the_very_same_verdict_counts_once_within_a_commit_and_across_two(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     same = verdict("q0")
-    assert ledger.commit(run.run_id, [same, same]).new == 1
-    assert ledger.commit(run.run_id, [same]).new == 0
+    assert ledger.commit(run.run_id, [same, same]) == [same]
+    assert ledger.commit(run.run_id, [same]) == []
     assert ledger.counts(run.run_id).settled == 1
 
 
@@ -262,18 +262,25 @@ def test_counters_move_with_the_verdicts(ledger: Ledger) -> None:
     for settled, outcome in enumerate(Outcome, start=1):
         before = ledger.counts(run.run_id)
         assert (before.of(outcome), before.finished) == (0, False)
-        committed = ledger.commit(run.run_id, [verdict(f"q{settled - 1}", outcome)])
+        ledger.commit(run.run_id, [verdict(f"q{settled - 1}", outcome)])
         counts = ledger.counts(run.run_id)
-        assert (committed.new, committed.left) == (1, 5 - settled)
         assert (counts.total, counts.settled, counts.todo, counts.of(outcome)) == (5, settled, 5 - settled, 1)
     assert counts.finished
     assert counts.outcomes == dict.fromkeys(Outcome, 1)
 
 
-def test_an_empty_commit_only_tells_what_is_left(ledger: Ledger) -> None:
+def test_an_empty_commit_settles_nothing(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(3))
-    committed = ledger.commit(run.run_id, [])
-    assert (committed.new, committed.left) == (0, 3)
+    assert ledger.commit(run.run_id, []) == []
+    assert ledger.counts(run.run_id).todo == 3
+
+
+def test_a_commit_tells_which_of_its_verdicts_stand_however_many_there_are(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2500))
+    before = [verdict(f"q{number}") for number in range(0, 2500, 7)]
+    assert ledger.commit(run.run_id, before) == before
+    late = [verdict(f"q{number}", Outcome.WRONG) for number in range(2500)]
+    assert ledger.commit(run.run_id, [verdict("stranger"), *late]) == [each for n, each in enumerate(late) if n % 7]
 
 
 def test_two_threads_that_commit_the_same_questions_settle_each_once(ledger: Ledger) -> None:
@@ -284,7 +291,7 @@ def test_two_threads_that_commit_the_same_questions_settle_each_once(ledger: Led
     def commit_all(worker: str) -> int:
         together.wait()
         mine = [verdict(f"q{number}", outcomes[worker], worker=worker) for number in range(300)]
-        return sum(ledger.commit(run.run_id, mine[start : start + 5]).new for start in range(0, 300, 5))
+        return sum(len(ledger.commit(run.run_id, mine[start : start + 5])) for start in range(0, 300, 5))
 
     with ThreadPoolExecutor(len(outcomes)) as pool:
         settled = dict(zip(outcomes, pool.map(commit_all, outcomes), strict=True))
@@ -408,7 +415,7 @@ def test_what_is_in_flight_when_a_run_is_halted_is_settled(ledger: Ledger) -> No
     run = open_run(ledger, make_questions(2))
     ledger.begin(run.run_id, ["q0"])
     ledger.halt(run.run_id, RunState.CANCELLED)
-    assert ledger.commit(run.run_id, verdicts(1)) == Committed(new=1, left=1)
+    assert ledger.commit(run.run_id, verdicts(1)) == verdicts(1)
     assert ledger.counts(run.run_id).settled == 1
 
 
@@ -685,7 +692,7 @@ def test_refused_credentials_are_no_outage_and_are_not_shown(redis_url: str, mon
 
 def test_a_verdict_of_a_question_that_the_run_does_not_have_changes_nothing(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
-    assert ledger.commit(run.run_id, [verdict("stranger")]) == Committed(new=0, left=2)
+    assert ledger.commit(run.run_id, [verdict("stranger")]) == []
     assert (ledger.counts(run.run_id).settled, ledger.counts(run.run_id).todo) == (0, 2)
 
 
@@ -715,6 +722,31 @@ class Forgetful(RedisLedger):
         found = super().open_runs()
         self.purge(found[0])
         return found
+
+
+def test_open_runs_are_read_once_without_examples_and_those_of_another_version_are_told(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, gone, theirs = (open_run(redis_ledger, make_questions(1), name) for name in ("ours", "gone", "theirs"))
+    redis_ledger.client.set(keys.RunKeys(theirs.run_id).meta, '{"spec": {"mode": "telepathy"}}')
+    redis_ledger.client.delete(keys.RunKeys(gone.run_id).meta)  # as seen while it is being purged
+    told: list[str] = []
+    found = redis_ledger.read_open_runs(unreadable=lambda run_id, _: told.append(run_id))
+    assert (list(found), told) == ([ours.run_id], [theirs.run_id])
+    assert found[ours.run_id].spec.few_shot is None
+
+    monkeypatch.setattr(RedisLedger, "run", lambda _, run_id: theirs if run_id != ours.run_id else pytest.fail("again"))
+    assert redis_ledger.read_open_runs(found)[ours.run_id] is found[ours.run_id]
+
+
+def test_a_scrape_does_not_read_what_an_open_run_asks_again(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(redis_ledger, make_questions(1))
+    metrics = RedisMetrics(redis_ledger, redis_ledger.client)
+    before = [each.name for each in metrics.collect()]
+    monkeypatch.setattr(RedisLedger, "run", lambda *_: pytest.fail(f"{run.run_id} is read again"))
+    assert [each.name for each in metrics.collect()] == before
 
 
 def test_redis_is_not_reported_away_because_a_run_was_purged_during_a_scrape(redis_ledger: RedisLedger) -> None:

@@ -367,6 +367,24 @@ def test_a_janitor_reads_what_an_open_run_asks_once_and_not_in_every_round(
     janitor.round()
 
 
+def test_a_run_that_is_purged_while_a_janitor_looks_around_is_no_warning(
+    settings: Settings,
+    app: Celery,
+    redis_ledger: RedisLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = open_run(redis_ledger, make_questions(4))
+    send(app, redis_ledger, run)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    monkeypatch.setattr(RedisLedger, "open_runs", lambda _: ["asked-by-http", run.run_id])
+    janitor.round()
+    assert not caplog.messages
+    redis_ledger.purge(run.run_id)  # which it knows from the round before
+    janitor.round()
+    assert not caplog.messages
+
+
 def test_a_reconnect_while_the_last_ones_messages_are_put_back_is_not_forgotten(
     settings: Settings, app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:

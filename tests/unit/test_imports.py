@@ -68,7 +68,7 @@ HEAVY = {"vllm", "torch", "transformers", "sentence_transformers", "faiss", "bm2
 HEAVY_AT = {
     f"workers.engines.{name}"
     for name in ("engine_thread", "cpu_sampling", "sampling_params", "packaged", "encoding", "arguments", "installed")
-} | {f"workers.retrieval.{name}" for name in ("bm25", "dense", "device", "encoder")}
+} | {f"workers.retrieval.{name}" for name in ("bm25", "build", "dense", "encoder", "sentence_models")}
 
 
 class Import(NamedTuple):

@@ -21,6 +21,7 @@ __all__ = [
     "Request",
     "ScoreRequest",
     "Text",
+    "UnexpectedFailure",
     "asked_texts",
     "continuations_of",
     "in_order",
@@ -81,6 +82,13 @@ class Text:
     truncated: bool = False
 
 
+class UnexpectedFailure(Failure):
+    """A failure that says nothing about the request, as a server that is overloaded: a retry may or may not help."""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
+
+
 class Completion(NamedTuple):
     """The answer to one request: log-probabilities, texts, or an error.
 
@@ -107,7 +115,10 @@ Part: TypeAlias = list[tuple[int, Completion]]
 
 
 class Engine(abc.ABC):
-    """A language model that can be called from any number of threads at once."""
+    """A language model that can be called from any number of threads at once.
+
+    A subclass implements `generate` or `answers`; each is by default made of the other.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -127,13 +138,13 @@ class Engine(abc.ABC):
         """Return what the engine, while it starts, needs from elsewhere and does not get yet; empty: nothing."""
         return ""
 
-    @abc.abstractmethod
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer all requests as one call, in order; all are submitted before any is awaited. Thread-safe.
 
         A request that is itself unanswerable comes back with `error`, without affecting the others. Raises EngineDead
         if the engine is gone, EngineOutOfMemory if fewer requests might fit, EngineError otherwise.
         """
+        return in_order(self.answers(requests), len(requests))
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         """Like `generate`, in parts: about every `settle_every_s`, yield the answers that have finished since.

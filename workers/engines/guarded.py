@@ -13,7 +13,7 @@ from typing import Any
 
 from contract.errors import EngineOutOfMemory
 from contract.verdict import Failure
-from workers.engines.base import Completion, Engine, Part, Request, in_order
+from workers.engines.base import Completion, Engine, Part, Request
 
 __all__ = ["GuardedEngine"]
 
@@ -62,9 +62,6 @@ class GuardedEngine(Engine):
     @property
     def waits_for(self) -> str:
         return self._engine.waits_for
-
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        return in_order(self.answers(requests), len(requests))
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         left = list(range(len(requests)))

@@ -11,7 +11,7 @@ else from plain completions. Log-probabilities are requested in two waves, each 
 If a server cannot provide what a request needs, that request fails and says what is missing; nothing is guessed.
 
 The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after
-the delay that the server asks for.
+the delay that the server asks for. If none of its retries is answered, the worker retries the question.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from workers.engines.base import (
     Request,
     ScoreRequest,
     Text,
+    UnexpectedFailure,
     asked_texts,
     continuations_of,
     in_order,
 )
 from workers.engines.capacity import Capacity
-from workers.engines.openai_server import Connection, Offers, await_server, find_out
+from workers.engines.openai_server import Connection, Offers, await_server, find_out, may_pass
 from workers.engines.vllm_server import LocalServer
 
 if TYPE_CHECKING:
@@ -124,9 +125,6 @@ class OpenAiEngine(Engine):
     @property
     def waits_for(self) -> str:
         return self._waits_for
-
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        return in_order(self.answers(requests), len(requests))
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         heads: list[tuple[int, _PartialScore]] = []
@@ -250,7 +248,18 @@ class OpenAiEngine(Engine):
             if for_all and not isinstance(trouble, APITimeoutError) and not self._is_judge:
                 last_words = self._local.last_words() if self._local else ""
                 raise EngineDead(f"The server no longer serves requests: {said} {last_words}".rstrip()) from None
-            return Failure(type=type(trouble).__name__, message=f"{said}{self._remedy(trouble)}")
+            kind = UnexpectedFailure if self._is_worth_another_attempt(trouble) else Failure
+            return kind(type=type(trouble).__name__, message=f"{said}{self._remedy(trouble)}")
+
+    def _is_worth_another_attempt(self, trouble: OpenAIError) -> bool:
+        """Whether the question should be asked again, as the server was in trouble for longer than the client tries.
+
+        Not if a judge does not answer at all: its address may be wrong, and later attempts, made alone, would hold up
+        the questions of all other runs for as long as the client waits.
+        """
+        from openai import APIConnectionError
+
+        return may_pass(trouble) and not (self._is_judge and isinstance(trouble, APIConnectionError))
 
     def _remedy(self, trouble: OpenAIError) -> str:
         """Return which setting of a judge may be at fault; for the deployment's own server, `start` has said so."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
 from contract.turns import one_turn
 from workers.engines import openai_wire
-from workers.engines.rate_limit import RateLimiter
 
-__all__ = ["Connection", "Offers", "await_server", "find_out"]
+if TYPE_CHECKING:
+    from openai import OpenAIError
+
+__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "may_pass"]
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,11 @@ WAIT_S = 1.0
 HELLO_S = 10.0
 #: Interval between log messages about a server that does not answer.
 TELL_EVERY_S = 30.0
+#: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
+#: does not list its models.
+NOT_UP = frozenset({502, 503, 504})
+#: Refusals that may pass, besides all server errors: time-out, conflict, too many requests.
+MAY_PASS = frozenset({408, 409, 429})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,31 @@ def _scores(echo: bool, top: int) -> str:
     if top:
         return f"log-probabilities of the {top} likeliest next tokens only"
     return "no log-probabilities, so only modes that generate text can be used"
+
+
+class RateLimiter:
+    """Lets `per_minute` callers through per minute, evenly spaced; 0 means no limit. Thread-safe."""
+
+    def __init__(
+        self,
+        per_minute: float,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._interval_s = 60 / per_minute if per_minute else 0.0
+        self._now, self._sleep = now, sleep
+        self._lock = threading.Lock()
+        self._next_at = 0.0
+
+    def wait(self) -> None:
+        """Block until it is the caller's turn."""
+        if not self._interval_s:
+            return
+        with self._lock:
+            turn_at = max(self._now(), self._next_at)
+            self._next_at = turn_at + self._interval_s
+        if (pause_s := turn_at - self._now()) > 0:
+            self._sleep(pause_s)
 
 
 class Connection:
@@ -101,15 +135,29 @@ class Connection:
         return text.replace(key, "…") if key else text
 
 
+def may_pass(trouble: OpenAIError) -> bool:
+    """Whether the same request may be answered later: the server was away, busy or in trouble, and refused nothing."""
+    from openai import APIConnectionError, APIStatusError
+
+    if isinstance(trouble, APIStatusError):
+        return trouble.status_code in MAY_PASS or trouble.status_code >= 500
+    return isinstance(trouble, APIConnectionError)
+
+
 def find_out(server: OpenAiSettings) -> Offers:
-    """Probe what the server offers, with one-token requests. Raises SettingsError if it answers none of them."""
+    """Probe what the server offers, with one-token requests.
+
+    If it answers none of them, raises EngineError if all may be answered later, else SettingsError.
+    """
     connection = Connection(server.model_copy(update={"max_retries": min(server.max_retries, PROBE_RETRIES)}))
     try:
         probe = _Probe(connection)
         chat, chat_top = probe.next_tokens(in_chat=True)
         plain, plain_top = probe.next_tokens(in_chat=False)
         if not chat and not plain:
-            raise SettingsError(f"The server answers no test request. {probe.said[0]}", hint=_nearest_model(connection))
+            kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
+            said = connection.says(probe.refused[0])
+            raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
         return Offers(
             chat=chat,
             plain=plain,
@@ -128,8 +176,8 @@ class _Probe:
     """Requests made only to learn what the server supports."""
 
     connection: Connection
-    #: Error messages of refused requests.
-    said: list[str] = field(default_factory=list)
+    #: Errors of the requests that were not answered.
+    refused: list[OpenAIError] = field(default_factory=list)
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, int]:
         """Return whether there are completions at all, and how many of the likeliest next tokens they list."""
@@ -173,7 +221,7 @@ class _Probe:
         try:
             return self.connection.post(path, **body)
         except OpenAIError as trouble:
-            self.said.append(self.connection.says(trouble))
+            self.refused.append(trouble)
             return None
 
 
@@ -182,7 +230,7 @@ def await_server(connection: Connection, timeout_s: float) -> None:
 
     Raises EngineError after `timeout_s`, SettingsError if it rejects the key.
     """
-    from openai import APIConnectionError, AuthenticationError, OpenAIError, PermissionDeniedError
+    from openai import APIConnectionError, APIStatusError, AuthenticationError, OpenAIError, PermissionDeniedError
 
     started = time.monotonic()
     told_at = float("-inf")
@@ -190,7 +238,13 @@ def await_server(connection: Connection, timeout_s: float) -> None:
     while True:
         try:
             impatient.models.list()
-        except APIConnectionError as trouble:
+        except (AuthenticationError, PermissionDeniedError) as trouble:
+            hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
+            raise SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint) from None
+        except OpenAIError as trouble:
+            is_away = isinstance(trouble, APIStatusError) and trouble.status_code in NOT_UP
+            if not is_away and not isinstance(trouble, APIConnectionError):
+                return  # it answers, and need not list its models
             said, waited_s = connection.says(trouble), time.monotonic() - started
             if waited_s > timeout_s:
                 hint = "Check openai.url; is the server running?"
@@ -199,11 +253,6 @@ def await_server(connection: Connection, timeout_s: float) -> None:
                 told_at = waited_s
                 log.warning("waiting up to %g s for the server at openai.url to answer: %s", timeout_s, said)
             time.sleep(WAIT_S)
-        except (AuthenticationError, PermissionDeniedError) as trouble:
-            hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
-            raise SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint) from None
-        except OpenAIError:
-            return  # it answers, and need not list its models
         else:
             return
 

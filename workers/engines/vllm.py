@@ -18,7 +18,7 @@ from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu
-from workers.engines.base import Completion, Engine, Part, Request, in_order
+from workers.engines.base import Completion, Engine, Part, Request
 from workers.engines.boot_log import booting, gpu_models, gpus_in_use
 from workers.engines.cpu_sampling import sample_only_whole_prompts
 from workers.engines.encoding import Encoded, PromptEncoder
@@ -65,9 +65,6 @@ class VllmEngine(Engine):
         self._weights = weights_digest(folder) if folder else ""
         self._gpu = gpu_models(gpus_in_use(self.settings))
         self._adapters = {name: weights_digest(each) for name, each in folders.items()}
-
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        return in_order(self.answers(requests), len(requests))
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         asked: list[_Asked] = []

@@ -1,11 +1,22 @@
-"""Pipe by which a worker reports once, in one line, to its launcher: that it is ready, or why it failed to boot."""
+"""What a worker tells its launcher about its boot: by a pipe, once and in one line, that it is ready, or why it failed;
+and by its exit code, whether another boot makes sense."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 
-__all__ = ["READY", "VARIABLE", "is_launched", "read_report", "report"]
+from contract.errors import (
+    EXIT_ENGINE,
+    EXIT_RETRY,
+    EXIT_UNBOOTABLE,
+    EngineUnbootable,
+    HubUnreachable,
+    InputError,
+    McqueueError,
+)
+
+__all__ = ["READY", "VARIABLE", "exit_code", "is_launched", "read_report", "report"]
 
 #: Environment variable with the worker's end of the pipe.
 VARIABLE = "MCQUEUE_READY_FD"
@@ -31,3 +42,15 @@ def read_report(reader: int) -> str:
     with suppress(BlockingIOError):
         return os.read(reader, LONGEST_BYTES).decode(errors="replace").strip()
     return ""
+
+
+def exit_code(trouble: McqueueError) -> int:
+    """Return the exit code that tells the launcher to give up, retry later, or retry a few times.
+
+    A hub that does not answer, though an InputError to a user, is nothing that has to be fixed in the settings.
+    """
+    if trouble.retryable:
+        return EXIT_RETRY
+    if isinstance(trouble, EngineUnbootable):
+        return EXIT_UNBOOTABLE
+    return 1 if isinstance(trouble, InputError) and not isinstance(trouble, HubUnreachable) else EXIT_ENGINE

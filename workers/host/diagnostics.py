@@ -69,7 +69,7 @@ def check_batching(settings: Settings) -> Iterator[Finding]:
     message, batch, ahead = settings.question_batch_size, settings.batch_size, settings.batches_in_flight + 1
     sizes = f"batch_size {batch}, question_batch_size {message}"
     if not settings.enable_batching:
-        remedy = "Set enable_batching: true; one question per call leaves most of the engine idle."
+        remedy = f"Set enable_batching: true; one message of {message} per call may leave most of the engine idle."
         yield Finding("warning", "batching", "enable_batching is off", remedy)
     elif message > batch:
         remedy = "Set question_batch_size to batch_size or less."

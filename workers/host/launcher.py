@@ -69,9 +69,10 @@ def boot_failed(exit_code: int, was_ready: bool) -> bool:
 def needs_a_fix(exit_code: int, was_ready: bool, proven: bool) -> bool:
     """Whether a boot failed for a reason that the user must fix.
 
-    A worker that was ready once (`proven`) may boot again: how much GPU memory is free depends on other programs.
+    A worker that was ready once (`proven`) may boot again: how much GPU memory is free depends on other programs, and
+    a file may be replaced right now.
     """
-    return not was_ready and (exit_code == 1 or (exit_code == EXIT_UNBOOTABLE and not proven))
+    return not was_ready and not proven and exit_code in {1, EXIT_UNBOOTABLE}
 
 
 def after_exit(

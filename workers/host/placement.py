@@ -15,7 +15,7 @@ from contract.spec import slug
 from contract.wording import number
 from workers.gpus.groups import Device, cut, cut_all, group_name, shared
 
-__all__ = ["Layers", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
+__all__ = ["SettingsSources", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
 
 #: vLLM's default `gpu_memory_utilization`.
 VLLM_MEMORY_SHARE = 0.92
@@ -52,7 +52,7 @@ class WorkerPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class SettingsSources:
     """The sources of the settings, passed on so that workers read the same."""
 
     config: Path | None = None
@@ -77,7 +77,7 @@ class _Group:
 
 
 def plan_host(
-    fleet: Sequence[Settings], visible: Sequence[Device], cores: Sequence[int], layers: Layers
+    fleet: Sequence[Settings], visible: Sequence[Device], cores: Sequence[int], sources: SettingsSources
 ) -> tuple[list[WorkerPlan], list[str]]:
     """Return one plan per worker for the models of `fleet`, and warnings.
 
@@ -96,7 +96,7 @@ def plan_host(
         )
     share = len(cores) // len(on_cores) if on_cores else 0
     plans += [_on_cores(each, i, cores[i * share : (i + 1) * share]) for i, each in enumerate(on_cores)]
-    return [_finished(plan, layers, several=len(fleet) > 1) for plan in plans], warnings
+    return [_finished(plan, sources, several=len(fleet) > 1) for plan in plans], warnings
 
 
 def plan_worker(
@@ -104,7 +104,7 @@ def plan_worker(
     gpus: Sequence[str],
     visible: Sequence[Device],
     cores: Sequence[int],
-    layers: Layers,
+    sources: SettingsSources,
     name: str = "",
 ) -> WorkerPlan:
     """Return the plan of a single worker on `gpus` or all cores, by default named after these. Raises PlanError."""
@@ -113,10 +113,12 @@ def plan_worker(
         plan = _on_gpus(settings, devices)
     else:
         plan = _on_cores(settings, 0, cores)
-    return _finished(replace(plan, name=name or plan.name), layers, several=False)
+    return _finished(replace(plan, name=name or plan.name), sources, several=False)
 
 
-def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int], layers: Layers) -> list[WorkerPlan]:
+def plan_retrieval(
+    names: Sequence[str], settings: Settings, cores: Sequence[int], sources: SettingsSources
+) -> list[WorkerPlan]:
     """Return one plan per index: without a GPU, on a quarter of the cores, which leaves the rest to the models."""
     threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, len(cores) // 4))}
     plans = [
@@ -130,7 +132,7 @@ def plan_retrieval(names: Sequence[str], settings: Settings, cores: Sequence[int
         )
         for name in names
     ]
-    return [_finished(plan, layers, several=False) for plan in plans]
+    return [_finished(plan, sources, several=False) for plan in plans]
 
 
 def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
@@ -238,11 +240,11 @@ def _plan(
     )
 
 
-def _finished(plan: WorkerPlan, layers: Layers, *, several: bool) -> WorkerPlan:
+def _finished(plan: WorkerPlan, sources: SettingsSources, *, several: bool) -> WorkerPlan:
     """Add the sources of the settings to `plan`; with several models, also the model to its name and environment."""
     name = f"{plan.serves}-{plan.name}" if several else plan.name
     which = {MODEL_VARIABLE: plan.serves} if several else {}
-    environment = {**layers.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": name}
+    environment = {**sources.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": name}
     return replace(plan, name=name, environment=environment)
 
 

@@ -72,18 +72,21 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
             hint="Drain and start it by hand.",
         )
     for record in chosen:
-        fleet.ask(record.name, Wish.RESTART)
-        say(f"{record.name}: asked to restart")
-        _await_end(fleet, settings, record)
+        record = fleet.get(record.name) or record  # other restarts may have taken long
+        boot_s = settings.server_startup_timeout if record.state is WorkerState.BOOTING else 0.0
+        fleet.ask(record.name, Wish.RESTART, boot_s)
+        say(f"{record.name}: asked to restart" + (", which it does once it has booted" if boot_s else ""))
+        _await_end(fleet, settings, record, boot_s)
         ended = time.monotonic()
         _await_successor(fleet, settings, record)
         say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
 
 
-def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord) -> None:
+def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: float = 0.0) -> None:
+    """Wait until the process of `record` has ended, which may take `boot_s` longer. Raises WorkerStays."""
     _wait(
         lambda: _is_gone(fleet.get(record.name), record),
-        settings.drain_timeout_s + GRACE_S,
+        boot_s + settings.drain_timeout_s + GRACE_S,
         f"{record.name} did not stop. See its log; its process is {record.pid} on {record.host}.",
     )
 

@@ -112,14 +112,15 @@ class Gathering(Generic[T]):
         """Return how many more items of this priority to take, assuming the size of the largest recent one.
 
         Enough for the running batches and the next one, and no more: other workers cannot get what is held here. At
-        least one while there is room for a question. Less urgent waiting items do not count.
+        least one while there is room for a question. Less urgent waiting items do not count. An item that is larger
+        than `batch_size` is a batch by itself, so batches count as that large.
         """
         waiting = sum(questions for of, questions in self._waiting_questions.items() if of <= priority)
         to_follow = 0 if self._queue_is_short and self._fills_a_batch else 1
         batches = max(self.batches_in_flight, self._running + self._takes_one_more()) + to_follow
-        room = batches * self.batch_size - waiting - self._running_questions
+        room = batches * self._largest_batch() - waiting - self._running_questions
         if self._queue_is_short:
-            room = min(room, self.batch_size - waiting)
+            room = min(room, self._largest_batch() - waiting)
         return -(-max(0, room) // max(self._recent_sizes))
 
     def left_waiting(self, items: int, other_workers: int) -> None:
@@ -129,9 +130,12 @@ class Gathering(Generic[T]):
         in the queue it would have to wait for its timeout as well.
         """
         questions = items * max(self._recent_sizes)
-        all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self.batch_size
+        all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self._largest_batch()
         self._queue_is_short = other_workers > 0 and questions < all_can_hold
         self._fills_a_batch = questions >= self.batch_size
+
+    def _largest_batch(self) -> int:
+        return max(self.batch_size, *self._recent_sizes)
 
     def _may_begin(self) -> bool:
         return self._running < self.batches_in_flight or self._takes_one_more()

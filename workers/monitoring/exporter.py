@@ -7,8 +7,10 @@ Redis; `/ready` is 503 until the engine is up, and again while the worker drains
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -33,6 +35,8 @@ PORTS = 64
 POLL_S = 0.1
 OK = "200 OK"
 UNAVAILABLE = "503 Service Unavailable"
+#: Errors after which the next port may be free: in use, or reserved for the administrator.
+PORT_TAKEN = frozenset({errno.EADDRINUSE, errno.EACCES})
 #: Wildcard addresses, which bind to every address of the machine.
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
@@ -58,19 +62,22 @@ class Exporter:
     def start(self, address: str, first_port: int, host: str) -> str:
         """Serve on the first free port from `first_port`; return the `host:port` for others to connect to.
 
-        For a wildcard `address` that is `host`. If no port is free, log a warning and return an empty string:
-        monitoring must never keep a worker from working.
+        For a wildcard `address` that is `host`. If no port is free, or the address is none of this machine's, log a
+        warning and return an empty string: monitoring must never keep a worker from working.
         """
+        family = _Server6 if ":" in address else _Server
         for port in range(first_port, first_port + PORTS):
             try:
-                self._server = make_server(address, port, self._answer, _Server, _Quiet)
+                self._server = make_server(address, port, self._answer, family, _Quiet)
             except OSError as trouble:
-                reason = trouble
-                continue
+                if trouble.errno in PORT_TAKEN:
+                    continue
+                log.warning("no metrics: they cannot be served at metrics_address %s: %s", address, trouble)
+                return ""
             serve = partial(self._server.serve_forever, poll_interval=POLL_S)
             threading.Thread(target=serve, name="metrics", daemon=True).start()
             return f"{before_port(host if address in EVERYWHERE else address)}:{port}"
-        log.warning("no metrics: no free port from %d to %d at %s (%s)", first_port, port, address, reason)
+        log.warning("no metrics: no free port from %d to %d at metrics_address %s", first_port, port, address)
         return ""
 
     def close(self) -> None:
@@ -116,6 +123,10 @@ class _Server(ThreadingMixIn, WSGIServer):
     #: So that a restarted worker gets the port that probes and Prometheus know, though connections of its predecessor
     #: linger for a minute. Two workers still cannot share a port: only one of them may listen.
     allow_reuse_address = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
 
 
 class _Quiet(WSGIRequestHandler):

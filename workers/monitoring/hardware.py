@@ -81,7 +81,7 @@ class Hardware:
 
 
 def resident_bytes(process: psutil.Process) -> int:
-    """Return the resident memory of `process` and its children. Raises psutil.Error if it has ended."""
+    """Return the resident memory of `process` and its children; 0 if it has ended."""
     return sum(map(_resident_bytes, _tree(process)))
 
 
@@ -112,7 +112,10 @@ def _gpu_temperature(handle: Any) -> float | None:
 
 
 def _tree(process: psutil.Process) -> list[psutil.Process]:
-    return [process, *process.children(recursive=True)]
+    """Return `process` and its children; without these if the system does not list them."""
+    with contextlib.suppress(psutil.Error):
+        return [process, *process.children(recursive=True)]
+    return [process]
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

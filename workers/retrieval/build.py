@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from contract.chunks import chunks
+from contract.errors import InputError, first_line
 from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest
 from contract.wording import number
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex, vector_bytes
-from workers.retrieval.device import device_errors, free_device
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder
 from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests
 from workers.retrieval.memory import require_memory, used_bytes
 from workers.retrieval.passages import Passages
 
-__all__ = ["Report", "build_index"]
+__all__ = ["Report", "build_index", "device_errors", "free_device"]
 
 
 class Report(Protocol):
@@ -37,6 +38,8 @@ BM25_PEAK = 2.5
 _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
 #: Passages encoded between two reports; within such a block, the encoder sorts by length.
 ENCODED_AT_ONCE = 1024
+#: A GPU with more than this share of its memory in use is considered taken: an engine uses nine tenths of it.
+TAKEN = 0.1
 
 
 def build_index(folder: Path, report: Report, device: str = "auto") -> Manifest:
@@ -112,3 +115,33 @@ def _build_dense(
         )
     vectors.write(path)
     return info
+
+
+def free_device() -> str:
+    """Return the first unused GPU, else the CPU: encoding must not take memory from a model on the same GPU."""
+    import torch
+
+    for gpu in range(torch.cuda.device_count()):
+        try:
+            free, total = torch.cuda.mem_get_info(gpu)
+        except RuntimeError:  # too full even to query
+            continue
+        if free >= (1 - TAKEN) * total:
+            return f"cuda:{gpu}"
+    return "cpu"
+
+
+@contextmanager
+def device_errors(device: str) -> Iterator[None]:
+    """Turn errors of the device, such as a full GPU or a missing device, into an InputError with a remedy."""
+    try:
+        yield
+    except RuntimeError as trouble:
+        import torch
+
+        full = isinstance(trouble, torch.OutOfMemoryError)
+        if not full and device == "auto":
+            raise
+        what = "does not have enough memory for the encoder" if full else f"cannot be used: {first_line(trouble)}"
+        hint = "Build with --device cpu, or name an unused GPU, as in --device cuda:1."
+        raise InputError(f"--device {device}: {what}.", hint=hint) from None

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import InputError, ModelNotFound, first_line
+from contract.errors import ModelNotFound
 from contract.index import DEFAULT_ENCODER, Encoder
-from contract.models import require_hub
 from workers.engines.packaged import folder_or_hub_id
 from workers.engines.weights import model_folder
 from workers.packaged_weights import PackagedWeights
 from workers.retrieval.encoder_files import deciding_files
+from workers.retrieval.sentence_models import load_model
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-__all__ = ["PACKAGED_ENCODERS", "TextEncoder", "Vectors", "sentence_transformers_loaded"]
+__all__ = ["PACKAGED_ENCODERS", "TextEncoder", "Vectors"]
 
 #: One row per text, normalised to length 1, so that an inner product is a cosine.
 Vectors = NDArray[np.float32]
@@ -53,22 +53,17 @@ class TextEncoder:
     ) -> None:
         """Load the encoder onto `device`; None means a GPU if there is one. On a CPU, use `threads` threads, or all.
 
-        Raises ModelNotFound if it is unavailable or its weights are not the expected ones.
+        Raises ModelNotFound if it is unavailable or its weights are not the expected ones, HubUnreachable if the hub
+        does not answer.
         """
-        model, at_hub = _resolve(encoder_id)
-        if at_hub:
-            require_hub(model, "config.json")
-        library = sentence_transformers_loaded()
+        model = _resolve(encoder_id)
+        self._model: SentenceTransformer = load_model(
+            "SentenceTransformer", model, setting="encoder", hint=_HINT, device=device
+        )
         if threads is not None:
             import torch
 
             torch.set_num_threads(threads)
-        try:
-            self._model: SentenceTransformer = library.SentenceTransformer(
-                model, device=device, local_files_only=not at_hub
-            )
-        except (OSError, ValueError) as trouble:
-            raise ModelNotFound(f"encoder: {model} cannot be loaded: {first_line(trouble)}.", hint=_HINT) from None
         self.info = Encoder(
             id=encoder_id if encoder_id in PACKAGED_ENCODERS else model,
             files=deciding_files(_folder(model)),
@@ -118,26 +113,11 @@ _OPTIONS: dict[str, Any] = {"normalize_embeddings": True, "convert_to_numpy": Tr
 _HINT = "Check its name and the network; a packaged encoder needs none: " + ", ".join(PACKAGED_ENCODERS) + "."
 
 
-def sentence_transformers_loaded() -> Any:
-    """Import the library and turn its progress bars off. Raises InputError with a remedy if it is missing."""
-    try:
-        import sentence_transformers
-        from transformers.utils import logging
-    except ModuleNotFoundError as trouble:
-        raise InputError(
-            f"{trouble.name} is not installed; it is needed for vectors.",
-            hint="make setup, or pip install --no-deps -r requirements/retrieval.txt beside torch and transformers.",
-        ) from None
-    logging.disable_progress_bar()
-    return sentence_transformers
-
-
-def _resolve(encoder_id: str) -> tuple[str, bool]:
-    """Return a folder or a hub id, and whether it is a hub id."""
+def _resolve(encoder_id: str) -> str:
+    """Return a folder or a hub id."""
     if encoder_id in PACKAGED_ENCODERS:
-        return str(PACKAGED_ENCODERS[encoder_id].path().parent), False
-    found = folder_or_hub_id(encoder_id, "encoder", list(PACKAGED_ENCODERS))
-    return found, not Path(found).is_dir()
+        return str(PACKAGED_ENCODERS[encoder_id].path().parent)
+    return folder_or_hub_id(encoder_id, "encoder", list(PACKAGED_ENCODERS))
 
 
 def _folder(model: str) -> Path:

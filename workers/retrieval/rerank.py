@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from contract.errors import HubUnreachable, InputError, ModelNotFound, first_line
-from contract.models import require_hub
+from contract.errors import InputError, ModelNotFound
 from contract.spec import IndexKind, Retrieval
 from contract.verdict import Passage
 from workers.engines.packaged import folder_or_hub_id
 from workers.retrieval.base import Retriever
-from workers.retrieval.encoder import sentence_transformers_loaded
+from workers.retrieval.sentence_models import load_model
 
 __all__ = ["CrossEncoder", "Rerankers", "RerankingRetriever"]
 
@@ -33,18 +31,8 @@ class CrossEncoder:
         does not give a single score.
         """
         model = folder_or_hub_id(model_id, "reranker", [])
-        at_hub = not Path(model).is_dir()
-        if at_hub:
-            require_hub(model, "config.json")
-        library = sentence_transformers_loaded()
-        try:
-            self._model = library.CrossEncoder(model, device="cpu", local_files_only=not at_hub)
-        except (OSError, ValueError) as trouble:
-            # Both network errors and unreadable files are OSErrors. The hub answered a moment ago: assume the network.
-            kind = HubUnreachable if at_hub and isinstance(trouble, OSError) else ModelNotFound
-            raise kind(
-                f"reranker: {model} cannot be loaded: {first_line(trouble)}.", hint="Check its name and the network."
-            ) from None
+        hint = "Check its name and the network."
+        self._model = load_model("CrossEncoder", model, setting="reranker", hint=hint, device="cpu")
         if (labels := int(self._model.num_labels)) != 1:
             raise InputError(
                 f"reranker: {model} gives {labels} scores per pair, not a single one to rank passages by.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import logging
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,8 +22,9 @@ from contract.verdict import Failure, Verdict
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
-from workers.pipeline import Item, Provenance, failed
+from workers.pipeline import Provenance, failed
 from workers.retries import LONGEST_PAUSE_S, pause_s, reason_of, too_many
+from workers.scoring import Item
 from workers.stages.isolation import Isolation
 from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, asked_by_run, by_run
 
@@ -48,8 +50,8 @@ class BatchWork(abc.ABC):
     stage: Stage
 
     def __init__(self, context: StageContext) -> None:
-        #: Number of questions settled or sent on by this stage.
-        self.done = 0
+        self._done = 0
+        self._counting = threading.Lock()
         self._settings = context.settings
         self._ledger = context.ledger
         self._worker = context.worker
@@ -66,6 +68,16 @@ class BatchWork(abc.ABC):
         self._puts_off: dict[str, tuple[str, float]] = {}
         #: By batch: questions begun that have no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
+
+    @property
+    def done(self) -> int:
+        """Number of questions settled or sent on by this stage so far."""
+        return self._done
+
+    def _count_done(self, questions: int) -> None:
+        """Add to `done`; several threads work on batches of this stage at once."""
+        with self._counting:
+            self._done += questions
 
     @property
     def asks_alone(self) -> bool:
@@ -319,23 +331,25 @@ class BatchWork(abc.ABC):
         for each in settled:
             verdicts[each.held.run_id].append(each.verdict)
         for run_id, of_run in verdicts.items():
-            self._commit_one_run(run_id, of_run)
-        self._committed([verdict for of_run in verdicts.values() for verdict in of_run])
+            self._committed(self._commit_one_run(run_id, of_run))
         return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
 
-    def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> None:
+    def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
         """Commit, however long Redis is unavailable: scored work must survive a restart of the server.
+
+        Returns the verdicts that stand: none for a run that was purged, nor for what another worker settled meanwhile.
 
         Gives up only when this worker is stopping; the questions then stay unsettled and are asked again.
         """
         wait_s = 0.1
         while True:
             try:
-                self.done += self._ledger.commit(run_id, verdicts).new
-                return
+                new = self._ledger.commit(run_id, verdicts)
+                self._count_done(len(new))
+                return new
             except UnknownRun:
                 log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
-                return
+                return []
             except LedgerError as trouble:
                 if not trouble.retryable or self._stopping():
                     raise

@@ -75,7 +75,7 @@ class BatchRetriever(BatchWork):
                 purged.add(run_id)
         going_on = [each for each in works if id(each) not in staying and each.held.run_id not in purged]
         yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
-        self.done += len(going_on)
+        self._count_done(len(going_on))
 
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
         """Return the passages for each of `works`, or why the search failed. Raises NotNow."""

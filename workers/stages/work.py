@@ -14,14 +14,15 @@ from contract.queue import QuestionBatch
 from contract.settings import Settings
 from contract.spec import Stage
 from contract.verdict import Verdict
+from workers.engines.base import UnexpectedFailure
 from workers.messages.batch import Batch, HeldMessage
-from workers.pipeline import Item, UnexpectedFailure
+from workers.scoring import Item
 
 __all__ = ["Endings", "NotNow", "Send", "Settled", "StageContext", "Work", "asked_by_run", "by_run", "send_on"]
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
-#: Called with verdicts once they are in the ledger.
+#: Called with the verdicts of questions that this worker has settled, once they are in the ledger.
 OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
 #: Called after a generate call with its number of questions, its seconds, and the longest queueing time in seconds.
 OnGenerated: TypeAlias = Callable[[int, float, float], object]

@@ -14,7 +14,8 @@ from contract.errors import EngineError, McqueueError
 from contract.settings import Settings
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Engine
-from workers.pipeline import Item, score_batch
+from workers.pipeline import score_batch
+from workers.scoring import Item
 from workers.tuning.trials import SIZES, Shape, Trial, all_marked, long_enough
 
 __all__ = ["Measure", "engine_apart"]
@@ -42,17 +43,19 @@ def engine_apart(settings: Settings, least_s: float) -> Iterator[Measure]:
             pool.submit(_close).result()
 
 
-# State of the engine's process: the engine, whether it has been warmed up, and the error if it did not boot.
+# State of the engine's process: the engine, those of judges on other servers, whether it has been warmed up, and the
+# error if it did not boot.
 _engine: Engine | None = None
+_judges: JudgeEngines | None = None
 _is_warm = False
 _trouble: McqueueError | None = None
 
 
 def _boot(settings: Settings) -> None:
-    global _engine, _trouble
+    global _engine, _judges, _trouble
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that Ctrl-C ends this process too, without a traceback
     try:
-        _engine = make_engine(settings)
+        _engine, _judges = make_engine(settings), JudgeEngines(settings)
         _engine.start()
     except McqueueError as trouble:
         _trouble = trouble
@@ -60,17 +63,18 @@ def _boot(settings: Settings) -> None:
 
 def _measure(items: list[Item], shape: Shape, least_s: float) -> Trial:
     global _is_warm
-    if _trouble is not None or _engine is None:
+    if _trouble is not None or _engine is None or _judges is None:
         raise _trouble or EngineError("The engine did not boot.")
-    judge_engine = JudgeEngines(_engine.settings).engine_of
     if not _is_warm:
         for size in WARM_UP:
-            score_batch(all_marked(items[:size], f"Before, {size}."), _engine, judge_engine)
+            score_batch(all_marked(items[:size], f"Before, {size}."), _engine, _judges.engine_of)
         _is_warm = True
     sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
-    return replace(long_enough(_engine, items, shape, least_s, judge_engine), engine=sizes)
+    return replace(long_enough(_engine, items, shape, least_s, _judges.engine_of), engine=sizes)
 
 
 def _close() -> None:
     if _engine is not None:
         _engine.close()
+    if _judges is not None:
+        _judges.close()

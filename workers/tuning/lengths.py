@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from contract.errors import InputError
 from workers.budget import capped
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.pipeline import Item
-from workers.scoring import requests_of
+from workers.scoring import Item, requests_of
 from workers.scoring.judge import grading_prompt
 from workers.tuning.trials import all_marked
 

@@ -19,7 +19,7 @@ from workers.engines.encoding import PromptEncoder, positions_of
 from workers.engines.installed import is_cpu_build
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
-from workers.pipeline import Item
+from workers.scoring import Item
 from workers.tuning.lengths import lengths
 from workers.tuning.output import line_of, warnings_of
 from workers.tuning.search import Tuned, tune

@@ -13,7 +13,7 @@ from typing import Any
 
 from contract.errors import EngineError
 from contract.settings import Settings
-from workers.pipeline import Item
+from workers.scoring import Item
 from workers.tuning.engine_process import Measure, engine_apart
 from workers.tuning.lengths import Lengths
 from workers.tuning.trials import SHAPES, SIZES, Shape, Trial, all_marked

@@ -19,9 +19,10 @@ from typing import Any
 from contract.errors import EngineError, EngineOutOfMemory
 from contract.spec import ChatTemplate, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
-from workers.engines.base import Engine
+from workers.engines.base import Engine, UnexpectedFailure
 from workers.messages.batching import Gathering
-from workers.pipeline import Item, JudgeEngine, UnexpectedFailure, no_judges, score_batch
+from workers.pipeline import JudgeEngine, no_judges, score_batch
+from workers.scoring import Item
 
 __all__ = ["FIGURES", "SHAPES", "SIZES", "Shape", "Trial", "all_marked", "long_enough", "marked", "score_in_batches"]
 

@@ -16,10 +16,10 @@ from contract.index import (
     MANIFEST,
     Bm25Options,
     Chunking,
-    Counts,
     DenseOptions,
     Encoder,
     IndexPlan,
+    IndexSize,
     Manifest,
     Precision,
     can_answer,
@@ -40,7 +40,7 @@ def plan(kind: str = "hybrid", **changes: Any) -> IndexPlan:
         "kind": IndexKind(kind),
         "corpus_digest": "a" * 64,
         "chunking": Chunking(),
-        "counts": Counts(documents=2, passages=3),
+        "counts": IndexSize(documents=2, passages=3),
         **PARTS[kind],
     }
     return IndexPlan(**{**fields, **changes})

@@ -417,6 +417,7 @@ def test_several_models_have_no_name_in_common(several: Path) -> None:
         (["models=[{model: a}, {model: a}]"], "2 models, but only 1 queue name: a"),
         (["models=[{model: Llama3}, {model: llama3}]"], "2 models, but only 1 queue name: llama3"),
         (["models=large"], "models: expected a list of settings"),
+        (["models=[{model: a, indexes: [places]}, {model: b}]"], "Move it to the top level of the file."),
     ],
 )
 def test_wrong_models_are_named(several: Path, overrides: list[str], says: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from contract.index import MANIFEST, Chunking, Counts, read_manifest
+from contract.index import MANIFEST, Chunking, IndexSize, read_manifest
 from producer.cli import main
 from producer.corpus.index_folder import unfinished
 from tests.support import ROOT
@@ -53,7 +53,7 @@ def test_a_corpus_becomes_an_index_with_a_manifest(corpus: Path) -> None:
     told = index_json(corpus, "-o", "indexes/Facts 1", "--kind", "bm25", "--stop-words", "none")
     manifest = read_manifest(Path("indexes/Facts 1"))
     assert told["digest"] == manifest.digest
-    assert (manifest.plan.name, manifest.plan.counts) == ("facts-1", Counts(documents=2, passages=2))
+    assert (manifest.plan.name, manifest.plan.counts) == ("facts-1", IndexSize(documents=2, passages=2))
     assert beside(Path("indexes")) == {"Facts 1"}
 
 

@@ -52,6 +52,8 @@ class Script:
     thought: str = ""
     #: Statuses of the next answers.
     refusals: list[int] = field(default_factory=list)
+    #: Statuses of the next answers to who asks which models there are.
+    away: list[int] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     most_at_once: int = 0
@@ -126,6 +128,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, answer)
 
     def do_GET(self) -> None:
+        if self.script.away:
+            self._send(self.script.away.pop(0), _refusal("upstream is not up"))
+            return
         self._send(200, {"object": "list", "data": [{"id": "grader", "object": "model"}]})
 
     def _send(self, status: int, answer: dict[str, Any]) -> None:

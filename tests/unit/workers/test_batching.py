@@ -227,6 +227,21 @@ def test_room_is_told_in_items_as_large_as_the_largest_of_late() -> None:
     assert gathering.room_for_items() == 7
 
 
+@pytest.mark.parametrize("batch_size", [1, 10, 16])
+def test_as_many_batches_run_whether_or_not_a_message_is_more_than_a_batch(batch_size: int) -> None:
+    waiting = gathering(batch_size=batch_size, batches_in_flight=2)
+    waiting.add("first", 16, now_s=0.0)
+    assert waiting.take(0.0) is not None
+    for name in ("second", "held ready"):
+        assert waiting.room_for_items() > 0
+        waiting.add(name, 16, now_s=0.0)
+    assert waiting.take(0.0) is not None
+    assert not waiting.has_room()
+    waiting.done(16)
+    assert waiting.take(0.0) is not None
+    assert waiting.room_for_items() == 1
+
+
 def test_of_a_queue_that_gets_short_no_more_is_taken_than_can_begin_and_batch_by_batch() -> None:
     waiting = gathering(batch_size=8, batches_in_flight=2)
     waiting.left_waiting(items=71, other_workers=2)  # three workers can hold three batches of eight each

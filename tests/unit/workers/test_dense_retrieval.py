@@ -7,22 +7,22 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from contract.errors import IndexUnusable, InputError, ModelNotFound
+from contract.errors import HubUnreachable, IndexUnusable, InputError, ModelNotFound
 from contract.index import DEFAULT_ENCODER, MANIFEST, DenseOptions, Precision, Structure, read_manifest
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from tests.support import build_test_index
 from workers.packaged_weights import PackagedWeights
 from workers.retrieval.base import Ranking
+from workers.retrieval.build import device_errors, free_device
 from workers.retrieval.dense import VectorIndex
-from workers.retrieval.device import device_errors, free_device
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
 from workers.retrieval.encoder_files import deciding_files
 from workers.retrieval.hybrid import fuse
@@ -374,6 +374,27 @@ def test_a_reranker_has_nothing_to_say_where_nothing_was_found(hybrid: IndexRetr
 def test_a_model_that_gives_a_pair_several_scores_is_no_reranker(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gives 2 scores per pair, not a single one to rank passages by"):
         CrossEncoder(str(made_cross_encoder(tmp_path, labels=2)))
+
+
+@pytest.mark.parametrize(
+    ("load", "kind", "setting"),
+    [(TextEncoder, "SentenceTransformer", "encoder"), (CrossEncoder, "CrossEncoder", "reranker")],
+)
+def test_a_download_that_breaks_off_is_tried_again_later_and_a_model_that_cannot_be_read_is_not(
+    load: Callable[[str], object], kind: str, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks_off(*_: object, **__: object) -> None:
+        raise trouble
+
+    monkeypatch.setattr("workers.retrieval.sentence_models.require_hub", lambda *_: None)
+    monkeypatch.setattr(f"sentence_transformers.{kind}", breaks_off)
+    trouble: Exception = OSError("the connection was reset")
+    with pytest.raises(HubUnreachable, match=f"{setting}: owner/name cannot be loaded: the connection was reset"):
+        load("owner/name")
+    trouble = ValueError("no such architecture")
+    with pytest.raises(ModelNotFound, match="no such architecture") as caught:
+        load("owner/name")
+    assert not isinstance(caught.value, HubUnreachable)
 
 
 def test_a_reranker_that_does_not_exist_is_told() -> None:

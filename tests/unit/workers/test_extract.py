@@ -268,3 +268,11 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
 def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:
     """Under a second each; pytest's own limit would show a text that takes quadratic time."""
     assert label(piece * (100_000 // len(piece)) + "\n\nThe answer is C.") in {"C", None}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "names"), [('["wrong"]', "B"), ('{"B": "right"}', "B"), ("0", "B"), ("null", "B"), ("false", None)]
+)
+def test_json_with_a_verdict_of_any_type_is_read_and_fails_no_question(verdict: str, names: str | None) -> None:
+    said = f'{{"answer": "B", "verdict": {verdict}}}'
+    assert extract(said, CITIES, "What is the capital of Spain?").label == names

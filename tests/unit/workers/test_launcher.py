@@ -12,7 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE
+from contract.errors import (
+    EXIT_ENGINE,
+    EXIT_RETRY,
+    EXIT_UNBOOTABLE,
+    EngineError,
+    EngineUnbootable,
+    HubUnreachable,
+    McqueueError,
+    ModelNotFound,
+    NameTaken,
+    RedisUnreachable,
+    SettingsError,
+)
+from workers.host import boot_pipe
 from workers.host.launcher import Child, Supervisor, after_exit, worker_command
 from workers.host.placement import WorkerPlan
 
@@ -49,11 +62,32 @@ def test_boots_that_were_killed_do_not_count_as_boots_that_failed() -> None:
     assert after_exit(EXIT_ENGINE, was_ready=False, steady=False, failures=9, failed_boots=4).action == "give up"
 
 
-def test_a_worker_that_was_ready_once_is_not_given_up_for_one_boot_that_says_that_none_can_succeed() -> None:
-    again = after_exit(EXIT_UNBOOTABLE, was_ready=False, steady=False, failures=1, failed_boots=0, proven=True)
+@pytest.mark.parametrize("exit_code", [1, EXIT_UNBOOTABLE])
+def test_a_worker_that_was_ready_once_is_not_given_up_for_one_boot_that_says_that_none_can_succeed(
+    exit_code: int,
+) -> None:
+    again = after_exit(exit_code, was_ready=False, steady=False, failures=1, failed_boots=0, proven=True)
     assert again.action == "restart"
-    last = after_exit(EXIT_UNBOOTABLE, was_ready=False, steady=False, failures=5, failed_boots=4, proven=True)
+    last = after_exit(exit_code, was_ready=False, steady=False, failures=5, failed_boots=4, proven=True)
     assert last.action == "give up"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code"),
+    [
+        (SettingsError("batch_size: 0"), 1),
+        (ModelNotFound("there is no such model"), 1),
+        (HubUnreachable("the encoder is not here, and the hub does not answer"), EXIT_ENGINE),
+        (EngineError("no memory"), EXIT_ENGINE),
+        (EngineUnbootable("no such attention"), EXIT_UNBOOTABLE),
+        (NameTaken("gpu0"), EXIT_RETRY),
+        (RedisUnreachable("no answer"), EXIT_RETRY),
+    ],
+)
+def test_a_worker_whose_hub_is_away_is_started_again_and_one_with_a_wrong_setting_is_not(
+    trouble: McqueueError, code: int
+) -> None:
+    assert boot_pipe.exit_code(trouble) == code
 
 
 def test_the_worker_is_an_ordinary_celery_worker() -> None:

@@ -18,11 +18,11 @@ from tests.unit.workers.gpus import EIGHT
 from workers.host import live_table
 from workers.host.launcher import Child
 from workers.host.live_table import LiveScreen, Observer, Screen, make_screen, row_of, state_of, table_of
-from workers.host.placement import Layers, plan_worker
+from workers.host.placement import SettingsSources, plan_worker
 
 
 def child(**changes: Any) -> Child:
-    plan = plan_worker(load_settings(None, ["model=small"]), ("3",), EIGHT, [0], Layers())
+    plan = plan_worker(load_settings(None, ["model=small"]), ("3",), EIGHT, [0], SettingsSources())
     made = Child(plan, log_path=cast(Any, None), process=cast("subprocess.Popen[bytes]", object()), boots=2)
     for name, value in {"state": "ready", **changes}.items():
         setattr(made, name, value)

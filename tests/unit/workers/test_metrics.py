@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -132,6 +134,25 @@ def test_a_machine_without_the_named_gpu_tells_of_none() -> None:
     assert hardware.host().memory_used_bytes > 1_000_000
 
 
+def test_a_machine_that_does_not_list_a_worker_s_children_is_no_reason_for_no_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object, **__: object) -> list[psutil.Process]:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil.Process, "children", refused)
+    host = Hardware().host()
+    assert host.memory_used_bytes > 1_000_000, "its own"
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
 @pytest.fixture
 def exporters() -> Iterator[list[Exporter]]:
     made: list[Exporter] = []
@@ -178,12 +199,33 @@ def test_others_are_sent_where_they_can_go(exporters: list[Exporter]) -> None:
     assert exporters[2].start("127.0.0.1", port, "10.0.0.5").startswith("127.0.0.1:"), "nobody else can"
 
 
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
+def test_metrics_are_served_at_an_ipv6_address(exporters: list[Exporter]) -> None:
+    exporters += [Exporter([], targets=list) for _ in range(2)]
+    port = free_port()
+    places = [each.start("::1", port, "me") for each in exporters]
+    assert [fetch(place, "/health") for place in places] == ["ok\n"] * 2
+    assert places[0].startswith("[::1]:")
+    assert places[0] != places[1]
+
+
 def test_without_a_free_port_a_worker_goes_on_without_metrics(
+    exporters: list[Exporter], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.monitoring.exporter.PORTS", 1)
+    exporters += [Exporter([], targets=list) for _ in range(2)]
+    port = free_port()
+    exporters[0].start("127.0.0.1", port, "me")
+    assert exporters[1].start("127.0.0.1", port, "me") == ""
+    assert f"no metrics: no free port from {port} to {port} at metrics_address 127.0.0.1" in caplog.text
+
+
+def test_at_an_address_of_another_machine_a_worker_goes_on_without_metrics_and_names_the_setting(
     exporters: list[Exporter], caplog: pytest.LogCaptureFixture
 ) -> None:
     exporters.append(Exporter([], targets=list))
-    assert exporters[0].start("198.51.100.1", 9400, "me") == "", "not an address of this machine"
-    assert "no metrics: no free port from 9400" in caplog.text
+    assert exporters[0].start("198.51.100.1", 9400, "me") == ""
+    assert "no metrics: they cannot be served at metrics_address 198.51.100.1: " in caplog.text
 
 
 def test_the_page_holds_what_libraries_count_in_this_process(exporters: list[Exporter]) -> None:

@@ -16,7 +16,8 @@ from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED, ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
-from workers.pipeline import Item, score_batch
+from workers.pipeline import score_batch
+from workers.scoring import Item
 
 GRADE = Prompt(name="grade", text="{{ question }} | {{ reference }} | {{ response }}")
 CAPITAL = make_question(1, question="Capital of Italy?", choices=("Paris", "Rome", "Oslo", "Bern"), answer="B")

@@ -9,20 +9,25 @@ from typing import Any
 
 import pytest
 
-from contract import Outcome, Prompt, Settings, load_settings
+from contract import MemoryLedger, Outcome, Prompt, Settings, load_settings
 from contract.errors import EngineDead, EngineError, SettingsError
 from contract.settings import OpenAiSettings
 from contract.spec import ChatTemplate, Judge, Mode, Sampling
 from contract.turns import Role, Turn, one_turn
-from tests.support import make_questions, make_spec
+from tests.support import PATIENCE_S, make_questions, make_spec, open_run
+from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_server import VOCABULARY, Script, serving, weigh
 from tests.unit.workers.test_modes import Writer
 from workers.check import Finding, check
 from workers.engines import JudgeEngines, make_engine
-from workers.engines.base import GenerateRequest, ScoreRequest
+from workers.engines.base import GenerateRequest, ScoreRequest, UnexpectedFailure
 from workers.engines.openai import OpenAiEngine
-from workers.engines.rate_limit import RateLimiter
-from workers.pipeline import Item, score_batch
+from workers.engines.openai_server import RateLimiter
+from workers.messages.batch import Settlement
+from workers.pipeline import score_batch
+from workers.scoring import Item
+from workers.stages.scoring import BatchScorer
+from workers.stages.work import StageContext
 
 GRADED = '{"correct": true, "reason": "fine"}'
 LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
@@ -217,6 +222,38 @@ def test_what_may_pass_is_tried_again(status: int) -> None:
     assert len(script.asked) == 3
 
 
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+def test_a_question_that_met_a_busy_server_is_asked_again_later_and_not_failed(status: int) -> None:
+    script, books = Script(), MemoryLedger()
+    run = open_run(books, make_questions(2), model="grader")
+    with started(script, max_retries=1) as engine:
+        context = StageContext(engine.settings, books, "w@host", lambda *_: None, stopping=lambda: True)
+        scorer = BatchScorer(context, engine)
+        script.refusals = [status] * 4  # each question's request, and the client's retry of it
+        batch = batch_of(message(run, "q0", "q1"))
+        scorer.run(batch)
+        assert batch.held[0].settlement is Settlement.REQUEUE
+        assert books.counts(run.run_id).settled == 0
+        scorer.run(batch_of(message(run, "q0", "q1")))
+    assert [each.error for _, each in books.results(run.run_id) if each] == [None, None]
+
+
+def test_a_question_that_met_a_busy_server_at_each_attempt_is_failed_with_what_it_said() -> None:
+    script, books = Script(), MemoryLedger()
+    run = open_run(books, make_questions(1), model="grader")
+    with started(script, max_retries=0) as engine:
+        context = StageContext(engine.settings, books, "w@host", lambda *_: None, stopping=lambda: True)
+        scorer = BatchScorer(context, engine)
+        script.refusals = [429] * engine.settings.max_attempts
+        for _ in range(engine.settings.max_attempts):
+            scorer.run(batch_of(message(run, "q0")))
+    ((_, verdict),) = books.results(run.run_id)
+    assert verdict is not None
+    assert verdict.error is not None
+    assert verdict.error.type == "TooManyAttempts"
+    assert verdict.error.message.count("RateLimitError") == engine.settings.max_attempts
+
+
 def test_a_request_that_is_refused_fails_alone() -> None:
     script = Script()
     with started(script) as engine:
@@ -287,6 +324,40 @@ def test_a_server_that_is_away_is_waited_for_aloud(
     assert engine.waits_for == "the server at http://127.0.0.1:1/v1"
     (said,) = caplog.messages
     assert said.startswith("waiting up to 600 s for the server at openai.url to answer: http://127.0.0.1:1/v1: ")
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_server_behind_a_proxy_is_waited_for_until_the_proxy_reaches_it(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.engines.openai_server.WAIT_S", 0.01)
+    script = Script(away=[status] * 3)
+    with serving(script) as url:
+        engine = make_engine(settings_for(url).model_copy(update={"server_startup_timeout": PATIENCE_S}))
+        engine.start()
+        engine.close()
+    assert not script.away
+
+
+def test_a_proxy_that_never_reaches_its_server_is_named() -> None:
+    with serving(Script(away=[503] * 1000)) as url:
+        engine = make_engine(settings_for(url))
+        with pytest.raises(EngineError, match=r"No server answers: .* 503"):
+            engine.start()
+        engine.close()
+
+
+def test_a_server_that_cannot_list_its_models_is_used_all_the_same() -> None:
+    with started(Script(away=[501])) as engine:
+        assert engine.generate([WRITE])
+
+
+def test_a_server_that_only_fails_at_its_start_is_tried_again_and_no_mistake_in_the_settings() -> None:
+    with serving(Script(refusals=[503] * 1000)) as url:
+        engine = make_engine(settings_for(url, max_retries=0))
+        with pytest.raises(EngineError, match="The server answers no test request"):
+            engine.start()
+        engine.close()
 
 
 def test_a_server_that_answers_is_waited_for_no_more() -> None:
@@ -446,6 +517,15 @@ def test_a_judge_that_refuses_is_told_with_the_setting_to_look_at(
     assert verdict.outcome is Outcome.FAILED
     assert remedy in verdict.error.message
     assert "s3cret" not in verdict.error.message
+
+
+def test_a_judge_that_is_busy_is_asked_again_and_one_that_is_away_is_not(judged: tuple[Script, Settings]) -> None:
+    script, settings = judged
+    script.refusals = [429] * (1 + OpenAiSettings().max_retries)
+    (busy,), _ = verdicts_of(script.url, settings, 1)
+    (away,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
+    assert isinstance(busy.error, UnexpectedFailure)
+    assert not isinstance(away.error, UnexpectedFailure)
 
 
 def test_scores_of_a_server_become_verdicts() -> None:

@@ -11,8 +11,9 @@ from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure
 from tests.support import make_question, make_questions, make_spec
 from tests.unit.workers.engines import ReadyEngine, SlowTexts
-from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest
-from workers.pipeline import Item, UnexpectedFailure, score_batch, score_in_parts
+from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest, UnexpectedFailure
+from workers.pipeline import score_batch, score_in_parts
+from workers.scoring import Item
 
 
 class KeyEngine(ReadyEngine):

@@ -14,7 +14,7 @@ from contract.errors import PlanError
 from contract.settings import load_fleet
 from tests.unit.workers.gpus import CUT, EIGHT
 from workers.gpus.groups import Device
-from workers.host.placement import Layers, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.placement import SettingsSources, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
 
 CORES = list(range(8))
 
@@ -27,7 +27,7 @@ def fleet(*models: dict[str, Any], **common: Any) -> tuple[Settings, ...]:
 def planned(
     chosen: tuple[Settings, ...], visible: list[Device] = EIGHT, cores: list[int] = CORES
 ) -> tuple[list[WorkerPlan], list[str]]:
-    return plan_host(chosen, visible, cores, Layers())
+    return plan_host(chosen, visible, cores, SettingsSources())
 
 
 def places(plans: list[WorkerPlan]) -> dict[str, str]:
@@ -76,7 +76,7 @@ def test_several_models_have_workers_queues_and_settings_of_their_own(tmp_path: 
         "  - {model: small, gpu_groups: auto, batch_size: 64}\n"
     )
     both = load_fleet(file)
-    plans, _ = plan_host(both, EIGHT, CORES, Layers(file))
+    plans, _ = plan_host(both, EIGHT, CORES, SettingsSources(file))
     assert places(plans) == {
         "large-gpu0-1": "GPU 0,1",
         "large-gpu2-3": "GPU 2,3",
@@ -166,23 +166,23 @@ def test_a_worker_that_asks_a_server_elsewhere_takes_no_gpu() -> None:
 
 def test_a_single_worker_is_pinned_to_what_its_command_names() -> None:
     (settings,) = fleet(vllm_args={"tensor_parallel_size": 2})
-    plan = plan_worker(settings, ("4", "5"), EIGHT, CORES, Layers(), "mine")
+    plan = plan_worker(settings, ("4", "5"), EIGHT, CORES, SettingsSources(), "mine")
     assert (plan.name, plan.environment["CUDA_VISIBLE_DEVICES"]) == ("mine", "4,5")
     assert plan.environment["MCQUEUE_WORKER_NAME"] == "mine"
     with pytest.raises(PlanError, match=r"Group \[4\] has 1 GPU,"):
-        plan_worker(settings, ("4",), EIGHT, CORES, Layers())
-    assert plan_worker(settings, (), EIGHT, CORES, Layers()).place == "cores 0-7"
+        plan_worker(settings, ("4",), EIGHT, CORES, SettingsSources())
+    assert plan_worker(settings, (), EIGHT, CORES, SettingsSources()).place == "cores 0-7"
 
 
 def test_workers_read_the_settings_that_their_launcher_read(tmp_path: Path) -> None:
-    environment = Layers(tmp_path / "x.yaml", ["batch_size=8", "vllm_args.dtype=float32"]).environment()
+    environment = SettingsSources(tmp_path / "x.yaml", ["batch_size=8", "vllm_args.dtype=float32"]).environment()
     assert environment["MCQUEUE_CONFIG"] == str((tmp_path / "x.yaml").resolve())
     assert json.loads(environment["MCQUEUE_OVERRIDES"]) == {"batch_size": 8, "vllm_args": {"dtype": "float32"}}
 
 
 def test_a_worker_that_searches_has_the_time_that_the_settings_give_any_worker() -> None:
     settings = Settings(server_startup_timeout=1800, drain_timeout_s=300)
-    (plan,) = plan_retrieval(["facts"], settings, CORES, Layers())
+    (plan,) = plan_retrieval(["facts"], settings, CORES, SettingsSources())
     assert (plan.name, plan.queue) == ("retrieve-facts", "retrieve.facts")
     assert (plan.startup_timeout_s, plan.drain_timeout_s) == (1800, 300)
 

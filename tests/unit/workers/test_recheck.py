@@ -20,7 +20,16 @@ from tests.unit.workers.engines import ReadyEngine, WordTokenizer
 from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
-from workers.recheck import refuse_lacking_adapter, request_tokens, rescore, serving, stability, unlike
+from workers.recheck import (
+    as_asked,
+    refuse_foreign_tokens,
+    refuse_lacking_adapter,
+    request_tokens,
+    rescore,
+    serving,
+    stability,
+    unlike,
+)
 from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
 
@@ -282,3 +291,26 @@ def test_a_question_is_looked_at_again_with_the_passages_that_it_was_shown(books
     (given,) = request_tokens(run, question, shown, PromptEncoder(WordTokenizer()))
 
     assert engine.prompts == [given["text"]] == ["Sums are even.\nWhat is 0 plus 0?"]
+
+
+def test_an_unsettled_question_is_shown_with_the_passages_that_it_will_be_asked_with(books: MemoryLedger) -> None:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
+    run = open_run(books, make_questions(2), "old", rag=rag, prompt=template)
+    with pytest.raises(RunConfigError, match=r"q0 of .* has no passages yet"):
+        as_asked(books, run, "q0")
+    books.attach(run.run_id, {"q0": [Passage(id="p", score=2.0, text="Sums are even.")], "q1": []})
+    (given,) = request_tokens(run, *as_asked(books, run, "q0"), PromptEncoder(WordTokenizer()))
+    assert given["text"] == "Sums are even.\nWhat is 0 plus 0?"
+    assert as_asked(books, run, "q1")[1] == ()
+    settle(books, run, stored("q0", "", choice="A"))
+    assert as_asked(books, run, "q0")[1] == (), "what it was asked with counts"
+
+
+@pytest.mark.parametrize(
+    "overrides", [["engine=simulated"], ["engine=openai", "openai.url=http://127.0.0.1:1", "openai.model=gpt"]]
+)
+def test_tokens_of_another_model_are_not_shown_for_a_server_s_or_for_none(overrides: list[str]) -> None:
+    with pytest.raises(SettingsError, match="cannot be shown"):
+        refuse_foreign_tokens(load_settings(None, overrides))
+    refuse_foreign_tokens(load_settings(None, []))

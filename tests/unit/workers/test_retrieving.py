@@ -9,7 +9,7 @@ import pytest
 
 from contract import Outcome, Passage, Run, Verdict
 from contract.errors import HubUnreachable, IndexUnusable, ModelNotFound
-from contract.index import Bm25Options, Chunking, Counts, IndexPlan, Manifest
+from contract.index import Bm25Options, Chunking, IndexPlan, IndexSize, Manifest
 from contract.ledger import MemoryLedger, RunState
 from contract.priority import Priority
 from contract.question import Question
@@ -33,7 +33,7 @@ MANIFEST = Manifest(
         kind=IndexKind.BM25,
         corpus_digest="1" * 64,
         chunking=Chunking(),
-        counts=Counts(documents=9, passages=9),
+        counts=IndexSize(documents=9, passages=9),
         bm25=Bm25Options(),
     ),
     files={},

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any
 
@@ -13,11 +14,10 @@ import pytest
 
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
 from contract.errors import EngineDead, RedisUnreachable, UnreadableRun
-from contract.ledger import Committed
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
-from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
+from tests.support import PATIENCE_S, SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Request
@@ -239,6 +239,45 @@ def test_a_purged_run_is_dropped_and_its_company_scored(books: MemoryLedger, eng
     batch = score(books, engine, message(gone, "q0"), message(here, "q0", "q1"))
     assert engine.calls == [2]
     assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+
+
+def test_only_what_is_newly_settled_is_counted_and_not_what_another_worker_settled_or_a_purged_run_had(
+    engine: CountingEngine,
+) -> None:
+    class Overtaken(MemoryLedger):
+        """Another worker settles q0 first, and the run `gone` is purged, while this one scores."""
+
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+            if run_id == gone.run_id:
+                self.purge(run_id)
+            else:
+                super().commit(run_id, [Verdict(question_id="q0", outcome=Outcome.WRONG)])
+            return super().commit(run_id, verdicts)
+
+    books = Overtaken()
+    gone, run = open_run(books, make_questions(2), name="gone"), open_run(books, make_questions(3))
+    counted: list[Verdict] = []
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, committed=counted.extend), engine)
+    scorer.run(batch_of(message(gone, "q0", "q1"), message(run, "q0", "q1", "q2")))
+    assert [each.question_id for each in counted] == ["q1", "q2"]
+    assert scorer.done == 2
+
+
+def test_batches_that_are_committed_at_the_same_time_are_all_counted(engine: CountingEngine) -> None:
+    class Together(MemoryLedger):
+        both = threading.Barrier(2)
+
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+            self.both.wait(PATIENCE_S)
+            return super().commit(run_id, verdicts)
+
+    books = Together()
+    run = open_run(books, make_questions(4))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    batches = [batch_of(message(run, *ids), number=n) for n, ids in enumerate((("q0", "q1"), ("q2", "q3")))]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(scorer.run, batches))
+    assert scorer.done == 4
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
@@ -482,7 +521,7 @@ def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> 
     class Away(MemoryLedger):
         refusals = 2
 
-        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> Committed:
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
             if self.refusals:
                 self.refusals -= 1
                 raise RedisUnreachable("away")

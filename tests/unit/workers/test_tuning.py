@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from contract import MemoryLedger, Mode, Outcome, Question, Verdict
+from contract import MemoryLedger, Mode, Outcome, Question, Settings, Verdict
 from contract.errors import EngineError, InputError, ModelNotFound, SettingsError
 from contract.prompts import turns_of
 from contract.settings import load_fleet, load_settings
@@ -29,11 +29,13 @@ from tests.support import (
     make_spec,
     open_run,
 )
+from workers.engines import JudgeEngines
 from workers.engines.base import Completion, Request, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
-from workers.pipeline import Item
+from workers.scoring import Item
 from workers.scoring.judge import grading_prompt
+from workers.tuning import engine_process
 from workers.tuning.lengths import COMPLAINT_TOKENS, Lengths, lengths
 from workers.tuning.output import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.sample import items_of, most_context
@@ -421,3 +423,29 @@ def test_the_table_has_what_was_set_before_what_came_of_it_also_where_later_tria
     trials = [Trial(Shape(16, 2), {}, 5.0, 50.0, 0.1), Trial(Shape(16, 2), {"max_num_seqs": 64}, 6.0, 60.0, 0.1)]
     head, *_ = table(Tuned(NEEDS, trials, trials[1], 0.1, asked=64))
     assert re.fullmatch(r" *batch_size +batches_in_flight +max_num_seqs +questions_per_s .* failure", head)
+
+
+def test_judges_on_other_servers_are_connected_to_once_per_engine_and_closed_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Judges(JudgeEngines):
+        living = 0
+        made = 0
+
+        def __init__(self, settings: Settings) -> None:
+            super().__init__(settings)
+            Judges.living, Judges.made = Judges.living + 1, Judges.made + 1
+
+        def close(self) -> None:
+            super().close()
+            Judges.living -= 1
+
+    monkeypatch.setattr(engine_process, "JudgeEngines", Judges)
+    for name in ("_engine", "_judges", "_trouble", "_is_warm"):
+        monkeypatch.setattr(engine_process, name, vars(engine_process)[name])
+    engine_process._boot(load_settings(None, ["engine=simulated"]))
+    for _ in range(2):
+        engine_process._measure([Item(each, make_spec()) for each in make_questions(4)], Shape(2, 2), 0.0)
+    assert Judges.living == 1
+    engine_process._close()
+    assert (Judges.living, Judges.made) == (0, 1)

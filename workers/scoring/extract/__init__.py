@@ -9,7 +9,25 @@ From text to choice: `visible_text` leaves out reasoning and what follows the an
 - What is no answer: `lists` of the choices, `other_cases`, one of `several` right ones; `words` that deny or take back.
 """
 
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
 from workers.scoring.extract.extraction import Extraction, extract
-from workers.scoring.extract.version import rules_version
 
 __all__ = ["Extraction", "extract", "rules_version"]
+
+HERE = Path(__file__).parent
+#: What counts the texts of a vote, and what cuts a text to what is read, are rules, too.
+READERS = (HERE.parent / "generate.py", HERE.parent / "vote.py")
+
+
+@cache
+def rules_version() -> str:
+    """First 8 hex digits of the SHA-256 over the rules' source: a changed rule is another version by itself."""
+    found = hashlib.sha256()
+    for path in (*sorted(HERE.glob("*.py")), *READERS):
+        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:8]

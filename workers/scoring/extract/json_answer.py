@@ -24,7 +24,8 @@ def json_answer(said: str) -> str | None:
         found = json.loads(written)
     except (ValueError, RecursionError):
         return None
-    if found.get("is_correct") is False or found.get("verdict") in {"incorrect", "wrong", False}:
+    verdict = found.get("verdict")  # of any type: 0 is not False, and a list is in no set
+    if found.get("is_correct") is False or verdict is False or verdict in ("incorrect", "wrong"):
         return ""
     values = [found[name] for name in _FIELDS if name in found]
     return values[0] if len(values) == 1 and isinstance(values[0], str) else None
