@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -98,11 +99,12 @@ class PromptEncoder:
         """Encode each request, in order; a request that cannot be encoded yields the reason.
 
         A prompt gets either the special tokens that the model's tokenizer puts before a text (one BOS, or none if the
-        model has none) or those of its chat template, never both. Prompt and continuation are tokenised as one text,
-        and the continuation is whatever follows the prompt's tokens, so a space at the boundary is neither lost nor
-        doubled. This equals `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) as long as the prompt has
-        the same tokens with and without a continuation. If not, because the tokenizer merges its end (white space, for
-        example) with what follows, the prompt ends before the first differing token, for all continuations alike.
+        model has none) or those of its chat template, never both. What the tokenizer puts behind a text (EOS) is
+        dropped, as more text follows. Prompt and continuation are tokenised as one text, and the continuation is
+        whatever follows the prompt's tokens, so a space at the boundary is neither lost nor doubled. This equals
+        `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) as long as the prompt has the same tokens with
+        and without a continuation. If not, because the tokenizer merges its end (white space, for example) with what
+        follows, the prompt ends before the first differing token, for all continuations alike.
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
@@ -186,12 +188,24 @@ class PromptEncoder:
         return self._known_lines
 
     def _ids(self, texts: list[str], *, special: bool) -> list[list[int]]:
-        """Return the token ids of `texts`, without a second BOS if the template and the tokenizer both add one."""
+        """Return the token ids of `texts`; `special` adds what the tokenizer puts before a text, but nothing behind it.
+
+        Without a second BOS if the template and the tokenizer both add one.
+        """
         if not texts:
             return []
         found: list[list[int]] = self._tokenizer(texts, add_special_tokens=special)["input_ids"]
+        if special and self._ending:
+            found = [ids[: -self._ending] for ids in found]
         bos = getattr(self._tokenizer, "bos_token_id", None)  # read once: the property looks it up by text each time
         return found if bos is None else [ids[1:] if ids[:2] == [bos, bos] else ids for ids in found]
+
+    @cached_property
+    def _ending(self) -> int:
+        """The number of special tokens that the tokenizer puts behind a text, such as EOS (`add_eos_token`)."""
+        bare, whole = (self._tokenizer(["a"], add_special_tokens=each)["input_ids"][0] for each in (False, True))
+        ends = range(len(whole), len(bare) - 1, -1)
+        return next((len(whole) - end for end in ends if whole[end - len(bare) : end] == bare), 0)
 
 
 @dataclass(frozen=True, slots=True)
