@@ -29,6 +29,8 @@ MOST_KNOWN_LINES = 1000
 #: Fixed date for chat templates, so that a run's prompts do not change from day to day. It is the default date of
 #: Llama's templates.
 TODAY = date(2024, 7, 26)
+#: What the model says in a turn rendered to see what the template puts before it.
+ANSWER = "Paris"
 #: Exceptions from a template, raised deliberately or by a bug in it.
 TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -131,15 +133,13 @@ class PromptEncoder:
         prompt = self._in_template(request.turns)
         if isinstance(prompt, RequestRejected):
             return prompt
-        return _Texts(True, prompt, tuple(map(begun, continuations)))
+        return _Texts(True, prompt, tuple(self._opening + begun(each) for each in continuations))
 
     def _in_template(self, turns: Turns) -> str | RequestRejected:
         """Render `turns` up to the start of the model's next turn, or return why the template does not accept them."""
         hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which merges them into one turn.")
         try:
-            text: str = self._tokenizer.apply_chat_template(
-                messages(turns), add_generation_prompt=True, tokenize=False, **self._clock()
-            )
+            text = self._rendered(messages(turns), add_generation_prompt=True)
         except TEMPLATE_TROUBLES as trouble:
             roles = ", ".join(turn.role for turn in turns)
             reason = str(trouble).rstrip(".") or type(trouble).__name__
@@ -148,6 +148,29 @@ class PromptEncoder:
         if lost := _left_out(turns, text):
             what = f"The model's chat template drops a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
+        return text
+
+    @cached_property
+    def _opening(self) -> str:
+        """The white space that the template puts between the start of the model's turn and its text; mostly none.
+
+        Llama 2's puts a space there: without it, a label would be another token than in the turns of the examples.
+        Anything but white space, such as an empty reasoning, is left to the model.
+        """
+        asked = [{"role": "user", "content": "Which?"}]
+        answered = [*asked, {"role": "assistant", "content": ANSWER}]
+        try:
+            begins = self._rendered(asked, add_generation_prompt=True)
+            whole = self._rendered(answered, add_generation_prompt=False)
+        except TEMPLATE_TROUBLES:
+            return ""
+        opening, answer, _ = whole.removeprefix(begins).partition(ANSWER)
+        return opening if whole.startswith(begins) and answer and opening.isspace() else ""
+
+    def _rendered(self, said: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+        text: str = self._tokenizer.apply_chat_template(
+            said, add_generation_prompt=add_generation_prompt, tokenize=False, **self._clock()
+        )
         return text
 
     def _clock(self) -> dict[str, Any]:
