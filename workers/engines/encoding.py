@@ -20,7 +20,7 @@ from contract.errors import ModelNotFound, RequestRejected, first_line
 from contract.models import require_hub
 from contract.spec import ChatTemplate
 from contract.turns import Role, Turns, begun, messages
-from workers.engines.base import Request, continuations_of
+from workers.engines.base import Request, ScoreRequest, continuations_of
 
 __all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
@@ -103,10 +103,11 @@ class PromptEncoder:
         A prompt gets either the special tokens that the model's tokenizer puts before a text (one BOS, or none if the
         model has none) or those of its chat template, never both. What the tokenizer puts behind a text (EOS) is
         dropped, as more text follows. Prompt and continuation are tokenised as one text, and the continuation is
-        whatever follows the prompt's tokens, so a space at the boundary is neither lost nor doubled. This equals
+        whatever follows the prompt's tokens, so a space at the boundary is neither lost nor doubled. White space at the
+        prompt's end is scored with the continuations, except in a chat and where the request `keeps_space`. This equals
         `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) as long as the prompt has the same tokens with
-        and without a continuation. If not, because the tokenizer merges its end (white space, for example) with what
-        follows, the prompt ends before the first differing token, for all continuations alike.
+        and without a continuation. If not, because the tokenizer merges its end with what follows, the prompt ends
+        before the first differing token, for all continuations alike.
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
@@ -127,7 +128,8 @@ class PromptEncoder:
         continuations = continuations_of(request)
         if request.chat is ChatTemplate.NEVER or (request.chat is ChatTemplate.AUTO and not self.has_chat_template):
             (turn,) = request.turns
-            return _Texts(False, turn.text, continuations)
+            keeps = not isinstance(request, ScoreRequest) or request.keeps_space
+            return _Texts(False, turn.text, continuations) if keeps else _space_moved(turn.text, continuations)
         if not self.has_chat_template:
             return RequestRejected("The model has no chat template.", hint="Set chat_template: never.")
         prompt = self._in_template(request.turns)
@@ -245,6 +247,13 @@ class _Texts:
         """Return the prompt from its last non-blank line on, then the same with each continuation appended."""
         line = self.prompt[self.prompt.rstrip().rfind("\n") + 1 :]
         return [line, *(line + each for each in self.continuations)]
+
+
+def _space_moved(prompt: str, continuations: tuple[str, ...]) -> _Texts:
+    """Return the texts with the white space at the prompt's end, unless that is all of it, before each continuation."""
+    bare = prompt.rstrip() or prompt
+    space = prompt[len(bare) :]
+    return _Texts(False, bare, tuple(space + each for each in continuations))
 
 
 def _left_out(turns: Turns, text: str) -> Role | None:

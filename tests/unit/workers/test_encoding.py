@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from contract import Mode, Prompt
 from contract.errors import ModelNotFound
+from contract.prompts import turns_of
 from contract.spec import Sampling
 from contract.turns import one_turn
-from tests.support import ROOT
+from tests.support import ROOT, make_question, make_spec
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import MOST_KNOWN_LINES, Encoded, PromptEncoder
 from workers.engines.packaged import prepare
+from workers.scoring.letter import ask
 
 TEXTS = [json.loads(line)["text"] for line in (ROOT / "demo" / "corpus.jsonl").read_text().splitlines()]
 
@@ -102,19 +105,57 @@ def ids(name: str, texts: list[str]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", ["packaged", "sentencepiece", "sentencepiece with eos", "unigram", "runs of anything"])
-@given(lines=LINES, continuations=CONTINUATIONS)
+@given(lines=LINES, continuations=CONTINUATIONS, keeps_space=st.booleans())
 def test_a_continuation_has_the_tokens_that_it_has_behind_the_whole_prompt(
-    name: str, lines: list[str], continuations: list[str]
+    name: str, lines: list[str], continuations: list[str], *, keeps_space: bool
 ) -> None:
     prompt = "\n".join(lines)
-    encoder, request = PromptEncoder(tokenizer(name)), ScoreRequest(one_turn(prompt), tuple(continuations))
+    encoder = PromptEncoder(tokenizer(name))
+    request = ScoreRequest(one_turn(prompt), tuple(continuations), keeps_space=keeps_space)
     (found,) = encoder.encode([request])
     assert isinstance(found, Encoded)
     assert encoder.encode([request, request]) == [found, found]
-    prompt_ids, *wholes = ids(name, [prompt, *(prompt + each for each in continuations)])
+    bare = prompt if keeps_space else prompt.rstrip() or prompt
+    prompt_ids, *wholes = ids(name, [bare, *(prompt + each for each in continuations)])
     shared = next(n for n in range(len(prompt_ids), -1, -1) if all(each[:n] == prompt_ids[:n] for each in wholes))
     assert found.prompt == prompt_ids[:shared]
     assert found.tails == [whole[shared:] for whole in wholes]
+
+
+@pytest.mark.parametrize("space", ["\n", "\n\n", "  ", " \n"])
+@pytest.mark.parametrize("name", ["packaged", "sentencepiece"])
+def test_white_space_at_a_prompts_end_is_scored_with_every_choice_as_by_lm_evaluation_harness(
+    name: str, space: str
+) -> None:
+    there, bare, choices = tokenizer(name), "Question: What is it?", (" gold", " silver and gold")
+    request = ScoreRequest(one_turn(bare + space), choices)
+    (found,) = PromptEncoder(there).encode([request])
+    assert isinstance(found, Encoded)
+    # `_encode_pair`: the space moves from the context to the continuation, and what follows the context's tokens counts
+    context, *wholes = there([bare, *(bare + space + each for each in choices)])["input_ids"]
+    assert found.prompt == context
+    assert found.tails == [whole[len(context) :] for whole in wholes]
+    assert found.continuations == tuple(space + each for each in choices)
+
+
+def test_labels_stay_single_tokens_behind_a_prompt_that_ends_in_a_line_break() -> None:
+    spec = make_spec(
+        mode=Mode.LETTER,
+        prompt=Prompt(name="listed", text="{{ question }}\n{% for c in choices %}- {{ c }}\n{% endfor %}"),
+    )
+    question = make_question(1)
+    (request,) = ask(question, turns_of(question, spec), spec)
+    assert isinstance(request, ScoreRequest)
+    assert request.prompt.endswith("\n")
+    (found,) = PromptEncoder(tokenizer("packaged")).encode([request])
+    assert isinstance(found, Encoded)
+    assert [len(tail) for tail in found.tails] == [1, 1, 1, 1]
+
+
+def test_a_text_is_written_behind_all_of_the_prompt() -> None:
+    (found,) = PromptEncoder(tokenizer("packaged")).encode([GenerateRequest(one_turn("It is made of\n"), Sampling())])
+    assert isinstance(found, Encoded)
+    assert found.text == "It is made of\n"
 
 
 def test_a_prompts_last_space_is_part_of_the_choices_that_it_makes_a_token_with() -> None:
