@@ -212,6 +212,41 @@ def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None
     assert label(text) == "C"
 
 
+ASKED = "What is the capital of France?"
+LISTED = "A. Berlin\nB. Madrid\nC. Paris\nD. Rome"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'll break this down.\n\n## Question Analysis\nWe need the capital.\n\n**Answer: C**",
+        f"Sure! Let me help.\n\n### Question\n{ASKED}\n\n### Answer\nC",
+        f"First I restate the task.\n\nQuestion: {ASKED}\n\nThe answer is C.",
+        f"Sure.\n\n**Question:** {ASKED}\n{LISTED}\n\n**Answer:** C",
+        f"Sure.\n\nQuestion: {ASKED}\n\nThe answer is C.\n\nQuestion: And of Spain?\nThe answer is B.",
+        "Here is my reasoning:\n\nUser: wants the capital.\nThe answer is C.",
+    ],
+)
+def test_a_text_that_restates_its_question_before_it_answers_is_answered(text: str) -> None:
+    assert extract(text, CITIES, ASKED).label == "C"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "Question: What is the capital of Spain?\n\nThe answer is B.",
+        f"Question: What is the capital of Spain?\n{LISTED}\nAnswer: B",
+        f"Question: {ASKED}\nA. Lyon\nB. Paris\nAnswer: B",
+        "### Instruction:\nName the capital of Spain.\n\n### Response:\nB",
+        "The capital of Italy is\n\nQuestion: The capital of Spain is\nAnswer: B",
+        "User: And of Spain?\nThe answer is B.",
+        "Human: next one\n\nAssistant: The answer is B.",
+    ],
+)
+def test_the_answer_to_a_made_up_question_is_not_taken_where_the_own_question_has_none(behind: str) -> None:
+    assert extract(f"I don't know.\n\n{behind}", CITIES, ASKED) == Extraction(None, "none")
+
+
 # --- properties -----------------------------------------------------------------------------------------------------
 
 _PIECES = (
@@ -261,6 +296,7 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "so A ",
         "Berlin ",
         "Paris, not Rome, ",
+        "Hm.\n\nQuestion: Which?\n",
         "✅ A) Berlin\n",
         "答案是",
     ],

@@ -119,6 +119,11 @@ def test_the_answer_to_a_question_that_a_model_makes_up_behind_its_own_is_not_ta
     assert (verdict.choice, verdict.raw_text) == (choice, text)
 
 
+def test_an_answer_behind_the_restated_question_is_read() -> None:
+    text = "First I restate it.\n\nQuestion: Capital of Italy?\n\nThe answer is B."
+    assert ask(Writer(lambda _: [text]), mode=Mode.GENERATE, sampling=Sampling()).choice == "B"
+
+
 def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
     engine = Writer(lambda _: ["Answer: B", "Answer: A", "hm", "Answer: B"])
     verdict = ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=4, temperature=0.7))

@@ -15,7 +15,7 @@ from workers.scoring.extract.other_cases import is_hypothetical, split_other_cas
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.several import mentioned_labels
 from workers.scoring.extract.targets import Claim
-from workers.scoring.extract.visible_text import spoken
+from workers.scoring.extract.visible_text import spoken_on
 from workers.scoring.extract.words import CONFIRMED, CORRECTED, DENIED_NEXT, HEDGED, OR, RETRACTED
 
 __all__ = ["Extraction", "extract"]
@@ -49,10 +49,16 @@ def extract(text: str, choices: Sequence[str], question: str = "") -> Extraction
     `extract("I'd say A. No, wait, the answer is **C**.", ["Berlin", "Rome", "Paris"])` is
     `Extraction("C", "answer-statement")`.
     """
-    said = spoken(text)
-    if said is None:
-        return Extraction(None, "unfinished-reasoning")
+    found = Extraction(None, "unfinished-reasoning")
     options = Options.of(choices, question)
+    for said in spoken_on(text, choices, question):
+        found = _read_said(said, options)
+        if found.rule != "none":
+            break
+    return found
+
+
+def _read_said(said: str, options: Options) -> Extraction:
     value = json_answer(said)
     if value is not None and not value.strip():
         return Extraction(None, "none")
