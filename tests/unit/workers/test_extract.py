@@ -193,6 +193,35 @@ def test_a_statement_about_several_choices_names_none(text: str) -> None:
     assert label(text) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C is the correct answer. A is also the correct answer.",
+        "A is the correct answer. C is the correct answer, too.",
+        "The answer is A. The answer is also C.",
+        "The answer is A. C is correct as well.",
+        "Answer: (A) (C)",
+    ],
+)
+def test_several_choices_that_are_all_called_right_are_ambiguous_whichever_comes_last(text: str) -> None:
+    assert extract(text, CITIES) == Extraction(None, "ambiguous", ("A", "C"))
+
+
+def test_others_may_be_right_beside_all_of_the_above_or_the_exception() -> None:
+    above = ("It is red", "It is hot", "It is far", "All of the above")
+    assert label("The answer is D. A is also correct.", above) == "D"
+    assert label("The answer is D. A is correct. B is also correct.", above) == "D"
+    asked = "Which of these is NOT a correct name?"
+    assert extract("The answer is C. A is also correct.", CITIES, asked).label == "C"
+
+
+def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
+    numbers = ("12", "15", "18", "20")
+    assert extract("The answer is B = 18", numbers) == Extraction(None, "ambiguous", ("B", "C"))
+    assert label("The answer is C = 18", numbers) == "C"
+    assert label("The answer is x = 18", numbers) == "C"
+
+
 def test_a_choice_inside_a_longer_choice_is_not_meant() -> None:
     assert label("The answer is New York.", ("York", "New York")) == "B"
     assert label("The answer is York.", ("York", "New York")) == "A"

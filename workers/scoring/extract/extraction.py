@@ -13,7 +13,7 @@ from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
-from workers.scoring.extract.several import mentioned_labels
+from workers.scoring.extract.several import also_right, is_beside, mentioned_labels
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.visible_text import spoken_on
 from workers.scoring.extract.words import CONFIRMED, CORRECTED, DENIED_NEXT, HEDGED, OR, RETRACTED
@@ -119,7 +119,21 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
         return Extraction(None, "ambiguous", tuple(sorted(listed)))
     if _is_retracted(last, answer):
         return Extraction(None, "retracted", last.labels)
-    return _only([*_joined(claims, answer), last])
+    too = replace(last, labels=tuple({*last.labels, *also_right(answer, last)}))
+    return _only([*_beside(claims, answer), *_joined(claims, answer), too, last])
+
+
+def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
+    """The claims that the last one is added to: `The answer is A. The answer is also C.`; none where they fell."""
+    found: list[Claim] = []
+    last, at = claims[-1], len(claims) - 1
+    while at > 0 and is_beside(answer, last):
+        at = next((n for n in range(at - 1, -1, -1) if claims[n].end <= last.start), -1)
+        if at < 0 or _is_retracted(claims[at], answer, last.start):
+            break
+        last = claims[at]
+        found.append(last)
+    return found
 
 
 def _joined(claims: list[Claim], answer: Answer) -> list[Claim]:
