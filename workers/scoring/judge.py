@@ -55,7 +55,7 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
     (answer,) = texts_of(completions[0])
     said = _answer_in(spoken(answer.text) or "", question, spec)
     if question.answer is None or spec.judge is None or not said:
-        return _reading(question, answer, said, None)
+        return _reading(question, answer, said, spec, None)
     return _grading(question, answer, said, spec, spec.judge, grading_prompt(question, spec.judge, said), asked=1)
 
 
@@ -81,7 +81,7 @@ def _grading(
     def read_grade(completions: Sequence[Completion]) -> Reading | FollowUp:
         written = completions[0].texts[0].text
         try:
-            return _reading(question, answer, said, Grade.model_validate_json(_without_fence(spoken(written) or "")))
+            grade = Grade.model_validate_json(_without_fence(spoken(written) or ""))
         except ValidationError as trouble:
             if asked > judge.retries:
                 raise JudgeSilent(
@@ -91,6 +91,7 @@ def _grading(
                 f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."
             )
             return _grading(question, answer, said, spec, judge, again, asked + 1)
+        return _reading(question, answer, said, spec, grade)
 
     seed = seed_for(question, spec, f"judge {asked}")
     # For a judge on another server, that server decides; `spec.chat_template` concerns the model under test.
@@ -100,8 +101,9 @@ def _grading(
     return FollowUp([request], read_grade, judge if judge.server else None)
 
 
-def _reading(question: Question, answer: Text, said: str, grade: Grade | None) -> Reading:
-    found = extract(said or answer.text, question.choices, question.question)
+def _reading(question: Question, answer: Text, said: str, spec: RunSpec, grade: Grade | None) -> Reading:
+    labelled = "choices" in spec.prompt.text  # usually not shown, so that no letter is a label
+    found = extract(said or answer.text, question.choices, question.question, labelled=labelled)
     return Reading(
         choice=found.label,
         rule="judge" if grade else found.rule,

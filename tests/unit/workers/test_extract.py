@@ -222,6 +222,18 @@ def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
     assert label("The answer is x = 18", numbers) == "C"
 
 
+@pytest.mark.parametrize("text", ["The answer is B.", "B", "(B)", "B is correct.", "Option 2", "The second option."])
+def test_where_no_labels_were_shown_neither_letter_nor_position_names_a_choice(text: str) -> None:
+    assert extract(text, CITIES).label == "B"
+    assert extract(text, CITIES, labelled=False) == Extraction(None, "none")
+
+
+def test_where_no_labels_were_shown_texts_name_a_choice() -> None:
+    assert extract("The answer is B.", BLOOD, labelled=False).label == "C"
+    assert extract("The answer is Paris.", CITIES, labelled=False).label == "C"
+    assert extract("Answer: Paris, or Rome.", CITIES, labelled=False) == Extraction(None, "ambiguous", ("C", "D"))
+
+
 def test_a_choice_inside_a_longer_choice_is_not_meant() -> None:
     assert label("The answer is New York.", ("York", "New York")) == "B"
     assert label("The answer is York.", ("York", "New York")) == "A"

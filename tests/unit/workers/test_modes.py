@@ -241,6 +241,27 @@ def test_the_judge_may_say_wrong_whatever_the_text_names() -> None:
     assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B")
 
 
+BLOOD = make_question(3, question="Whose blood?", choices=("O positive", "A positive", "B positive"), answer="B")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "choice"),
+    [
+        (OPEN, "The answer is A.", None),
+        (OPEN, "The answer is A positive.", "B"),
+        (OPEN, "A positive.", "B"),
+        (OPEN, "The first option is O positive, but I'd say the second option.", None),
+        (LETTERED, "The answer is A.", "A"),
+    ],
+)
+def test_a_letter_in_a_free_answer_is_no_label_that_the_model_never_saw(
+    prompt: Prompt, answer: str, choice: str | None
+) -> None:
+    engine = Writer(lambda request: ['{"correct": true, "reason": "y"}' if "|" in request.prompt else answer])
+    verdict = ask(engine, BLOOD, mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE), prompt=prompt)
+    assert (verdict.outcome, verdict.choice) == (Outcome.CORRECT, choice)
+
+
 def test_a_judge_is_told_what_was_wrong_and_asked_again() -> None:
     verdict, engine = judged("Yes!", '{"correct": "maybe"}', '{"correct": true, "reason": "fine"}')
     assert verdict.outcome is Outcome.CORRECT

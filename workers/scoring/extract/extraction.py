@@ -41,21 +41,25 @@ class Extraction:
     candidates: tuple[str, ...] = ()
 
 
-def extract(text: str, choices: Sequence[str], question: str = "") -> Extraction:
+def extract(text: str, choices: Sequence[str], question: str = "", *, labelled: bool = True) -> Extraction:
     """The choice that `text` names, as a label from A.
 
-    With the `question` that was asked, "C is false" is an answer where the false statement is asked for.
+    With the `question` that was asked, "C is false" is an answer where the false statement is asked for. Where the
+    model was not shown the choices (not `labelled`), only their texts can name them: its "A" may be a blood group.
 
     `extract("I'd say A. No, wait, the answer is **C**.", ["Berlin", "Rome", "Paris"])` is
     `Extraction("C", "answer-statement")`.
     """
     found = Extraction(None, "unfinished-reasoning")
-    options = Options.of(choices, question)
+    options = Options.of(choices, question, labelled=labelled)
     for said in spoken_on(text, choices, question):
         found = _read_said(said, options)
         if found.rule != "none":
             break
-    return found
+    if labelled:
+        return found
+    label = found.label and options.shown(found.label)
+    return replace(found, label=label, candidates=tuple(map(options.shown, found.candidates)))
 
 
 def _read_said(said: str, options: Options) -> Extraction:

@@ -142,7 +142,7 @@ def read_label(place: Place, at: int) -> Label | None:
 
     None for a word or name (`A cat`, `C. difficile`), and where the label is denied (`C is wrong`) or asked for (`C?`).
     """
-    found = _LABEL.match(place.text, at)
+    found = _LABEL.match(place.text, at) if place.options.labelled else None
     if found is None or place.options.denied(place.lower, found.end("label")) or place.text[found.end() :][:1] == "?":
         return None
     label, end = found["label"].upper(), found.end()
@@ -241,6 +241,8 @@ def _is_name(place: Place, letter: str, end: int) -> bool:
 
 def read_number(place: Place, at: int) -> Claim | None:
     """A position in words or digits: `the third option`, `3`. Digits only where no choice is a number."""
+    if not place.options.labelled:
+        return None
     ordinal = _ORDINAL.match(place.lower, at)
     if ordinal is not None:
         number = _ORDINALS.index(ordinal["ordinal"]) + 1
