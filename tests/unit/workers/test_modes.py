@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from contract import Mode, Outcome, Prompt, Question, Verdict, load_settings
+from contract import Failure, Mode, Outcome, Prompt, Question, Verdict, load_settings
 from contract.choice_order import arrangements
 from contract.prompts import examples
-from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
+from contract.spec import ChatTemplate, FewShot, Judge, RunSpec, Sampling, Selection
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
 from workers.pipeline import Item, score_batch
+from workers.scoring.extract import Extraction
+from workers.scoring.generate import named
 
 LETTERED = Prompt(
     name="lettered", text="{{ question }}\n{% for c in choices %}{{ c.label }}. {{ c.text }}\n{% endfor %}Answer:"
@@ -130,6 +132,24 @@ def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
     assert (verdict.outcome, verdict.choice, verdict.confidence, verdict.margin) == (Outcome.CORRECT, "B", 0.5, 0.25)
     assert verdict.choice_scores == {"A": 0.25, "B": 0.5, "C": 0.0, "D": 0.0}
     assert json.loads(verdict.raw_text) == ["Answer: B", "Answer: A", "hm", "Answer: B"]
+
+
+def test_a_vote_that_the_rules_fail_on_is_not_counted_and_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fragile(question: Question, text: str, spec: RunSpec) -> Extraction:
+        if text == "!":
+            raise IndexError("no such group")
+        return named(question, text, spec)
+
+    monkeypatch.setattr("workers.scoring.vote.named", fragile)
+
+    def vote(*texts: str) -> Verdict:
+        sampling = Sampling(samples=len(texts), temperature=0.7)
+        return ask(Writer(lambda _: texts), mode=Mode.VOTE, sampling=sampling)
+
+    verdict = vote("!", "Answer: B", "hm", "!")
+    assert (verdict.outcome, verdict.choice, verdict.confidence) == (Outcome.CORRECT, "B", 0.25)
+    unread = vote("!", "!")
+    assert (unread.outcome, unread.error) == (Outcome.FAILED, Failure(type="IndexError", message="no such group"))
 
 
 WRITES: tuple[dict[str, Any], ...] = (
