@@ -234,6 +234,9 @@ SHOT = FewShot(k=1, pool=(make_question(8, question="Capital of France?", choice
         (OPEN, None, "\nAnswer in one short sentence.\nRome.", "Answer in one short sentence.\nRome."),
         (PLAIN, None, " Let me see. It is in Lazio.\n\nAnswer: Rome", "Let me see. It is in Lazio.\n\nAnswer: Rome"),
         (PLAIN, SHOT, " Rome\n\nCapital of Spain? Madrid", "Rome"),
+        (OPEN, None, "First, the task.\n\nQuestion: Capital of Italy?\n\nRome.", None),
+        (OPEN, None, "Rome.\n\nQuestion: Capital of Italy?\n\nRome.", "Rome."),
+        (OPEN, None, "In Lazio.\n\nQuestion: Capital of Spain?\n\nMadrid.", "In Lazio."),
     ],
 )
 def test_the_judge_is_not_shown_the_questions_that_a_model_makes_up_behind_its_answer(
