@@ -33,7 +33,10 @@ def one_turn(text: str) -> Turns:
 
 
 def begun(text: str) -> str:
-    """Return `text` as the start of an assistant turn: without the white space that would separate it from a prompt."""
+    """Return `text` as the start of an assistant turn: without the white space that would separate it from a prompt.
+
+    White space that the model's chat template puts there itself is added where the template is rendered.
+    """
     return text.lstrip()
 
 

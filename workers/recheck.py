@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from contract.prompts import wants_passages
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Mode, run_id_for
-from contract.verdict import Outcome, Passage, Verdict
+from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.pipeline import JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
@@ -41,7 +42,11 @@ __all__ = [
     "unlike",
 ]
 
+log = logging.getLogger(__name__)
+
 CHUNK = 500
+#: What a verdict has where its text was not read.
+UNREAD: dict[str, Any] = {"choice": None, "choice_scores": {}, "confidence": None, "margin": None, "rule": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,8 @@ class Rescored:
 def rescore(ledger: Ledger, run_id: str) -> Rescored:
     """Rescore the stored texts of a finished run with the current rules, as a new run; no model is asked.
 
-    Different rules make a different run, the same rules the same run: first verdicts stand.
+    Different rules make a different run, the same rules the same run: first verdicts stand. A question whose text the
+    rules fail on is `failed`, with the reason.
 
     Raises RunConfigError for a run that stores no texts to read, or is not finished.
     """
@@ -103,6 +109,19 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
     """Apply the current rules to the stored text. A failure stays one: it has no text."""
     if verdict.outcome is Outcome.FAILED:
         return verdict
+    try:
+        found = _found_again(run, question, verdict)
+    except Exception as trouble:  # noqa: BLE001 - a text that cannot be read must not keep the others from being read
+        log.warning("question %s cannot be read again: %r", question.id, trouble)
+        failure = Failure(
+            type=type(trouble).__name__, message=f"its text cannot be read by the current rules: {trouble}"
+        )
+        found = {**UNREAD, "outcome": Outcome.FAILED, "error": failure}
+    return verdict.model_copy(update=found)
+
+
+def _found_again(run: Run, question: Question, verdict: Verdict) -> dict[str, Any]:
+    """Return the fields of `verdict` that the current rules decide."""
     (arrangement,) = arrangements(question, run.spec)
     shown = arrangement.question
     if run.spec.mode is Mode.VOTE:
@@ -110,16 +129,14 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
     else:
         reading = read_text(shown, verdict.raw_text, run.spec, truncated=verdict.truncated)
     reading = in_original_labels(reading, arrangement)
-    return verdict.model_copy(
-        update={
-            "outcome": outcome_of(question, reading),
-            "choice": reading.choice,
-            "choice_scores": dict(sorted(reading.choice_scores.items())),
-            "confidence": reading.confidence,
-            "margin": reading.margin,
-            "rule": reading.rule,
-        }
-    )
+    return {
+        "outcome": outcome_of(question, reading),
+        "choice": reading.choice,
+        "choice_scores": dict(sorted(reading.choice_scores.items())),
+        "confidence": reading.confidence,
+        "margin": reading.margin,
+        "rule": reading.rule,
+    }
 
 
 @dataclass(frozen=True, slots=True)

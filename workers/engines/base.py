@@ -44,6 +44,9 @@ class ScoreRequest(NamedTuple):
     chat: ChatTemplate = ChatTemplate.NEVER
     #: LoRA adapter of the deployment; empty for the base model.
     adapter: str = ""
+    #: Whether white space at the prompt's end, outside a chat, is given to the model rather than scored with every
+    #: continuation. For labels, which are single tokens behind it.
+    keeps_space: bool = False
 
     @property
     def prompt(self) -> str:

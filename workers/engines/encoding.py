@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from contract.errors import ModelNotFound, RequestRejected, first_line
 from contract.models import require_hub
 from contract.spec import ChatTemplate
 from contract.turns import Role, Turns, begun, messages
-from workers.engines.base import Request, continuations_of
+from workers.engines.base import Request, ScoreRequest, continuations_of
 
 __all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
@@ -28,6 +29,8 @@ MOST_KNOWN_LINES = 1000
 #: Fixed date for chat templates, so that a run's prompts do not change from day to day. It is the default date of
 #: Llama's templates.
 TODAY = date(2024, 7, 26)
+#: What the model says in a turn rendered to see what the template puts before it.
+ANSWER = "Paris"
 #: Exceptions from a template, raised deliberately or by a bug in it.
 TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -98,11 +101,13 @@ class PromptEncoder:
         """Encode each request, in order; a request that cannot be encoded yields the reason.
 
         A prompt gets either the special tokens that the model's tokenizer puts before a text (one BOS, or none if the
-        model has none) or those of its chat template, never both. Prompt and continuation are tokenised as one text,
-        and the continuation is whatever follows the prompt's tokens, so a space at the boundary is neither lost nor
-        doubled. This equals `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) as long as the prompt has
-        the same tokens with and without a continuation. If not, because the tokenizer merges its end (white space, for
-        example) with what follows, the prompt ends before the first differing token, for all continuations alike.
+        model has none) or those of its chat template, never both. What the tokenizer puts behind a text (EOS) is
+        dropped, as more text follows. Prompt and continuation are tokenised as one text, and the continuation is
+        whatever follows the prompt's tokens, so a space at the boundary is neither lost nor doubled. White space at the
+        prompt's end is scored with the continuations, except in a chat and where the request `keeps_space`. This equals
+        `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) as long as the prompt has the same tokens with
+        and without a continuation. If not, because the tokenizer merges its end with what follows, the prompt ends
+        before the first differing token, for all continuations alike.
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
@@ -123,21 +128,20 @@ class PromptEncoder:
         continuations = continuations_of(request)
         if request.chat is ChatTemplate.NEVER or (request.chat is ChatTemplate.AUTO and not self.has_chat_template):
             (turn,) = request.turns
-            return _Texts(False, turn.text, continuations)
+            keeps = not isinstance(request, ScoreRequest) or request.keeps_space
+            return _Texts(False, turn.text, continuations) if keeps else _space_moved(turn.text, continuations)
         if not self.has_chat_template:
             return RequestRejected("The model has no chat template.", hint="Set chat_template: never.")
         prompt = self._in_template(request.turns)
         if isinstance(prompt, RequestRejected):
             return prompt
-        return _Texts(True, prompt, tuple(map(begun, continuations)))
+        return _Texts(True, prompt, tuple(self._opening + begun(each) for each in continuations))
 
     def _in_template(self, turns: Turns) -> str | RequestRejected:
         """Render `turns` up to the start of the model's next turn, or return why the template does not accept them."""
         hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which merges them into one turn.")
         try:
-            text: str = self._tokenizer.apply_chat_template(
-                messages(turns), add_generation_prompt=True, tokenize=False, **self._clock()
-            )
+            text = self._rendered(messages(turns), add_generation_prompt=True)
         except TEMPLATE_TROUBLES as trouble:
             roles = ", ".join(turn.role for turn in turns)
             reason = str(trouble).rstrip(".") or type(trouble).__name__
@@ -146,6 +150,29 @@ class PromptEncoder:
         if lost := _left_out(turns, text):
             what = f"The model's chat template drops a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
+        return text
+
+    @cached_property
+    def _opening(self) -> str:
+        """The white space that the template puts between the start of the model's turn and its text; mostly none.
+
+        Llama 2's puts a space there: without it, a label would be another token than in the turns of the examples.
+        Anything but white space, such as an empty reasoning, is left to the model.
+        """
+        asked = [{"role": "user", "content": "Which?"}]
+        answered = [*asked, {"role": "assistant", "content": ANSWER}]
+        try:
+            begins = self._rendered(asked, add_generation_prompt=True)
+            whole = self._rendered(answered, add_generation_prompt=False)
+        except TEMPLATE_TROUBLES:
+            return ""
+        opening, answer, _ = whole.removeprefix(begins).partition(ANSWER)
+        return opening if whole.startswith(begins) and answer and opening.isspace() else ""
+
+    def _rendered(self, said: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+        text: str = self._tokenizer.apply_chat_template(
+            said, add_generation_prompt=add_generation_prompt, tokenize=False, **self._clock()
+        )
         return text
 
     def _clock(self) -> dict[str, Any]:
@@ -186,12 +213,24 @@ class PromptEncoder:
         return self._known_lines
 
     def _ids(self, texts: list[str], *, special: bool) -> list[list[int]]:
-        """Return the token ids of `texts`, without a second BOS if the template and the tokenizer both add one."""
+        """Return the token ids of `texts`; `special` adds what the tokenizer puts before a text, but nothing behind it.
+
+        Without a second BOS if the template and the tokenizer both add one.
+        """
         if not texts:
             return []
         found: list[list[int]] = self._tokenizer(texts, add_special_tokens=special)["input_ids"]
+        if special and self._ending:
+            found = [ids[: -self._ending] for ids in found]
         bos = getattr(self._tokenizer, "bos_token_id", None)  # read once: the property looks it up by text each time
         return found if bos is None else [ids[1:] if ids[:2] == [bos, bos] else ids for ids in found]
+
+    @cached_property
+    def _ending(self) -> int:
+        """The number of special tokens that the tokenizer puts behind a text, such as EOS (`add_eos_token`)."""
+        bare, whole = (self._tokenizer(["a"], add_special_tokens=each)["input_ids"][0] for each in (False, True))
+        ends = range(len(whole), len(bare) - 1, -1)
+        return next((len(whole) - end for end in ends if whole[end - len(bare) : end] == bare), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +247,13 @@ class _Texts:
         """Return the prompt from its last non-blank line on, then the same with each continuation appended."""
         line = self.prompt[self.prompt.rstrip().rfind("\n") + 1 :]
         return [line, *(line + each for each in self.continuations)]
+
+
+def _space_moved(prompt: str, continuations: tuple[str, ...]) -> _Texts:
+    """Return the texts with the white space at the prompt's end, unless that is all of it, before each continuation."""
+    bare = prompt.rstrip() or prompt
+    space = prompt[len(bare) :]
+    return _Texts(False, bare, tuple(space + each for each in continuations))
 
 
 def _left_out(turns: Turns, text: str) -> Role | None:

@@ -22,7 +22,7 @@ from workers.scoring.extract.visible_text import (
     before_next_question,
     before_other_choices,
     opened,
-    spoken,
+    spoken_on,
 )
 
 __all__ = ["ask", "named", "read", "read_text", "texts_of"]
@@ -67,14 +67,26 @@ def named(question: Question, text: str, spec: RunSpec) -> Extraction:
 
 
 def _read_first(question: Question, text: str, spec: RunSpec) -> Extraction:
-    """What `text` says before the further questions that it makes up, if it says anything there; else what all says.
+    """What `text` says before the further questions that it makes up; what it says there, if it only restates its own.
+
+    Nothing is cut from a turn of a chat with examples: a turn has one answer, the last one.
+    """
+    if spec.chat_template is ChatTemplate.TURNS:
+        return extract(text, question.choices, question.question)
+    found = Extraction(None, "unfinished-reasoning")
+    for said in spoken_on(text, question.choices, question.question):
+        found = _read_said(question, said, spec)
+        if found.rule != "none":
+            break
+    return found
+
+
+def _read_said(question: Question, said: str, spec: RunSpec) -> Extraction:
+    """What is `said` before a further question without a heading, if anything is said there; else what all says.
 
     The last answer has the last word: that of the last made-up question, otherwise. Where only the choices of such a
     question tell it from an explanation, the first line must be an answer and nothing else.
     """
-    said = spoken(text)
-    if said is None or spec.chat_template is ChatTemplate.TURNS:
-        return extract(text, question.choices, question.question)
     if spec.few_shot:
         said = before_next_example(said)
     first = before_next_question(said, question.question, spec.prompt.text)

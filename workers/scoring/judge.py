@@ -27,8 +27,8 @@ from contract.turns import one_turn
 from contract.wording import number
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import FollowUp, Reading
-from workers.scoring.extract import extract
-from workers.scoring.extract.visible_text import before_next_question, spoken
+from workers.scoring.extract import Extraction, extract
+from workers.scoring.extract.visible_text import before_next_question, spoken, spoken_on
 from workers.scoring.generate import ask, texts_of
 
 __all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
@@ -53,17 +53,22 @@ class JudgeSilent(ValueError):
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | FollowUp:
     """Return the grading to request; without a key there is nothing to grade against."""
     (answer,) = texts_of(completions[0])
-    said = _answer_in(spoken(answer.text) or "", question, spec)
+    said = _answer_in(answer.text, question, spec)
     if question.answer is None or spec.judge is None or not said:
-        return _reading(question, answer, said, None)
+        return _reading(question, answer, said, spec, None)
     return _grading(question, answer, said, spec, spec.judge, grading_prompt(question, spec.judge, said), asked=1)
 
 
-def _answer_in(said: str, question: Question, spec: RunSpec) -> str:
-    """Return `said` without further questions that a model without an end token makes up after its answer.
+def _answer_in(text: str, question: Question, spec: RunSpec) -> str:
+    """Return what `text` says before further questions that a model without an end token makes up after its answer.
 
-    From few-shot examples outside a chat, it learns to end an answer with a blank line.
+    If it names no choice before it only restates its own question, what follows that belongs to the answer, too. From
+    few-shot examples outside a chat, a model learns to end an answer with a blank line.
     """
+    said = ""
+    for said in spoken_on(text, question.choices, question.question):
+        if _named(question, said, spec).rule != "none":
+            break
     first = before_next_question(said, question.question, spec.prompt.text)
     if first == said and spec.few_shot and spec.chat_template is ChatTemplate.NEVER:
         first = said.strip().partition(BETWEEN)[0]
@@ -81,7 +86,7 @@ def _grading(
     def read_grade(completions: Sequence[Completion]) -> Reading | FollowUp:
         written = completions[0].texts[0].text
         try:
-            return _reading(question, answer, said, Grade.model_validate_json(_without_fence(spoken(written) or "")))
+            grade = Grade.model_validate_json(_without_fence(spoken(written) or ""))
         except ValidationError as trouble:
             if asked > judge.retries:
                 raise JudgeSilent(
@@ -91,6 +96,7 @@ def _grading(
                 f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."
             )
             return _grading(question, answer, said, spec, judge, again, asked + 1)
+        return _reading(question, answer, said, spec, grade)
 
     seed = seed_for(question, spec, f"judge {asked}")
     # For a judge on another server, that server decides; `spec.chat_template` concerns the model under test.
@@ -100,8 +106,8 @@ def _grading(
     return FollowUp([request], read_grade, judge if judge.server else None)
 
 
-def _reading(question: Question, answer: Text, said: str, grade: Grade | None) -> Reading:
-    found = extract(said or answer.text, question.choices, question.question)
+def _reading(question: Question, answer: Text, said: str, spec: RunSpec, grade: Grade | None) -> Reading:
+    found = _named(question, said or answer.text, spec)
     return Reading(
         choice=found.label,
         rule="judge" if grade else found.rule,
@@ -110,6 +116,11 @@ def _reading(question: Question, answer: Text, said: str, grade: Grade | None) -
         judged_correct=grade.correct if grade else None,
         judge_reason=grade.reason if grade else "",
     )
+
+
+def _named(question: Question, said: str, spec: RunSpec) -> Extraction:
+    """Return the choice that `said` names: by its text only if the prompt does not show the choices, as usual."""
+    return extract(said, question.choices, question.question, labelled="choices" in spec.prompt.text)
 
 
 def _reference(question: Question) -> str:

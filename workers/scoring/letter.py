@@ -2,9 +2,10 @@
 
 score(label) = log P(delimiter + label | prompt), where the prompt shows the labelled choices. One prefill per question,
 whatever the number of choices, as long as every label is a single token; longer labels are scored like full choices,
-and the rule says so. This is the scoring of Hendrycks et al., "Measuring Massive Multitask Language Understanding"
-(2021), section 4. `label_mass`, the sum of P over the labels, shows how strongly the model tends to answer with a label
-at all: near zero, the choice is noise.
+and the rule says so. White space at the prompt's end stays there, unless the tokenizer merges it with the label:
+lm-evaluation-harness scores it with every label, which would make two tokens of each. This is the scoring of Hendrycks
+et al., "Measuring Massive Multitask Language Understanding" (2021), section 4. `label_mass`, the sum of P over the
+labels, shows how strongly the model tends to answer with a label at all: near zero, the choice is noise.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["ask", "read"]
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     """Return a single request: the labels as continuations of the prompt."""
     continuations = _continuations(spec.delimiter, question.labels)
-    return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
+    return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter, keeps_space=True)]
 
 
 @lru_cache(maxsize=1024)

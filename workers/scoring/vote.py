@@ -8,6 +8,7 @@ Of equal numbers of votes, the choice that was named first wins.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Sequence
 
@@ -20,6 +21,8 @@ from workers.scoring.generate import ask, named, texts_of
 
 __all__ = ["ask", "count", "read"]
 
+log = logging.getLogger(__name__)
+
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
     """The choice that most texts name."""
@@ -29,7 +32,7 @@ def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -
 
 def count(question: Question, texts: Sequence[str], spec: RunSpec, *, truncated: bool) -> Reading:
     """The same from stored texts, for reading again with newer rules."""
-    votes = Counter(label for text in texts if (label := named(question, text, spec).label) is not None)
+    votes = Counter(label for label in _labels(question, texts, spec) if label is not None)
     shares = {label: votes[label] / len(texts) for label in question.labels}
     raw_text = json.dumps(list(texts), ensure_ascii=False)
     if not votes:
@@ -45,3 +48,21 @@ def count(question: Question, texts: Sequence[str], spec: RunSpec, *, truncated:
         raw_text=raw_text,
         truncated=truncated,
     )
+
+
+def _labels(question: Question, texts: Sequence[str], spec: RunSpec) -> list[str | None]:
+    """The choice that each of `texts` names, or None; an error while one is read costs that text, not the others.
+
+    Raises that error where no text could be read.
+    """
+    labels: list[str | None] = []
+    failure: Exception | None = None
+    for text in texts:
+        try:
+            labels.append(named(question, text, spec).label)
+        except Exception as trouble:  # noqa: BLE001 - the other texts still have their votes
+            log.warning("a text about question %s cannot be read: %r", question.id, trouble)
+            failure = trouble
+    if failure and not labels:
+        raise failure
+    return labels

@@ -56,7 +56,10 @@ def tokenizer(template: str | None = None) -> Any:
     if template is None:
         return AutoTokenizer.from_pretrained(folder)
     return PreTrainedTokenizerFast(
-        tokenizer_file=str(Path(folder) / "tokenizer.json"), bos_token="<|im_start|>", chat_template=template
+        tokenizer_file=str(Path(folder) / "tokenizer.json"),
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+        chat_template=template,
     )
 
 
@@ -170,6 +173,56 @@ def test_an_answer_begins_as_those_of_the_examples_begin() -> None:
     assert found.continuations == ("A", "B", "C", "D")
     assert "[assistant]\nA [end]" in found.text
     assert found.text.endswith("Answer: [end][assistant]\n")
+
+
+LLAMA_2 = (
+    "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content.strip() + ' [/INST]' }}"
+    "{% elif m.role == 'assistant' %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"
+)
+VICUNA = (
+    "{% for m in messages %}{{ 'USER: ' + m.content + '\n' if m.role == 'user' else 'ASSISTANT: ' + m.content + '\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+)
+#: As Qwen 3 has it: the last turn shows that nothing was thought.
+THINKS = (
+    "{% for m in messages %}[{{ m.role }}]\n{% if m.role == 'assistant' and loop.last %}<think>\n\n</think>\n\n"
+    "{% endif %}{{ m.content }} [end]{% endfor %}" + BEGIN
+)
+
+
+@pytest.mark.parametrize("chat", [ChatTemplate.TURNS, ChatTemplate.ALWAYS])
+@pytest.mark.parametrize("template", [LLAMA_2, VICUNA], ids=["Llama 2", "Vicuna"])
+def test_a_label_is_the_token_that_it_is_in_the_examples_where_the_template_puts_a_space_before_it(
+    template: str, chat: ChatTemplate
+) -> None:
+    spec = in_turns(description="").model_copy(update={"chat_template": chat})
+    found, there = encoded(template, spec), tokenizer(template)
+    assert isinstance(found, Encoded)
+    assert found.continuations == (" A", " B", " C", " D")
+    assert found.text == there.apply_chat_template(
+        messages(turns_of(QUESTION, spec)), add_generation_prompt=True, tokenize=False
+    )
+    label = there.convert_tokens_to_ids("ĠA")
+    assert found.tails[0] == [label]
+    if chat is ChatTemplate.TURNS:
+        assert found.prompt.count(label) == 1, "the answer of the first example"
+
+
+@pytest.mark.parametrize("template", [None, TAKES_SYSTEM, OWN_SYSTEM, TRIMS, WANTS_ALTERNATION, THINKS])
+def test_nothing_is_put_before_a_label_where_the_template_puts_nothing_there(template: str | None) -> None:
+    found = encoded(template, in_turns(description=""))
+    assert isinstance(found, Encoded)
+    assert found.continuations == ("A", "B", "C", "D")
+
+
+def test_a_template_that_takes_no_answers_of_the_model_scores_labels_all_the_same() -> None:
+    takes_none = (
+        "{% for m in messages %}{% if m.role != 'user' %}{{ raise_exception('user only') }}{% endif %}{% endfor %}"
+        + EACH
+    )
+    found = encoded(takes_none, in_turns(description="", few_shot=None))
+    assert isinstance(found, Encoded)
+    assert found.continuations == ("A", "B", "C", "D")
 
 
 def test_a_model_that_has_a_system_prompt_of_its_own_keeps_it_where_the_run_has_none() -> None:

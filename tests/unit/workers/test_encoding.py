@@ -14,12 +14,16 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from contract import Mode, Prompt
 from contract.errors import ModelNotFound
+from contract.prompts import turns_of
+from contract.spec import Sampling
 from contract.turns import one_turn
-from tests.support import ROOT
-from workers.engines.base import ScoreRequest
+from tests.support import ROOT, make_question, make_spec
+from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import MOST_KNOWN_LINES, Encoded, PromptEncoder
 from workers.engines.packaged import prepare
+from workers.scoring.letter import ask
 
 TEXTS = [json.loads(line)["text"] for line in (ROOT / "demo" / "corpus.jsonl").read_text().splitlines()]
 
@@ -52,11 +56,27 @@ def runs_of_anything() -> Tokenizer:
     return made
 
 
+def sentencepiece_with_eos() -> Tokenizer:
+    """As `add_eos_token: true` makes it."""
+    made = sentencepiece()
+    made.add_special_tokens(["</s>"])
+    end = made.token_to_id("</s>")
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", end)]
+    )
+    return made
+
+
 @functools.cache
 def tokenizer(name: str) -> Any:
     if name == "packaged":
         return PreTrainedTokenizerFast(tokenizer_file=str(Path(prepare("smollm2-135m-instruct")) / "tokenizer.json"))
-    made = {"sentencepiece": sentencepiece, "unigram": unigram, "runs of anything": runs_of_anything}[name]()
+    made = {
+        "sentencepiece": sentencepiece,
+        "sentencepiece with eos": sentencepiece_with_eos,
+        "unigram": unigram,
+        "runs of anything": runs_of_anything,
+    }[name]()
     return PreTrainedTokenizerFast(tokenizer_object=made)
 
 
@@ -77,20 +97,65 @@ CONTINUATIONS = st.lists(
 )
 
 
-@pytest.mark.parametrize("name", ["packaged", "sentencepiece", "unigram", "runs of anything"])
-@given(lines=LINES, continuations=CONTINUATIONS)
+def ids(name: str, texts: list[str]) -> list[list[int]]:
+    """The tokens of `texts` with the special ones before them, but without the EOS behind."""
+    found: list[list[int]] = tokenizer(name)(texts)["input_ids"]
+    end = tokenizer(name).convert_tokens_to_ids("</s>")
+    return [each[:-1] if each[-1:] == [end] else each for each in found]
+
+
+@pytest.mark.parametrize("name", ["packaged", "sentencepiece", "sentencepiece with eos", "unigram", "runs of anything"])
+@given(lines=LINES, continuations=CONTINUATIONS, keeps_space=st.booleans())
 def test_a_continuation_has_the_tokens_that_it_has_behind_the_whole_prompt(
-    name: str, lines: list[str], continuations: list[str]
+    name: str, lines: list[str], continuations: list[str], *, keeps_space: bool
 ) -> None:
     prompt = "\n".join(lines)
-    encoder, request = PromptEncoder(tokenizer(name)), ScoreRequest(one_turn(prompt), tuple(continuations))
+    encoder = PromptEncoder(tokenizer(name))
+    request = ScoreRequest(one_turn(prompt), tuple(continuations), keeps_space=keeps_space)
     (found,) = encoder.encode([request])
     assert isinstance(found, Encoded)
     assert encoder.encode([request, request]) == [found, found]
-    prompt_ids, *wholes = tokenizer(name)([prompt, *(prompt + each for each in continuations)])["input_ids"]
+    bare = prompt if keeps_space else prompt.rstrip() or prompt
+    prompt_ids, *wholes = ids(name, [bare, *(prompt + each for each in continuations)])
     shared = next(n for n in range(len(prompt_ids), -1, -1) if all(each[:n] == prompt_ids[:n] for each in wholes))
     assert found.prompt == prompt_ids[:shared]
     assert found.tails == [whole[shared:] for whole in wholes]
+
+
+@pytest.mark.parametrize("space", ["\n", "\n\n", "  ", " \n"])
+@pytest.mark.parametrize("name", ["packaged", "sentencepiece"])
+def test_white_space_at_a_prompts_end_is_scored_with_every_choice_as_by_lm_evaluation_harness(
+    name: str, space: str
+) -> None:
+    there, bare, choices = tokenizer(name), "Question: What is it?", (" gold", " silver and gold")
+    request = ScoreRequest(one_turn(bare + space), choices)
+    (found,) = PromptEncoder(there).encode([request])
+    assert isinstance(found, Encoded)
+    # `_encode_pair`: the space moves from the context to the continuation, and what follows the context's tokens counts
+    context, *wholes = there([bare, *(bare + space + each for each in choices)])["input_ids"]
+    assert found.prompt == context
+    assert found.tails == [whole[len(context) :] for whole in wholes]
+    assert found.continuations == tuple(space + each for each in choices)
+
+
+def test_labels_stay_single_tokens_behind_a_prompt_that_ends_in_a_line_break() -> None:
+    spec = make_spec(
+        mode=Mode.LETTER,
+        prompt=Prompt(name="listed", text="{{ question }}\n{% for c in choices %}- {{ c }}\n{% endfor %}"),
+    )
+    question = make_question(1)
+    (request,) = ask(question, turns_of(question, spec), spec)
+    assert isinstance(request, ScoreRequest)
+    assert request.prompt.endswith("\n")
+    (found,) = PromptEncoder(tokenizer("packaged")).encode([request])
+    assert isinstance(found, Encoded)
+    assert [len(tail) for tail in found.tails] == [1, 1, 1, 1]
+
+
+def test_a_text_is_written_behind_all_of_the_prompt() -> None:
+    (found,) = PromptEncoder(tokenizer("packaged")).encode([GenerateRequest(one_turn("It is made of\n"), Sampling())])
+    assert isinstance(found, Encoded)
+    assert found.text == "It is made of\n"
 
 
 def test_a_prompts_last_space_is_part_of_the_choices_that_it_makes_a_token_with() -> None:
@@ -102,13 +167,17 @@ def test_a_prompts_last_space_is_part_of_the_choices_that_it_makes_a_token_with(
     ]
 
 
-def test_an_end_of_text_that_a_tokenizer_writes_comes_behind_the_choices_and_not_before() -> None:
-    (found,) = PromptEncoder(tokenizer("unigram")).encode([ScoreRequest(one_turn("It is made of"), (" gold", " iron"))])
-    assert isinstance(found, Encoded)
-    end = tokenizer("unigram").convert_tokens_to_ids("</s>")
-    assert end not in found.prompt
-    assert [tail[-1] for tail in found.tails] == [end, end]
-    assert found.tails[0][:-1] != found.tails[1][:-1]
+@pytest.mark.parametrize("name", ["unigram", "sentencepiece with eos"])
+def test_a_tokenizer_that_ends_every_text_with_eos_has_none_behind_a_prompt_or_a_choice(name: str) -> None:
+    there, text = tokenizer(name), "It is made of"
+    scores = ScoreRequest(one_turn(text), (" gold", " iron"))
+    scored, written = PromptEncoder(there).encode([scores, GenerateRequest(one_turn(text), Sampling())])
+    assert isinstance(scored, Encoded)
+    assert isinstance(written, Encoded)
+    end = there.convert_tokens_to_ids("</s>")
+    assert there([text])["input_ids"] == [[*written.prompt, end]]
+    wholes = [scored.prompt + tail for tail in scored.tails]
+    assert there([f"{text} gold", f"{text} iron"])["input_ids"] == [[*whole, end] for whole in wholes]
 
 
 class Counting:

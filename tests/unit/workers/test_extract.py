@@ -193,6 +193,47 @@ def test_a_statement_about_several_choices_names_none(text: str) -> None:
     assert label(text) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C is the correct answer. A is also the correct answer.",
+        "A is the correct answer. C is the correct answer, too.",
+        "The answer is A. The answer is also C.",
+        "The answer is A. C is correct as well.",
+        "Answer: (A) (C)",
+    ],
+)
+def test_several_choices_that_are_all_called_right_are_ambiguous_whichever_comes_last(text: str) -> None:
+    assert extract(text, CITIES) == Extraction(None, "ambiguous", ("A", "C"))
+
+
+def test_others_may_be_right_beside_all_of_the_above_or_the_exception() -> None:
+    above = ("It is red", "It is hot", "It is far", "All of the above")
+    assert label("The answer is D. A is also correct.", above) == "D"
+    assert label("The answer is D. A is correct. B is also correct.", above) == "D"
+    asked = "Which of these is NOT a correct name?"
+    assert extract("The answer is C. A is also correct.", CITIES, asked).label == "C"
+
+
+def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
+    numbers = ("12", "15", "18", "20")
+    assert extract("The answer is B = 18", numbers) == Extraction(None, "ambiguous", ("B", "C"))
+    assert label("The answer is C = 18", numbers) == "C"
+    assert label("The answer is x = 18", numbers) == "C"
+
+
+@pytest.mark.parametrize("text", ["The answer is B.", "B", "(B)", "B is correct.", "Option 2", "The second option."])
+def test_where_no_labels_were_shown_neither_letter_nor_position_names_a_choice(text: str) -> None:
+    assert extract(text, CITIES).label == "B"
+    assert extract(text, CITIES, labelled=False) == Extraction(None, "none")
+
+
+def test_where_no_labels_were_shown_texts_name_a_choice() -> None:
+    assert extract("The answer is B.", BLOOD, labelled=False).label == "C"
+    assert extract("The answer is Paris.", CITIES, labelled=False).label == "C"
+    assert extract("Answer: Paris, or Rome.", CITIES, labelled=False) == Extraction(None, "ambiguous", ("C", "D"))
+
+
 def test_a_choice_inside_a_longer_choice_is_not_meant() -> None:
     assert label("The answer is New York.", ("York", "New York")) == "B"
     assert label("The answer is York.", ("York", "New York")) == "A"
@@ -210,6 +251,41 @@ def test_a_number_is_a_position_only_where_no_choice_is_a_number() -> None:
 )
 def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None:
     assert label(text) == "C"
+
+
+ASKED = "What is the capital of France?"
+LISTED = "A. Berlin\nB. Madrid\nC. Paris\nD. Rome"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'll break this down.\n\n## Question Analysis\nWe need the capital.\n\n**Answer: C**",
+        f"Sure! Let me help.\n\n### Question\n{ASKED}\n\n### Answer\nC",
+        f"First I restate the task.\n\nQuestion: {ASKED}\n\nThe answer is C.",
+        f"Sure.\n\n**Question:** {ASKED}\n{LISTED}\n\n**Answer:** C",
+        f"Sure.\n\nQuestion: {ASKED}\n\nThe answer is C.\n\nQuestion: And of Spain?\nThe answer is B.",
+        "Here is my reasoning:\n\nUser: wants the capital.\nThe answer is C.",
+    ],
+)
+def test_a_text_that_restates_its_question_before_it_answers_is_answered(text: str) -> None:
+    assert extract(text, CITIES, ASKED).label == "C"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "Question: What is the capital of Spain?\n\nThe answer is B.",
+        f"Question: What is the capital of Spain?\n{LISTED}\nAnswer: B",
+        f"Question: {ASKED}\nA. Lyon\nB. Paris\nAnswer: B",
+        "### Instruction:\nName the capital of Spain.\n\n### Response:\nB",
+        "The capital of Italy is\n\nQuestion: The capital of Spain is\nAnswer: B",
+        "User: And of Spain?\nThe answer is B.",
+        "Human: next one\n\nAssistant: The answer is B.",
+    ],
+)
+def test_the_answer_to_a_made_up_question_is_not_taken_where_the_own_question_has_none(behind: str) -> None:
+    assert extract(f"I don't know.\n\n{behind}", CITIES, ASKED) == Extraction(None, "none")
 
 
 # --- properties -----------------------------------------------------------------------------------------------------
@@ -261,6 +337,7 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "so A ",
         "Berlin ",
         "Paris, not Rome, ",
+        "Hm.\n\nQuestion: Which?\n",
         "✅ A) Berlin\n",
         "答案是",
     ],

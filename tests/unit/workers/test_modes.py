@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from contract import Mode, Outcome, Prompt, Question, Verdict, load_settings
+from contract import Failure, Mode, Outcome, Prompt, Question, Verdict, load_settings
 from contract.choice_order import arrangements
 from contract.prompts import examples
-from contract.spec import ChatTemplate, FewShot, Judge, Sampling, Selection
+from contract.spec import ChatTemplate, FewShot, Judge, RunSpec, Sampling, Selection
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED, ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
 from workers.pipeline import score_batch
 from workers.scoring import Item
+from workers.scoring.extract import Extraction
+from workers.scoring.generate import named
 
 GRADE = Prompt(name="grade", text="{{ question }} | {{ reference }} | {{ response }}")
 CAPITAL = make_question(1, question="Capital of Italy?", choices=("Paris", "Rome", "Oslo", "Bern"), answer="B")
@@ -117,12 +119,35 @@ def test_the_answer_to_a_question_that_a_model_makes_up_behind_its_own_is_not_ta
     assert (verdict.choice, verdict.raw_text) == (choice, text)
 
 
+def test_an_answer_behind_the_restated_question_is_read() -> None:
+    text = "First I restate it.\n\nQuestion: Capital of Italy?\n\nThe answer is B."
+    assert ask(Writer(lambda _: [text]), mode=Mode.GENERATE, sampling=Sampling()).choice == "B"
+
+
 def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
     engine = Writer(lambda _: ["Answer: B", "Answer: A", "hm", "Answer: B"])
     verdict = ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=4, temperature=0.7))
     assert (verdict.outcome, verdict.choice, verdict.confidence, verdict.margin) == (Outcome.CORRECT, "B", 0.5, 0.25)
     assert verdict.choice_scores == {"A": 0.25, "B": 0.5, "C": 0.0, "D": 0.0}
     assert json.loads(verdict.raw_text) == ["Answer: B", "Answer: A", "hm", "Answer: B"]
+
+
+def test_a_vote_that_the_rules_fail_on_is_not_counted_and_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fragile(question: Question, text: str, spec: RunSpec) -> Extraction:
+        if text == "!":
+            raise IndexError("no such group")
+        return named(question, text, spec)
+
+    monkeypatch.setattr("workers.scoring.vote.named", fragile)
+
+    def vote(*texts: str) -> Verdict:
+        sampling = Sampling(samples=len(texts), temperature=0.7)
+        return ask(Writer(lambda _: texts), mode=Mode.VOTE, sampling=sampling)
+
+    verdict = vote("!", "Answer: B", "hm", "!")
+    assert (verdict.outcome, verdict.choice, verdict.confidence) == (Outcome.CORRECT, "B", 0.25)
+    unread = vote("!", "!")
+    assert (unread.outcome, unread.error) == (Outcome.FAILED, Failure(type="IndexError", message="no such group"))
 
 
 WRITES: tuple[dict[str, Any], ...] = (
@@ -207,6 +232,9 @@ SHOT = FewShot(k=1, pool=(make_question(8, question="Capital of France?", choice
         (OPEN, None, "\nAnswer in one short sentence.\nRome.", "Answer in one short sentence.\nRome."),
         (PLAIN, None, " Let me see. It is in Lazio.\n\nAnswer: Rome", "Let me see. It is in Lazio.\n\nAnswer: Rome"),
         (PLAIN, SHOT, " Rome\n\nCapital of Spain? Madrid", "Rome"),
+        (OPEN, None, "First, the task.\n\nQuestion: Capital of Italy?\n\nRome.", None),
+        (OPEN, None, "Rome.\n\nQuestion: Capital of Italy?\n\nRome.", "Rome."),
+        (OPEN, None, "In Lazio.\n\nQuestion: Capital of Spain?\n\nMadrid.", "In Lazio."),
     ],
 )
 def test_the_judge_is_not_shown_the_questions_that_a_model_makes_up_behind_its_answer(
@@ -232,6 +260,27 @@ def test_a_judge_may_think_before_it_writes_its_grade() -> None:
 def test_the_judge_may_say_wrong_whatever_the_text_names() -> None:
     verdict, _ = judged('```json\n{"correct": false, "reason": "no"}\n```')
     assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B")
+
+
+BLOOD = make_question(3, question="Whose blood?", choices=("O positive", "A positive", "B positive"), answer="B")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "choice"),
+    [
+        (OPEN, "The answer is A.", None),
+        (OPEN, "The answer is A positive.", "B"),
+        (OPEN, "A positive.", "B"),
+        (OPEN, "The first option is O positive, but I'd say the second option.", None),
+        (LETTERED, "The answer is A.", "A"),
+    ],
+)
+def test_a_letter_in_a_free_answer_is_no_label_that_the_model_never_saw(
+    prompt: Prompt, answer: str, choice: str | None
+) -> None:
+    engine = Writer(lambda request: ['{"correct": true, "reason": "y"}' if "|" in request.prompt else answer])
+    verdict = ask(engine, BLOOD, mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE), prompt=prompt)
+    assert (verdict.outcome, verdict.choice) == (Outcome.CORRECT, choice)
 
 
 def test_a_judge_is_told_what_was_wrong_and_asked_again() -> None:

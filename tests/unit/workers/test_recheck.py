@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Run, Settings, Verdict, load_settings
+from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Question, Run, Settings, Verdict, load_settings
 from contract.choice_order import arrangements
 from contract.engine_info import EngineUsed
 from contract.errors import RunConfigError, SettingsError
@@ -32,6 +32,7 @@ from workers.recheck import (
 )
 from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
+from workers.scoring.generate import read_text
 
 LETTERED = Prompt(name="lettered", text="{{ question }}")
 NOTHING_READ = Reading(None, "none")
@@ -67,6 +68,30 @@ def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: Me
     before = books.result(run.run_id, "q0")[1]
     assert before is not None
     assert before.outcome is Outcome.UNANSWERED
+
+
+def test_a_text_that_the_rules_fail_on_fails_its_question_and_the_others_are_read(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fragile(question: Question, text: str, *args: Any, **options: Any) -> Reading:
+        if text == "!":
+            raise IndexError("no such group")
+        return read_text(question, text, *args, **options)
+
+    run = open_run(books, make_questions(3), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."), stored("q1", "!", choice="B"), stored("q2", "No idea."))
+    monkeypatch.setattr("workers.recheck.read_text", fragile)
+
+    done = rescore(books, run.run_id)
+
+    after = {question.id: verdict for question, verdict in books.results(done.run.run_id) if verdict}
+    assert after["q0"].choice == "A"
+    assert (after["q1"].outcome, after["q1"].choice, after["q1"].raw_text) == (Outcome.FAILED, None, "!")
+    assert after["q1"].error == Failure(
+        type="IndexError", message="its text cannot be read by the current rules: no such group"
+    )
+    assert after["q2"].outcome is Outcome.UNANSWERED
+    assert books.counts(done.run.run_id).finished
 
 
 def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger) -> None:

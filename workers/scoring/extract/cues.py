@@ -184,7 +184,7 @@ FILLERS = compiled(rf"""
     (?:\s|[\"':,=]|[✓✔✅☑]\ufe0f?|\.{{2,3}}|-(?=\s)|(?:
     options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|definitely|clearly
     |therefore|thus|indeed|certainly|obviously|probably|most likely|likely|simply|just|only|still|actually|in fact
-    |then|now|again|also|hence|to be|possibly
+    |then|now|again|also|auch|aussi|también|também|anche|hence|to be|possibly
     |die|der|das|buchstabe|antwort|daher|somit|la|le|l'|lettre|réponse|donc|opción|letra|inciso|alternativa|opção
     |lettera|opzione|het|de|optie|letter|wariant|вариант|буква|под буквой|η|το|pilihan|opsi|câu|phương án
     |opțiunea|varianta){_SHUT}

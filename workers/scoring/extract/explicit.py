@@ -44,7 +44,7 @@ def answer_tag(answer: Answer) -> Iterator[Claim]:
 def _enclosed(answer: Answer, found: re.Match[str], group: int, rule: str) -> Iterator[Claim]:
     content = found[group].strip()
     place = Place(content, lowered(content), answer.options)
-    claim = read_target(place, rule) or stated(place)
+    claim = read_target(place, rule) or _stated(place)
     denied = _NOT.search(answer.lower, max(0, found.start() - 12), found.start())
     if claim is not None and not denied and not DENIED_AFTER.match(answer.lower, found.end()):
         yield replace(claim, start=found.start(), end=found.end())
@@ -61,11 +61,23 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
             place = answer.place(found.end(), clear=cue.clear)
             claim = read_target(place, "answer-statement")
             if claim is None and cue.sentence:
-                claim = stated(place)
+                claim = _stated(place)
             if claim is not None and not (cue.hence and _is_no_conclusion(answer, claim, found)):
                 yield claim
     yield from (claim for claim, only in _judged(answer) if only)
     yield from _judged_texts(answer)
+
+
+#: `B = 18`, where B is a label as well.
+_EQUATED = re.compile(r"[\s:]{0,3}(?:[Oo]ption |[Cc]hoice )?[(\[\"']{0,2}([A-Z])[)\]\"']{0,2}\s?=")
+
+
+def _stated(place: Place) -> Claim | None:
+    """The choice that is stated at `place`, and the one whose label is equated with it, if that is another."""
+    claim, label = stated(place), _EQUATED.match(place.text, place.at)
+    if claim is None or label is None or label[1] not in place.options.labels:
+        return claim
+    return replace(claim, labels=tuple(sorted({*claim.labels, label[1]})))
 
 
 _OUT = compiled(r"""

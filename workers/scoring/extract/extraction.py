@@ -13,9 +13,9 @@ from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
-from workers.scoring.extract.several import mentioned_labels
+from workers.scoring.extract.several import also_right, is_beside, mentioned_labels
 from workers.scoring.extract.targets import Claim
-from workers.scoring.extract.visible_text import spoken
+from workers.scoring.extract.visible_text import spoken_on
 from workers.scoring.extract.words import CONFIRMED, CORRECTED, DENIED_NEXT, HEDGED, OR, RETRACTED
 
 __all__ = ["Extraction", "extract"]
@@ -41,18 +41,28 @@ class Extraction:
     candidates: tuple[str, ...] = ()
 
 
-def extract(text: str, choices: Sequence[str], question: str = "") -> Extraction:
+def extract(text: str, choices: Sequence[str], question: str = "", *, labelled: bool = True) -> Extraction:
     """The choice that `text` names, as a label from A.
 
-    With the `question` that was asked, "C is false" is an answer where the false statement is asked for.
+    With the `question` that was asked, "C is false" is an answer where the false statement is asked for. Where the
+    model was not shown the choices (not `labelled`), only their texts can name them: its "A" may be a blood group.
 
     `extract("I'd say A. No, wait, the answer is **C**.", ["Berlin", "Rome", "Paris"])` is
     `Extraction("C", "answer-statement")`.
     """
-    said = spoken(text)
-    if said is None:
-        return Extraction(None, "unfinished-reasoning")
-    options = Options.of(choices, question)
+    found = Extraction(None, "unfinished-reasoning")
+    options = Options.of(choices, question, labelled=labelled)
+    for said in spoken_on(text, choices, question):
+        found = _read_said(said, options)
+        if found.rule != "none":
+            break
+    if labelled:
+        return found
+    label = found.label and options.shown(found.label)
+    return replace(found, label=label, candidates=tuple(map(options.shown, found.candidates)))
+
+
+def _read_said(said: str, options: Options) -> Extraction:
     value = json_answer(said)
     if value is not None and not value.strip():
         return Extraction(None, "none")
@@ -113,7 +123,21 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
         return Extraction(None, "ambiguous", tuple(sorted(listed)))
     if _is_retracted(last, answer):
         return Extraction(None, "retracted", last.labels)
-    return _only([*_joined(claims, answer), last])
+    too = replace(last, labels=tuple({*last.labels, *also_right(answer, last)}))
+    return _only([*_beside(claims, answer), *_joined(claims, answer), too, last])
+
+
+def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
+    """The claims that the last one is added to: `The answer is A. The answer is also C.`; none where they fell."""
+    found: list[Claim] = []
+    last, at = claims[-1], len(claims) - 1
+    while at > 0 and is_beside(answer, last):
+        at = next((n for n in range(at - 1, -1, -1) if claims[n].end <= last.start), -1)
+        if at < 0 or _is_retracted(claims[at], answer, last.start):
+            break
+        last = claims[at]
+        found.append(last)
+    return found
 
 
 def _joined(claims: list[Claim], answer: Answer) -> list[Claim]:

@@ -21,6 +21,8 @@ _COUNTED = re.compile(
 _ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
 _BEFORE_TEXT = re.compile(r"[ .,:;)\]}(\[{|\-→=]{0,6}")
 _CLOSED = re.compile(r"[.)\]]|\s?(?:$|\n)")
+#: The labels, for choices that a text cannot name by them: characters that no text has.
+_UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))
 _FORMULA = frozenset("+-*/^=×·÷<>≤≥%")
 
 
@@ -32,12 +34,19 @@ class Options:
     texts: tuple[str, ...]
     #: What the question asks for, if that is the choice that is *not* so.
     sought: Sought | None = None
+    #: Whether the model was shown labels and positions, so that it may name a choice by them.
+    labelled: bool = True
 
     @classmethod
-    def of(cls, choices: Sequence[str], question: str = "") -> Options:
+    def of(cls, choices: Sequence[str], question: str = "", *, labelled: bool = True) -> Options:
         """Options with labels from A. Where "false" is a choice, it is said of the question, not of the choices."""
         texts = tuple(folded(choice) for choice in choices)
-        return cls(LABELS[: len(choices)], texts, exception_sought(question) if VERDICTS.isdisjoint(texts) else None)
+        sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
+        return cls((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, labelled)
+
+    def shown(self, label: str) -> str:
+        """The label from A that `label` stands for where the choices are not labelled."""
+        return LABELS[self.labels.index(label)]
 
     @cached_property
     def numbered(self) -> bool:

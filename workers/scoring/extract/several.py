@@ -1,4 +1,7 @@
-"""Whether a text that calls one choice right calls another one so, too: then what is asked for may be the wrong one."""
+"""Whether a text that calls one choice right calls another one so, too: then neither is the answer.
+
+What is asked for may be the wrong one, or the text does not decide.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.patterns import compiled
 from workers.scoring.extract.targets import Claim
 
-__all__ = ["is_one_of_several", "is_only_called_right", "mentioned_labels"]
+__all__ = ["also_right", "is_beside", "is_one_of_several", "is_only_called_right", "mentioned_labels"]
 
 _REACH = 1500
 _SENTENCE = re.compile(r"[^.!?;\n。！？；]{1,400}")
@@ -32,12 +35,46 @@ _EXCEPTION = compiled(r"""
     |(?:false|incorrect|wrong|untrue) (?:statement|one|option|answer|choice))\b
 """)
 _CALLED_RIGHT = re.compile(r"[)\]]?\s(?:is|looks|seems)(?: \w{1,15})? (?:correct|right)(?! (?:answer|choice|option))\b")
+#: At the beginning or end of a claim, or right behind it: the choice is right beside another one.
+_BESIDE = re.compile(
+    r"[\s:]{0,3}(?:also|auch|aussi|también|também|anche|也)\b|.*\b(?:is|are) also (?:the|an?|my|our)\b[^.\n]{0,40}\Z",
+    re.DOTALL,
+)
+#: Behind this, "also" is German for "hence".
+_GERMAN = re.compile(r"\b(?:ist|lautet|wäre|antwort|lösung|nehme|wähle):?\s?\Z")
+_TOO = re.compile(r"[)\]\"']{0,3},? ?(?:too|also|as well)(?=[.!,;)\n]|$)")
+_RIGHT = r"(?:correct|right|(?:a|an|the) (?:correct |right |valid )?(?:answer|choice|option))"
+#: The next sentence: "B is also correct.", "B is correct as well."
+_RIGHT_TOO = re.compile(
+    r"[)\]\"'.!;,]{1,3}\s(?:and |but )?(?:[Oo]ption |[Cc]hoice |[Aa]nswer )?[(\"']{0,2}([A-Z])[)\]\"']{0,2} is "
+    rf"(?:also {_RIGHT}(?=[.!\n]|$)|{_RIGHT},? (?:too|as well)(?=[.!,\n]|$))"
+)
+#: A choice that other choices are right with.
+_TOGETHER = re.compile(r"\b(?:above|both|all|and)\b|[&,]")
 
 
 def mentioned_labels(answer: Answer, start: int, end: int) -> set[str]:
     """The labels that the text names from `start` to `end`: `C`, `(C)`, but neither an article nor a name."""
     found = _MENTION.finditer(answer.text, start, end)
     return {each["label"] for each in found} & set(answer.options.labels)
+
+
+def is_beside(answer: Answer, claim: Claim) -> bool:
+    """Whether `claim` says that its choice is right beside another: `The answer is also C`, `C is the answer, too`."""
+    said = answer.lower[claim.start : claim.end]
+    if said.lstrip().startswith("also") and _GERMAN.search(answer.lower, max(0, claim.start - 12), claim.start):
+        return False
+    return bool(_BESIDE.match(said) or _TOO.match(answer.lower, claim.end))
+
+
+def also_right(answer: Answer, claim: Claim) -> set[str]:
+    """The label that is called right, too, right behind `claim`: `The answer is C. A is also correct.`
+
+    None where the others are right because the choice is the exception, or one like "both of the above".
+    """
+    found = _RIGHT_TOO.match(answer.text, claim.end)
+    together = any(_TOGETHER.search(answer.options.text(label)) for label in claim.labels)
+    return {found[1]} & set(answer.options.labels) if found and not together and not answer.options.sought else set()
 
 
 def is_only_called_right(answer: Answer, claim: Claim) -> bool:

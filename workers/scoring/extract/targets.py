@@ -23,6 +23,8 @@ _LABEL = compiled(r"""
     [(\[{<\"']{0,3}\s?(?P<label>[A-Za-z])(?P<close>(?:\s?[)\]}\"']{1,3})?)
     (?![^\W\d_\u0590-\uffff]|[\d+#°%&@^]|_\w|'(?![dt][ıiuü]r)\w|-\w|\s?=)
 """)
+#: A label in brackets, next to another one.
+_BRACKETED = re.compile(r"\s?[(\[](?P<label>[A-Z])[)\]]")
 _NUMBER = re.compile(r"[(\[\"']{0,2}#?(?P<number>\d{1,2})(?![A-Za-z\d_\u00aa-\u058f%°^/]|[.,]\d)[)\]\"']{0,2}")
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 _ORDINAL = re.compile(rf"(?:the )?(?P<ordinal>{'|'.join(_ORDINALS)}) (?:option|choice|answer|one)\b")
@@ -140,7 +142,7 @@ def read_label(place: Place, at: int) -> Label | None:
 
     None for a word or name (`A cat`, `C. difficile`), and where the label is denied (`C is wrong`) or asked for (`C?`).
     """
-    found = _LABEL.match(place.text, at)
+    found = _LABEL.match(place.text, at) if place.options.labelled else None
     if found is None or place.options.denied(place.lower, found.end("label")) or place.text[found.end() :][:1] == "?":
         return None
     label, end = found["label"].upper(), found.end()
@@ -190,14 +192,16 @@ def _others(place: Place, end: int) -> tuple[str, ...]:
             break
         own = place.options.follows(place.said(found.end("label")), found["label"])
         end = found.end("label") + own if own else found.end()
-        if not ENDS.match(place.lower, end) and not OR.match(place.lower, end):
+        if not (found.re is _BRACKETED or ENDS.match(place.lower, end) or OR.match(place.lower, end)):
             break
         others.append(found["label"])
     return tuple(others)
 
 
 def _further(place: Place, end: int) -> re.Match[str] | None:
-    """The label that "and" or "or" joins to the one that ends at `end`."""
+    """The label that "and" or "or" joins to the one that ends at `end`, or that stands next to it: `(A) (C)`."""
+    if (beside := _BRACKETED.match(place.text, end)) and beside["label"] in place.options.labels:
+        return beside if place.text[end - 1 : end] in {")", "]"} else None
     between = OR.match(place.lower, end)
     # In Czech "a" is "and"; in "C (A and B are wrong)" it is a label.
     if between is None or _CAPITAL.search(place.text, end, between.end()):
@@ -237,6 +241,8 @@ def _is_name(place: Place, letter: str, end: int) -> bool:
 
 def read_number(place: Place, at: int) -> Claim | None:
     """A position in words or digits: `the third option`, `3`. Digits only where no choice is a number."""
+    if not place.options.labelled:
+        return None
     ordinal = _ORDINAL.match(place.lower, at)
     if ordinal is not None:
         number = _ORDINALS.index(ordinal["ordinal"]) + 1

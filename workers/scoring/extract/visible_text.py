@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
 
 from workers.scoring.extract.normalize import folded
 
-__all__ = ["before_next_example", "before_next_question", "before_other_choices", "opened", "spoken"]
+__all__ = ["before_next_example", "before_next_question", "before_other_choices", "opened", "spoken", "spoken_on"]
 
 _TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _TAG = re.compile(
@@ -26,15 +27,22 @@ _END = re.compile(
 _CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|start_of_turn)>")
 _NEXT_QUESTION = re.compile(
     r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|q\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
-    r"|#{1,4} ?(?:question|user|instruction)\b)",
+    r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b))",  # "## Question Analysis" begins no question
     re.IGNORECASE | re.MULTILINE,
 )
+#: How often a text may restate its question before it answers: a text in a loop does it for ever.
+_MOST_RESTATED = 4
+_SPEAKER = re.compile(r"user|human", re.IGNORECASE)
+_REPLY = re.compile(r"^[#>*\s]{0,6}(?:assistant|ai|bot|model|response)\b\s?\*{0,2}\s?:?", re.IGNORECASE | re.MULTILINE)
+#: A shorter line is part of too many questions.
+_LEAST_RESTATED = 12
 #: How a solved example ends: its label in a line of its own, announced or not, and a blank line.
 _SOLVED = re.compile(r"(?:\A|\n)[ \t]{0,4}(?:Answer:[ \t]{0,4})?[(\[]?[A-Z][)\]]?[.:]?[ \t]{0,4}\n[ \t]{0,4}\n")
 #: Where choices are listed.
 _LISTED = re.compile(
     r"^[ \t]{0,4}[(\[]?A[)\].:](?P<first>[^\n]*)\n[ \t]{0,4}[(\[]?B[)\].:](?P<second>[^\n]*)", re.MULTILINE
 )
+_LISTED_CHOICE = re.compile(r"^[ \t]{0,4}[(\[]?([A-Z])[)\].:]([^\n]*)", re.MULTILINE)
 _BLANK_LINE = "\n\n"
 
 
@@ -43,12 +51,46 @@ def spoken(text: str) -> str | None:
 
     `<think>A?</think>The answer is C.` → `The answer is C.`; `<think>The answer is C.` → None.
     """
-    said = _final_channel(text)
-    said = said if said is None else _without_reasoning(said)
+    said = _visible(text)
+    return said if said is None else _cut(_NEXT_QUESTION, said)
+
+
+def spoken_on(text: str, choices: Sequence[str], asked: str) -> Iterator[str]:
+    """What is `spoken`, then more of it for as long as what seems to be the next question is the one `asked`.
+
+    A text that restates its question before it answers says nothing yet where that begins. Empty where the model never
+    came to the end of its reasoning.
+    """
+    said = _visible(text)
     if said is None:
-        return None
-    said = _CONTROL.sub(" ", _cut(_END, said))
-    return _cut(_NEXT_QUESTION, said)
+        return
+    marks = (found for found in _NEXT_QUESTION.finditer(said) if said[: found.start()].strip())
+    first = list(islice(marks, _MOST_RESTATED))
+    for mark, further in zip_longest(first, first[1:]):
+        yield said[: mark.start()]
+        behind = said[mark.end() : further.start() if further else len(said)]
+        if _asks_another(behind, choices, asked, in_turns=_SPEAKER.search(mark[0]) is not None):
+            return
+    if len(first) < _MOST_RESTATED:
+        yield said
+
+
+def _asks_another(behind: str, choices: Sequence[str], asked: str, *, in_turns: bool) -> bool:
+    """Whether another question than the one `asked` begins with `behind`, or a further turn if it is `in_turns`."""
+    if _LISTED.search(behind):
+        listed: dict[str, str] = {}
+        for found in _LISTED_CHOICE.finditer(behind):
+            listed.setdefault(found[1], folded(found[2]))
+        own = [text in line for text, line in zip(map(folded, choices), listed.values(), strict=False)]
+        if len(own) != len(choices) or not all(own):
+            return True
+    wanted, (line, *_) = folded(asked), behind.strip().split("\n")
+    restated = folded(line)
+    if wanted and (wanted in folded(behind) or (len(restated) >= _LEAST_RESTATED and restated in wanted)):
+        return False
+    if in_turns:
+        return "?" in behind.strip().partition(_BLANK_LINE)[0] or _REPLY.search(behind) is not None
+    return True
 
 
 def before_next_example(said: str) -> str:
@@ -104,6 +146,13 @@ def opened(prompt_end: str) -> str:
     if last is None or last["close"] or prompt_end[last.end() :].strip():
         return ""
     return prompt_end[last.start() :]
+
+
+def _visible(text: str) -> str | None:
+    """`text` without reasoning and control tokens; None where the model never came to the end of its reasoning."""
+    said = _final_channel(text)
+    said = said if said is None else _without_reasoning(said)
+    return said if said is None else _CONTROL.sub(" ", _cut(_END, said))
 
 
 def _final_channel(text: str) -> str | None:

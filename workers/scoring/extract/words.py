@@ -47,6 +47,7 @@ GOES_ON = compiled(r"""
     |for the (?:following )?reasons?|for (?:this|that|these)|in (?:this|that|our|my)|with (?:\w{1,12} )?confidence
     |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
     |correct|right|the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
+    |(?:too|as well)(?=[.,;!\n]|$)
     |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
     |richtig|korrekt|die (?:richtige|korrekte)
     |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
