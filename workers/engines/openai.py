@@ -42,7 +42,7 @@ from workers.engines.base import (
     in_order,
 )
 from workers.engines.capacity import Capacity
-from workers.engines.openai_server import Connection, Offers, await_server, find_out, may_pass
+from workers.engines.openai_server import Connection, Offers, await_server, find_out, is_away, may_pass
 from workers.engines.vllm_server import LocalServer
 
 if TYPE_CHECKING:
@@ -237,14 +237,14 @@ class OpenAiEngine(Engine):
         return self._tried(partial(self._connection.post, path, **body, **more))
 
     def _tried(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | Failure:
-        from openai import APIConnectionError, APITimeoutError, AuthenticationError, OpenAIError, PermissionDeniedError
+        from openai import APITimeoutError, AuthenticationError, OpenAIError, PermissionDeniedError
 
         assert self._connection is not None
         try:
             return ask()
         except OpenAIError as trouble:
             said = self._connection.says(trouble)
-            for_all = isinstance(trouble, APIConnectionError | AuthenticationError | PermissionDeniedError)
+            for_all = is_away(trouble) or isinstance(trouble, AuthenticationError | PermissionDeniedError)
             if for_all and not isinstance(trouble, APITimeoutError) and not self._is_judge:
                 last_words = self._local.last_words() if self._local else ""
                 raise EngineDead(f"The server no longer serves requests: {said} {last_words}".rstrip()) from None

@@ -17,7 +17,7 @@ from workers.engines import openai_wire
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "may_pass"]
+__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_away", "may_pass"]
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +144,15 @@ def may_pass(trouble: OpenAIError) -> bool:
     return isinstance(trouble, APIConnectionError)
 
 
+def is_away(trouble: OpenAIError) -> bool:
+    """Whether nothing answers for now, for any request: no connection, or a proxy that does not reach the server."""
+    from openai import APIConnectionError, APIStatusError
+
+    if isinstance(trouble, APIStatusError):
+        return trouble.status_code in NOT_UP
+    return isinstance(trouble, APIConnectionError)
+
+
 def find_out(server: OpenAiSettings) -> Offers:
     """Probe what the server offers, with one-token requests.
 
@@ -230,7 +239,7 @@ def await_server(connection: Connection, timeout_s: float) -> None:
 
     Raises EngineError after `timeout_s`, SettingsError if it rejects the key.
     """
-    from openai import APIConnectionError, APIStatusError, AuthenticationError, OpenAIError, PermissionDeniedError
+    from openai import AuthenticationError, OpenAIError, PermissionDeniedError
 
     started = time.monotonic()
     told_at = float("-inf")
@@ -242,8 +251,7 @@ def await_server(connection: Connection, timeout_s: float) -> None:
             hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
             raise SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint) from None
         except OpenAIError as trouble:
-            is_away = isinstance(trouble, APIStatusError) and trouble.status_code in NOT_UP
-            if not is_away and not isinstance(trouble, APIConnectionError):
+            if not is_away(trouble):
                 return  # it answers, and need not list its models
             said, waited_s = connection.says(trouble), time.monotonic() - started
             if waited_s > timeout_s:

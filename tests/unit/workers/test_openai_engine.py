@@ -222,7 +222,18 @@ def test_what_may_pass_is_tried_again(status: int) -> None:
     assert len(script.asked) == 3
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_that_lost_its_server_costs_no_question_an_attempt_but_the_worker_waits_for_the_server(
+    status: int,
+) -> None:
+    script = Script()
+    with started(script, max_retries=1) as engine:
+        script.refusals = [status, status]
+        with pytest.raises(EngineDead, match=f"no longer serves requests: .* {status}"):
+            engine.generate([WRITE])
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500])
 def test_a_question_that_met_a_busy_server_is_asked_again_later_and_not_failed(status: int) -> None:
     script, books = Script(), MemoryLedger()
     run = open_run(books, make_questions(2), model="grader")
