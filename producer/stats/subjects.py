@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from producer.stats.clusters import spread
+from producer.stats.clusters import Contexts
 from producer.stats.proportion import Interval, Share, Z, share
 
 __all__ = ["SubjectMean", "cluster_interval", "macro", "macro_interval", "mean_interval", "recovered_interval"]
@@ -35,17 +36,12 @@ def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
     """Return the interval of the accuracy over all subjects if subjects are a sample too; None for fewer than two.
 
     Questions of one subject are correlated, so this is usually wider than Wilson's interval, which assumes independent
-    questions. With r_g of n_g right in subject g, N questions, G subjects and the accuracy p, it is
-    p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N (`spread`). It is never narrower than Wilson's on either side, since equal
-    accuracies of two subjects prove little.
+    questions; subjects are clusters just as contexts are (`Contexts.clustered`).
     """
-    count = len(subjects)
     whole = share(sum(each.right for each in subjects), sum(each.of for each in subjects))
-    if count < 2 or whole is None:
+    if len(subjects) < 2 or whole is None:
         return None
-    apart = sum((each.right - whole.value * each.of) ** 2 for each in subjects)
-    reach = spread(apart, count, whole.of)
-    return Interval(min(whole.low, max(0.0, whole.value - reach)), max(whole.high, min(1.0, whole.value + reach)))
+    return Contexts(Counter((each.right, each.of) for each in subjects)).clustered(whole)
 
 
 def macro(subjects: Sequence[Share]) -> float | None:
