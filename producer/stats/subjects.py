@@ -21,6 +21,8 @@ class SubjectMean:
     value: float
     interval: Interval
     subjects: int
+    #: Number of subjects that are left out, because all their questions failed: an error is not a wrong answer.
+    failed: int
     #: Chance level of this mean, which differs from the one over all questions if subjects differ in their numbers of
     #: choices; None if there is no chance level.
     chance: float | None
@@ -29,7 +31,8 @@ class SubjectMean:
         """Return the content for summary.json."""
         chance = None if self.chance is None else round(self.chance, 6)
         bounds = self.interval.to_json()
-        return {"value": round(self.value, 6), **bounds, "subjects": self.subjects, "chance": chance}
+        counts = {"subjects": self.subjects, "failed_subjects": self.failed}
+        return {"value": round(self.value, 6), **bounds, **counts, "chance": chance}
 
 
 def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
