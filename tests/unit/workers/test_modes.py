@@ -243,6 +243,15 @@ def test_a_judge_is_told_what_was_wrong_and_asked_again() -> None:
     assert "Your answer was: Yes!" in engine.calls[2][0].prompt
 
 
+def test_a_judge_that_gives_a_long_reason_is_not_asked_again_and_its_grade_counts() -> None:
+    verdict, engine = judged(json.dumps({"correct": True, "reason": "so " * 200}))
+
+    assert (verdict.outcome, verdict.judge_reason) == (Outcome.CORRECT, "so " * 100)
+    assert len(engine.calls) == 2, "the answer and one grade"
+    (schema,) = (request.json_schema for request in engine.calls[1] if isinstance(request, GenerateRequest))
+    assert json.loads(schema)["properties"]["reason"]["maxLength"] == 300, "as before, the judge is held to it"
+
+
 def test_a_judge_that_never_answers_makes_the_question_failed_not_wrong() -> None:
     verdict, _ = judged("no", "no", "no")
     assert verdict.outcome is Outcome.FAILED
