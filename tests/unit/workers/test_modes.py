@@ -158,6 +158,13 @@ def test_of_equal_votes_the_choice_named_first_wins() -> None:
     assert ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=1.0)).choice == "C"
 
 
+def test_votes_for_several_right_choices_are_not_added_up() -> None:
+    both = CAPITAL.model_copy(update={"answer": "A", "also_right": ("B",)})
+    engine = Writer(lambda _: [f"Answer: {label}" for label in "AABBCCC"])
+    verdict = ask(engine, both, mode=Mode.VOTE, sampling=Sampling(samples=7, temperature=1.0))
+    assert (verdict.outcome, verdict.choice, verdict.confidence) == (Outcome.WRONG, "C", 3 / 7)
+
+
 def judged(*grades: str, answer: str = "It is Rome.") -> tuple[Verdict, Writer]:
     left = list(grades)
     engine = Writer(lambda request: [left.pop(0) if "|" in request.prompt else answer])
