@@ -73,11 +73,11 @@ BESIDES = (
     "xxhash==4.1.0",
 )
 LOOP = b"Running loglikelihood requests"
-#: Mode → the task's prompt, and the field with the continuations.
+#: Mode → the task's prompt, as in lm_eval's own ARC and MMLU tasks, and the field with the continuations.
 TASKS = {
     "likelihood": ("Question: {{question}}\nAnswer:", "choices"),
     "letter": (
-        "{{question}}\n{% for choice in choices %}{{labels[loop.index0]}}. {{choice}}\n{% endfor %}Answer:",
+        "{{question.strip()}}\n{% for choice in choices %}{{labels[loop.index0]}}. {{choice}}\n{% endfor %}Answer:",
         "labels",
     ),
 }

@@ -250,7 +250,7 @@ COUNTED = {
     "accuracy": "of all questions, by the sum of a choice's log-probabilities; low and high: 95 % Wilson interval",
     "per character": "the same scores divided by the length of the choice's text",
     "known": "measured independently on 100 questions of the set, the better of the two; about 0.05 standard error",
-    "repaired": "incorrect closed book, correct here; broken: the other way round; p: McNemar's exact test",
+    "repaired": "incorrect closed book, correct here; broken: the other way round; p: McNemar's mid-p test",
     "figures of retrieval": "as producer/stats/retrieval.py defines them",
 }
 

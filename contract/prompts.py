@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from contract.choice_order import arrangements, seed_for
 from contract.errors import RunConfigError
-from contract.question import Question, asked_in
+from contract.question import Question, asked_in, identity
 from contract.spec import ChatTemplate, FewShot, Mode, Prompt, Query, RunSpec, Selection
 from contract.turns import Role, Turn, Turns, begun, one_turn, readable
 from contract.verdict import ContextSource, Passage
@@ -166,21 +166,22 @@ def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = 
 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
-    """Return the few-shot examples for `question`, excluding itself. If too few remain, the producer rejects the run.
-
-    A question is recognized by its text, ignoring white space: ids are often row numbers, the same in every split.
-    """
+    """Return the few-shot examples for `question` without itself. If too few remain, the producer rejects the run."""
     if few_shot.selection is Selection.SEEDED:
         return _drawn(question, few_shot, seed)
     by_subject = few_shot.selection is Selection.SUBJECT
     there = few_shot.by_subject.get(question.subject, ()) if by_subject else few_shot.pool
-    itself = asked_in(question.question)
-    return list(islice((each for each in there if asked_in(each.question) != itself), few_shot.k))
+    return list(islice((each for each in there if not _same(question, each)), few_shot.k))
+
+
+def _same(question: Question, other: Question) -> bool:
+    """Whether both are the same question; the texts alone, compared first, nearly always tell."""
+    return asked_in(question.question) == asked_in(other.question) and identity(question) == identity(other)
 
 
 def _drawn(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
     """Draw as if from a list without `question`. That list is never built: the pool may be a whole training split."""
-    itself = few_shot.places.get(asked_in(question.question), ())
+    itself = few_shot.places.get(identity(question), ())
     others = len(few_shot.pool) - len(itself)
     drawn = []
     for place in random.Random(seed).sample(range(others), min(few_shot.k, others)):

@@ -18,6 +18,7 @@ __all__ = [
     "Question",
     "asked_in",
     "content_id",
+    "identity",
     "question_hash",
     "substance",
 ]
@@ -101,8 +102,23 @@ class Body(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def asked_in(text: str) -> str:
-    """Return `text` with normalized white space, to recognize a question: files of one data set differ in it."""
-    return " ".join(text.split())
+    """Return `text` with white space and case normalized: files of one data set differ in them."""
+    return _folded(text)
+
+
+def identity(question: Question) -> str:
+    """Return a hash by which a question is recognized in whatever file it is, as 32 hex digits.
+
+    It is that of its text, its choices in any order, and its context, with white space and case normalized: many
+    questions may share a text such as "Is the claim supported?". Ids do not count: they are often row numbers, the same
+    in every split.
+    """
+    texts = (asked_in(question.question), _folded(question.context or ""), *sorted(map(_folded, question.choices)))
+    return hashlib.sha256("\x1f".join(texts).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:

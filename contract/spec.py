@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from contract.question import Question, asked_in
+from contract.question import Question, identity
 from contract.wording import number
 
 __all__ = [
@@ -156,10 +156,10 @@ class FewShot(BaseModel):
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """Mapping of a question text (`asked_in`) to the positions in the pool of questions with it, in order."""
+        """Mapping of a question's `identity` to its positions in the pool, in order."""
         places: dict[str, list[int]] = {}
         for place, each in enumerate(self.pool):
-            places.setdefault(asked_in(each.question), []).append(place)
+            places.setdefault(identity(each), []).append(place)
         return places
 
 

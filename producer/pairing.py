@@ -141,7 +141,7 @@ class Comparison:
     @property
     def context_interval(self) -> Interval | None:
         """Interval of the difference clustered by context; None if no questions share contexts."""
-        return self.contexts.interval(self.pairs.interval(), lowest=-1.0)
+        return self.contexts.interval(self.pairs, lowest=-1.0)
 
     @property
     def p_value(self) -> float:

@@ -284,17 +284,20 @@ class Summary:
     def accuracies(self) -> dict[str, Share]:
         """Return subject → accuracy over all its questions; questions without a subject form one if others have one.
 
-        Empty if all questions of the run failed. A single subject that failed counts as incorrect.
+        Without the subjects all of whose questions failed: an error is not a wrong answer.
         """
-        return {} if self.tally.all_failed else self._accuracies(ALL)
+        responded = self._accuracies(RESPONDED)
+        return {name: each for name, each in self._accuracies(ALL).items() if name in responded}
+
+    @property
+    def failed_subjects(self) -> int:
+        """Number of subjects with a key all of whose questions failed."""
+        return len(self._accuracies(ALL)) - len(self.accuracies())
 
     def accuracies_without_failed(self) -> dict[str, Share]:
-        """Return the same as `accuracies` excluding failed questions.
-
-        Empty if none failed, or if all questions of a subject did, since the remaining subjects are not comparable.
-        """
-        responded = self._accuracies(RESPONDED) if self.tally.without_failed() else {}
-        return responded if responded.keys() == self.accuracies().keys() else {}
+        """Return the same as `accuracies` excluding failed questions; empty if none of those subjects has any."""
+        responded = self._accuracies(RESPONDED)
+        return responded if responded != self.accuracies() else {}
 
     def _accuracies(self, outcomes: frozenset[Outcome]) -> dict[str, Share]:
         if set(self.subjects) <= {""}:
@@ -303,7 +306,7 @@ class Summary:
         return {name: each for name, each in found.items() if each is not None}
 
     def over_subjects(self) -> SubjectMean | None:
-        """Return the mean over subjects, each counted once; None if the questions name none."""
+        """Return the mean over subjects, each counted once; None if the questions name none, or all failed."""
         return self._mean(self.accuracies(), ALL)
 
     def over_subjects_without_failed(self) -> SubjectMean | None:
@@ -319,15 +322,15 @@ class Summary:
         guesses = [self.subjects[name].guessing(outcomes).chance(self.run.spec) for name in accuracies]
         known = [each for each in guesses if each is not None]
         chance = sum(known) / len(known) if len(known) == len(shares) else None
-        return SubjectMean(mean, within, len(shares), chance)
+        return SubjectMean(mean, within, len(shares), self.failed_subjects, chance)
 
     def _over_subjects(self) -> dict[str, Any]:
         """Return the figures whose unit is the subject.
 
         The interval of the mean treats the subjects as fixed. The cluster interval is that of the accuracy over all
-        questions with the subjects as a sample.
+        questions with the subjects as a sample; like that accuracy, it counts failed questions as incorrect.
         """
-        shares = list(self.accuracies().values())
+        shares = [] if self.tally.all_failed else list(self._accuracies(ALL).values())
         interval = cluster_interval(shares)
         between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
         found, responded = self.over_subjects(), self.over_subjects_without_failed()

@@ -6,7 +6,7 @@ from collections import Counter
 
 from contract.errors import RunConfigError
 from contract.prompts import examples
-from contract.question import Question, asked_in
+from contract.question import Question, identity
 from contract.spec import FewShot, Selection
 from contract.wording import number
 
@@ -35,7 +35,7 @@ class FewShotCheck:
             return
         by_subject = self._few_shot.selection is Selection.SUBJECT
         # Unless examples are selected by subject, only a question that is in the pool itself can have too few.
-        itself = asked_in(question.question) in self._few_shot.places
+        itself = identity(question) in self._few_shot.places
         if (by_subject or itself) and self._lacks(question, self._few_shot):
             self._lacking[question.subject] += 1
 

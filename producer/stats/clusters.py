@@ -9,27 +9,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from contract.question import Question, substance
-from producer.stats.proportion import CONFIDENCE, Interval, Share
+from producer.stats.proportion import CONFIDENCE, Figure, Interval
 
-__all__ = ["ContextValues", "Contexts", "shared_by", "spread"]
-
-
-def spread(apart: float, clusters: int, of: int) -> float:
-    """Return the half-width of the interval of a mean over `of` questions in two or more `clusters`.
-
-    With x_g the sum over the n_g questions of cluster g, m the mean and `apart` = Σ_g (x_g - m n_g)², it is
-    t √(G/(G-1) `apart`) / N, where t is Student's quantile for G-1 degrees of freedom. Sources: for evaluations
-    E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for the factor and t with few
-    clusters Cameron and Miller, "A practitioner's guide to cluster-robust inference", Journal of Human Resources 50
-    (2015), section VI.
-    """
-    from scipy.special import stdtrit  # imported late: most commands show no interval
-
-    return float(stdtrit(clusters - 1, (1 + CONFIDENCE) / 2)) * _error(apart, clusters, of)
-
-
-def _error(apart: float, clusters: int, of: int) -> float:
-    return math.sqrt(clusters / (clusters - 1) * apart) / of
+__all__ = ["ContextValues", "Contexts", "shared_by"]
 
 
 def shared_by(question: Question, *, repeats: bool) -> Hashable | None:
@@ -73,7 +55,14 @@ class ContextValues:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Question values summed by context."""
+    """Question values summed by context, or by any other cluster.
+
+    The standard error of their mean m over N questions in G clusters is √(G/(G-1) Σ_g (x_g - m n_g)²) / N, where x_g is
+    the sum over the n_g questions of cluster g. Intervals and tests use Student's t with G-1 degrees of freedom.
+    Sources: for evaluations E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for the
+    factor and t with few clusters Cameron and Miller, "A practitioner's guide to cluster-robust inference", Journal of
+    Human Resources 50 (2015), section VI.
+    """
 
     #: (sum, number of questions) of a cluster → number of such clusters; a question without a context is its own.
     clusters: Counter[tuple[int, int]]
@@ -98,33 +87,65 @@ class Contexts:
         """Number of contexts with several questions."""
         return sum(times for (_, size), times in self.clusters.items() if size > 1)
 
-    def interval(self, apart: Interval | Share, lowest: float = 0.0) -> Interval | None:
-        """Return the mean's interval with contexts as the sampling unit.
+    def interval(self, figure: Figure, lowest: float = 0.0) -> Interval | None:
+        """Return the interval of `figure`, the mean, with contexts as the sampling unit; no mean is below `lowest`.
 
-        None if no two questions share a context, or all share the same one. `apart` is the interval that treats
-        questions as independent; the result is never narrower on either side, since equal means in a few contexts
-        prove little. No mean is below `lowest`.
+        None if no two questions share a context, or all share the same one.
         """
-        if not self._together:
-            return None
-        mean, reach = self._mean, spread(self._squares, self._count, self._of)
-        return Interval(min(apart.low, max(lowest, mean - reach)), max(apart.high, min(1.0, mean + reach)))
+        return self.clustered(figure, lowest) if self._together else None
+
+    def clustered(self, figure: Figure, lowest: float = 0.0) -> Interval:
+        """Return the interval of `figure` with two or more clusters as the sampling unit, whatever their sizes.
+
+        On either side, the widest of three: m ± t times the standard error; the interval for independent questions; and
+        the same for as many of them as tell as much as these do (`_effective`). The first alone shrinks to a point if
+        all clusters have the same mean, as they often do if nearly all is right: where questions are right or wrong
+        together, 20 contexts of 5 questions held an accuracy of 0.95 in 64 of 100 samples, and in all with the third.
+        """
+        mean, reach = self._mean, _quantile(self._count) * self._error
+        found = figure.interval_at(self._of), figure.interval_at(self._effective(figure.variance))
+        low, high = min(each.low for each in found), max(each.high for each in found)
+        return Interval(min(low, max(lowest, mean - reach)), max(high, min(1.0, mean + reach)))
 
     def p_value(self, apart: float) -> float | None:
         """Return the two-sided p-value of a zero mean with contexts as the sampling unit; None if `interval` is None.
 
-        Student's t of the mean over the standard error that `spread` uses, with one degree of freedom less than there
-        are contexts, so that it agrees with the interval. Likewise, it is never below `apart`, the p-value that treats
-        questions as independent.
+        Student's t of the mean over its standard error, so that it agrees with the interval. It is never below `apart`,
+        the p-value that treats questions as independent, nor below 2⁻ᵏ, where k contexts have a mean other than zero:
+        that is the mid-p of the sign test if all k have the same sign, and no test that only assumes that contexts are
+        symmetric under the null hypothesis finds less. Student's t alone finds zero for five contexts with the same
+        mean. Source: Canay, Romano and Shaikh, "Randomization tests under an approximate symmetry assumption",
+        Econometrica 85 (2017).
         """
         if not self._together:
             return None
         from scipy.special import stdtr
 
-        error = _error(self._squares, self._count, self._of)
-        if not error:
-            return apart
-        return max(apart, float(2 * stdtr(self._count - 1, -abs(self._mean) / error)))
+        signed = sum(times for (total, _), times in self.clusters.items() if total)
+        least, error = max(apart, 2.0**-signed), self._error
+        return max(least, float(2 * stdtr(self._count - 1, -abs(self._mean) / error))) if error else least
+
+    def _effective(self, variance: float) -> float:
+        """Return how many independent questions tell as much as these, if `variance` is that of a question's value.
+
+        N over the design effect, which is the squared standard error over that of independent questions, but at least
+        1; and times (t_{N-1} / t_{G-1})², since few clusters tell little about it. At least N² / Σ n_g², the number
+        where all questions of a cluster have the same value (L. Kish, "Survey sampling", 1965); and just that if all
+        values are equal, when the design effect cannot be seen. Sources: E. L. Korn and B. I. Graubard, "Confidence
+        intervals for proportions with small expected number of positive counts estimated from survey data", Survey
+        Methodology 24 (1998); for Wilson's interval N. Dean and M. Pagano, "Evaluating confidence interval methods for
+        binomial proportions in clustered surveys", Journal of Survey Statistics and Methodology 3 (2015).
+        """
+        least = self._of**2 / sum(size * size * times for (_, size), times in self.clusters.items())
+        if not variance:
+            return least
+        effect = max(1.0, self._error**2 * self._of / variance)
+        return max(least, self._of / effect * (_quantile(self._of) / _quantile(self._count)) ** 2)
+
+    @property
+    def _error(self) -> float:
+        """Standard error of the mean."""
+        return math.sqrt(self._count / (self._count - 1) * self._squares) / self._of
 
     @property
     def _count(self) -> int:
@@ -149,6 +170,13 @@ class Contexts:
         """Sum of squared differences between each cluster's sum and its size times the mean."""
         mean = self._mean
         return sum(times * (total - mean * size) ** 2 for (total, size), times in self.clusters.items())
+
+
+def _quantile(count: int) -> float:
+    """Return Student's quantile for a 95 % interval with `count` - 1 degrees of freedom."""
+    from scipy.special import stdtrit  # imported late: most commands show no interval
+
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
 
 
 def _clusters(parts: Sequence[array[int]]) -> Counter[tuple[int, int]]:

@@ -65,10 +65,20 @@ class Pairs:
         D. G. Bonett and R. M. Price, "Adjusted Wald confidence interval for a difference of binomial proportions based
         on paired data", Journal of Educational and Behavioral Statistics 37 (2012).
         """
-        share_a, share_b = (self.only_a + 1) / (self.of + 2), (self.only_b + 1) / (self.of + 2)
+        return self.interval_at(self.of)
+
+    def interval_at(self, of: float) -> Interval:
+        """Return the interval of the same shares of `of` pairs, which need not be a whole number."""
+        scale = of / self.of
+        share_a, share_b = (self.only_a * scale + 1) / (of + 2), (self.only_b * scale + 1) / (of + 2)
         middle = share_b - share_a
-        spread = Z * math.sqrt((share_a + share_b - middle**2) / (self.of + 2))
+        spread = Z * math.sqrt((share_a + share_b - middle**2) / (of + 2))
         return Interval(max(-1.0, middle - spread), min(1.0, middle + spread))
+
+    @property
+    def variance(self) -> float:
+        """Variance of a single pair's difference: 1, 0 or -1."""
+        return self.discordant / self.of - self.difference**2
 
     def p_value(self) -> float:
         """Return the two-sided p-value of McNemar's mid-p test; the null hypothesis is that A and B are equally good.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["CONFIDENCE", "Interval", "Mean", "Share", "Sum", "Z", "share"]
+__all__ = ["CONFIDENCE", "Figure", "Interval", "Mean", "Share", "Sum", "Z", "share"]
 
 #: Confidence level of all intervals.
 CONFIDENCE = 0.95
@@ -24,6 +24,17 @@ class Interval:
     def to_json(self) -> dict[str, Any]:
         """Return the bounds."""
         return {"low": round(self.low, 6), "high": round(self.high, 6)}
+
+
+class Figure(Protocol):
+    """A figure over questions, whose interval is known for any number of questions."""
+
+    @property
+    def variance(self) -> float:
+        """Variance of the value of a single question."""
+
+    def interval_at(self, of: float) -> Interval:
+        """Return the interval that the same figure would have over `of` independent questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,15 @@ class Share:
             "right": self.right,
             "of": self.of,
         }
+
+    @property
+    def variance(self) -> float:
+        """Variance of a single question's 1 or 0."""
+        return self.value * (1 - self.value)
+
+    def interval_at(self, of: float) -> Interval:
+        """Return the interval of the same share of `of` questions, which need not be a whole number."""
+        return Interval(*_wilson(self.value, of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +130,7 @@ def share(right: int, of: int) -> Share | None:
     return Share(right, of, *_wilson(right / of, of)) if of else None
 
 
-def _wilson(p: float, n: int) -> tuple[float, float]:
+def _wilson(p: float, n: float) -> tuple[float, float]:
     """Return the Wilson interval (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), with z = 1.96.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from producer.stats.clusters import spread
+from producer.stats.clusters import Contexts
 from producer.stats.proportion import Interval, Share, Z, share
 
 __all__ = ["SubjectMean", "cluster_interval", "macro", "macro_interval", "mean_interval", "recovered_interval"]
@@ -20,6 +21,8 @@ class SubjectMean:
     value: float
     interval: Interval
     subjects: int
+    #: Number of subjects that are left out, because all their questions failed: an error is not a wrong answer.
+    failed: int
     #: Chance level of this mean, which differs from the one over all questions if subjects differ in their numbers of
     #: choices; None if there is no chance level.
     chance: float | None
@@ -28,24 +31,20 @@ class SubjectMean:
         """Return the content for summary.json."""
         chance = None if self.chance is None else round(self.chance, 6)
         bounds = self.interval.to_json()
-        return {"value": round(self.value, 6), **bounds, "subjects": self.subjects, "chance": chance}
+        counts = {"subjects": self.subjects, "failed_subjects": self.failed}
+        return {"value": round(self.value, 6), **bounds, **counts, "chance": chance}
 
 
 def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
     """Return the interval of the accuracy over all subjects if subjects are a sample too; None for fewer than two.
 
     Questions of one subject are correlated, so this is usually wider than Wilson's interval, which assumes independent
-    questions. With r_g of n_g right in subject g, N questions, G subjects and the accuracy p, it is
-    p ± t √(G/(G-1) Σ_g (r_g - p n_g)²) / N (`spread`). It is never narrower than Wilson's on either side, since equal
-    accuracies of two subjects prove little.
+    questions; subjects are clusters just as contexts are (`Contexts.clustered`).
     """
-    count = len(subjects)
     whole = share(sum(each.right for each in subjects), sum(each.of for each in subjects))
-    if count < 2 or whole is None:
+    if len(subjects) < 2 or whole is None:
         return None
-    apart = sum((each.right - whole.value * each.of) ** 2 for each in subjects)
-    reach = spread(apart, count, whole.of)
-    return Interval(min(whole.low, max(0.0, whole.value - reach)), max(whole.high, min(1.0, whole.value + reach)))
+    return Contexts(Counter((each.right, each.of) for each in subjects)).clustered(whole)
 
 
 def macro(subjects: Sequence[Share]) -> float | None:

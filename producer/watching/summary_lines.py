@@ -63,15 +63,17 @@ def _context_lines(summary: Summary) -> Lines:
 
 def _subject_lines(summary: Summary) -> Lines:
     """Return the mean over subjects with the worst and the best one, if there are several subjects."""
-    found = summary.accuracies()
-    if len(found) < 2:
+    found, failed = summary.accuracies(), summary.failed_subjects
+    if not found or len(found) + failed < 2:
         return []
     ranked = sorted(found, key=lambda name: found[name].value)
-    ends = [_subject(name, found[name]) for name in (ranked[0], ranked[-1])]
+    ends = [_subject(name, found[name]) for name in dict.fromkeys((ranked[0], ranked[-1]))]
+    left_out = f"{number(failed, 'subject')} left out, as all questions failed: an error is not a wrong answer"
     return [
         *_mean_lines("subjects", summary.over_subjects(), summary.run),
-        ("", f"from {' to '.join(ends)}"),
+        ("", f"from {' to '.join(ends)}" if len(ends) > 1 else ends[0]),
         *_mean_lines("", summary.over_subjects_without_failed(), summary.run, " excluding failed questions"),
+        *([("", left_out)] if failed else []),
     ]
 
 

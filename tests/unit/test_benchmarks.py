@@ -18,6 +18,7 @@ from types import ModuleType
 
 import psutil
 import pytest
+from jinja2 import Environment
 
 from benchmarks import beside, command
 from benchmarks.asking import Asking
@@ -37,14 +38,31 @@ from benchmarks.command import (
 from benchmarks.concurrency import repeated
 from benchmarks.gpu_check import Checks
 from benchmarks.jsonl import read_rows, write_rows
-from benchmarks.lm_eval import Case, Side
+from benchmarks.lm_eval import TASKS, Case, Side
 from benchmarks.overhead import enough
 from benchmarks.peers import apart, cases_of, logged
 from benchmarks.record import bars, commit, plot, print_table, write
 from contract.errors import EngineError, InputError
+from contract.prompts import render
+from contract.spec import Mode
 from producer.readers import Source
-from tests.support import ROOT, make_questions
+from producer.runs.templates import load_prompt
+from tests.support import ROOT, make_question, make_questions
 from workers.tuning.trials import Shape, Trial
+
+
+@pytest.mark.parametrize("mode", [Mode.LIKELIHOOD, Mode.LETTER])
+def test_the_peer_is_asked_by_the_same_prompts_also_where_white_space_surrounds_a_question(mode: Mode) -> None:
+    question = make_question(1, question="\n Why? ", choices=(" so", "thus"), answer="A")
+    theirs, _ = TASKS[mode.value]
+
+    asked = (
+        Environment()
+        .from_string(theirs)
+        .render(question=question.question, choices=question.choices, labels=question.labels)
+    )
+
+    assert asked == render(load_prompt("", mode), question, None)
 
 
 @pytest.mark.parametrize("module", [beside, command])

@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from contract.choice_order import seed_for
 from contract.prompts import BETWEEN, render, variables_of
@@ -34,13 +34,20 @@ from workers.scoring.generate import ask, texts_of
 __all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
 
 
+#: Characters of a reason that the judge is asked for at most, and that are kept.
+MOST_REASON = 300
+
+
 class Grade(BaseModel):
     """What the judge must write."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     correct: bool
-    reason: Annotated[str, StringConstraints(max_length=300)]
+    #: Not every engine holds the judge to the length. A longer reason is cut: it does not make the grade invalid.
+    reason: Annotated[
+        str, AfterValidator(lambda given: given[:MOST_REASON]), Field(json_schema_extra={"maxLength": MOST_REASON})
+    ]
 
 
 SCHEMA = json.dumps(Grade.model_json_schema())

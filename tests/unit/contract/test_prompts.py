@@ -46,6 +46,16 @@ def test_a_shipped_prompt_ends_where_the_choice_continues_it(name: str, expected
     assert render(load_prompt(name, Mode.LIKELIHOOD), QUESTION, None) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("question", "Question: \n Why? \nAnswer:"), ("lettered", "Why?\nA.  so\nB. thus\nAnswer:")]
+)
+def test_white_space_around_a_question_is_left_out_where_lm_evaluation_harness_does_so(
+    name: str, expected: str
+) -> None:
+    question = make_question(1, question="\n Why? ", choices=(" so", "thus"), answer="A")
+    assert render(load_prompt(name, Mode.LIKELIHOOD), question, None) == expected, "MMLU's tasks do, ARC's do not"
+
+
 def test_no_shipped_prompt_ends_in_white_space() -> None:
     texts = [load_prompt(name, Mode.LIKELIHOOD, grades=name == "grade").text for name in built_in()]
     assert len(texts) >= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,16 @@ from scipy.stats import ttest_1samp
 from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
-from producer.stats import Contexts, Interval, cluster_interval, share
+from producer.stats import Contexts, Pairs, Share, cluster_interval, share
 from producer.stats.clusters import ContextValues
 from tests.support import make_question, open_run
 from tests.unit.producer.conftest import Producer
 
-POINT = Interval(0.5, 0.5)
+
+def accuracy(right: int, of: int) -> Share:
+    found = share(right, of)
+    assert found is not None
+    return found
 
 
 def values(*given: tuple[str | None, int]) -> ContextValues:
@@ -33,7 +38,7 @@ def contexts(*given: tuple[str | None, int]) -> Contexts:
 
 
 def test_contexts_are_to_questions_what_subjects_are_and_a_question_without_one_stands_alone() -> None:
-    found = contexts(("a", 1), ("a", 1), ("a", 0), ("b", 0), ("b", 0), (None, 1), (None, 0)).interval(POINT)
+    found = contexts(("a", 1), ("a", 1), ("a", 0), ("b", 0), ("b", 0), (None, 1), (None, 0)).interval(accuracy(3, 7))
 
     shares = [share(2, 3), share(0, 2), share(1, 1), share(0, 1)]
     same = cluster_interval([each for each in shares if each])
@@ -50,7 +55,7 @@ def test_contexts_are_to_questions_what_subjects_are_and_a_question_without_one_
 def test_where_no_questions_share_one_of_several_contexts_there_is_nothing_to_add(
     given: list[tuple[str | None, int]],
 ) -> None:
-    assert contexts(*given).interval(POINT) is None
+    assert contexts(*given).interval(accuracy(1, 2)) is None
 
 
 def test_parts_of_a_run_add_up_to_the_whole() -> None:
@@ -76,8 +81,7 @@ def test_of_a_hundred_samples_of_contexts_about_95_hold_the_true_accuracy_and_fa
     for _ in range(500):
         right = generator.binomial(5, generator.beta(2, 2, size=60))
         found = contexts(*((str(context), int(at < count)) for context, count in enumerate(right) for at in range(5)))
-        whole = share(int(right.sum()), 300)
-        assert whole is not None
+        whole = accuracy(int(right.sum()), 300)
         within = found.interval(whole)
         assert within is not None
         held += within.low <= 0.5 <= within.high
@@ -85,6 +89,65 @@ def test_of_a_hundred_samples_of_contexts_about_95_hold_the_true_accuracy_and_fa
 
     assert held > 460
     assert alone < 435
+
+
+def test_twenty_questions_that_a_file_has_five_times_each_tell_no_more_than_twenty() -> None:
+    found = contexts(*((str(at % 20), 1) for at in range(100))).interval(accuracy(100, 100))
+
+    assert found is not None
+    assert (round(found.low, 3), found.high) == (0.839, 1.0), "as twenty of twenty; a hundred of a hundred have 0.963"
+
+
+def test_contexts_that_one_run_wins_as_a_whole_tell_no_more_than_as_many_questions() -> None:
+    """Five contexts with four questions each: B is right in all of them, or all but one, and A in none."""
+    alone = Pairs(0, 0, 5, 0)
+    for lost in (0, 1):
+        pairs = Pairs(0, 0, 20 - lost, lost)
+        found = contexts(*((str(at % 5), int(at >= lost)) for at in range(20)))
+        within = found.interval(pairs, lowest=-1.0)
+
+        assert within is not None
+        assert within.low < 0.75
+        assert found.p_value(pairs.p_value()) == alone.p_value() == 1 / 32, "as of twenty questions it is 1e-6"
+        if not lost:
+            assert within == alone.interval()
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "mean", "alike"),
+    [
+        (20, 5, 0.95, 1.0),
+        (50, 4, 0.97, 1.0),
+        (100, 5, 0.99, 1.0),
+        (20, 5, 0.5, 1.0),
+        (20, 5, 0.95, 0.2),
+        (20, 5, 0.5, 0.05),
+        (20, 5, 0.5, 0.1),
+        (20, 5, 0.5, 0.2),
+        (5, 20, 0.9, 0.1),
+        (200, 5, 0.9, 0.1),
+    ],
+)
+def test_however_alike_the_answers_of_a_context_are_95_of_100_intervals_hold_the_accuracy_and_tell_something(
+    count: int, size: int, mean: float, alike: float
+) -> None:
+    generator = np.random.default_rng(7)
+    if alike == 1:
+        chances = generator.binomial(1, mean, size=(400, count)).astype(float)
+    else:  # a correlation of `alike` between the answers of a context
+        chances = generator.beta(mean * (1 - alike) / alike, (1 - mean) * (1 - alike) / alike, size=(400, count))
+    samples = generator.binomial(size, chances)
+    held, width = 0, 0.0
+    for right in samples.tolist():
+        found = Contexts(Counter((each, size) for each in right)).interval(accuracy(sum(right), count * size))
+        assert found is not None
+        held += found.low <= mean <= found.high
+        width += (found.high - found.low) / len(samples)
+
+    assert held > 0.92 * len(samples), "of those whose contexts are all alike it was 62 to 78 % if nearly all was right"
+    independent = count * size / (1 + (size - 1) * alike)
+    ideal = accuracy(round(mean * independent), round(independent))
+    assert width < 1.5 * (ideal.high - ideal.low), "the t of five contexts alone is 1.42 times the z of Wilson"
 
 
 @pytest.fixture

@@ -200,8 +200,8 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
 
     # With key and verdict: a right and b unanswered in s, d failed in t; the questions without a subject have neither.
     macro = summary["macro_accuracy"]
-    assert (macro["value"], macro["subjects"]) == (0.25, 2), "(1/2 + 0/1) / 2"
-    assert 0 <= macro["low"] < 0.25 < macro["high"] < 1
+    assert (macro["value"], macro["subjects"], macro["failed_subjects"]) == (0.5, 1, 1), "1/2; no answer in t is known"
+    assert 0 <= macro["low"] < 0.5 < macro["high"] < 1
     # Two subjects, and 12.7 standard errors of 0.31 to either side: nothing is known.
     assert summary["accuracy_cluster_interval"] == {"clusters": 2, "low": 0.0, "high": 1.0}
     assert summary["rates"] == {
@@ -222,7 +222,7 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
 def test_where_questions_failed_the_mean_over_subjects_is_told_without_them_too(
     filled: MemoryLedger, tmp_path: Path
 ) -> None:
-    """Not where a subject failed as a whole, as t did: the mean would be one over other subjects."""
+    """Not where only a whole subject failed, as t did, which the mean leaves out."""
     assert "macro_accuracy_without_failed" not in export(filled, "run-1", tmp_path / "as it is").summary
     subjects = {"a": "s", "b": "s", "c": "t", "d": "t"}
     wanted = [each.model_copy(update={"subject": subjects.get(each.id), "answer": "A"}) for each in QUESTIONS[:4]]

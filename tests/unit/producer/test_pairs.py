@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.stats import binom, bootstrap, norm
 
 from producer.stats import Pairs
 from producer.stats.paired import holm
+from tests.support import ROOT
 
 
 def test_the_difference_is_b_minus_a() -> None:
@@ -25,6 +27,15 @@ def test_the_difference_is_b_minus_a() -> None:
 def test_mcnemar_by_hand() -> None:
     # Six discordant pairs, one of them for A: no head in six throws 1/64, one head 6/64, of which mid-p counts half.
     assert Pairs(both=10, only_a=1, only_b=5, neither=4).p_value() == pytest.approx(2 * (1 + 6 / 2) / 64)
+
+
+def test_the_p_values_of_what_passages_are_worth_are_those_of_the_questions_beside_them() -> None:
+    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+    found = re.findall(r"\| (\d+) / (\d+) \| (\S+) \|$", page, flags=re.MULTILINE)
+
+    assert len(found) > 5
+    for repaired, broken, told in found:
+        assert told == f"{Pairs(0, int(broken), int(repaired), 0).p_value():.2g}"
 
 
 def test_test_and_interval_seldom_disagree_on_there_being_a_difference() -> None:

@@ -50,15 +50,19 @@ def test_fewer_than_two_subjects_are_no_sample(counted: list[tuple[int, int]]) -
     assert cluster_interval(subjects(*counted)) is None
 
 
-@pytest.mark.parametrize("counted", [[(10, 20), (10, 20)], [(8, 8), (5, 5)]], ids=["half right", "all right"])
-def test_subjects_that_happen_to_be_equal_are_no_more_certain_than_their_questions(
-    counted: list[tuple[int, int]],
+@pytest.mark.parametrize(
+    ("counted", "as_many"),
+    [([(10, 20), (10, 20)], (1, 2)), ([(8, 8), (8, 8)], (2, 2)), ([(3, 3)] * 40, (40, 40))],
+    ids=["half right", "all right", "many"],
+)
+def test_subjects_that_happen_to_be_equal_tell_no_more_than_as_many_questions(
+    counted: list[tuple[int, int]], as_many: tuple[int, int]
 ) -> None:
-    found, whole = cluster_interval(subjects(*counted)), share(sum(r for r, _ in counted), sum(n for _, n in counted))
+    found, alone = cluster_interval(subjects(*counted)), share(*as_many)
 
     assert found is not None
-    assert whole is not None
-    assert (found.low, found.high) == pytest.approx((whole.low, whole.high))
+    assert alone is not None
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high))
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 20])

@@ -366,6 +366,14 @@ def test_all_examples_of_a_file_may_be_shown_unless_one_of_them_is_asked(
         planned_of("q1", "e2")
 
 
+def test_a_file_whose_questions_all_read_alike_has_examples_among_its_own(write_rows: WriteRows) -> None:
+    asked = {"question": "Is the claim supported?", "choices": ["yes", "no"], "answer": "A"}
+    path = write_rows(*({**asked, "id": f"q{n}", "context": f"Text {n}."} for n in range(4)))
+    config = RunConfig(few_shot=FewShotConfig(k=3, file=path.name))
+
+    assert plan(Source(path, path.name), config, Settings(), Selection()).survey.digest.count == 4
+
+
 def test_the_same_thing_again_resumes_and_sends_only_what_is_lost(
     five: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:

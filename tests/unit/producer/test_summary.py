@@ -173,6 +173,28 @@ def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_w
     assert responded.strip().startswith("1.000  95 % interval")
 
 
+def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_counted_as_zero(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    asked = ("law", "law", "art", "art", "zoo", "zoo")
+    outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT, Outcome.WRONG, Outcome.FAILED, Outcome.FAILED)
+    run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(asked)])
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
+
+    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    summary = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)).to_json()
+
+    means = [summary[name] for name in ("macro_accuracy", "macro_accuracy_without_failed")]
+    assert [each["value"] for each in means] == [0.5, 0.75], "(1/2 + 1/2) / 2; (1/1 + 1/2) / 2"
+    assert [(each["subjects"], each["failed_subjects"]) for each in means] == [(2, 1)] * 2
+    assert summary["by_subject"]["zoo"]["accuracy_all"] is None
+    assert summary["accuracy_cluster_interval"]["clusters"] == 3, "as the accuracy over all questions, 2 of 6"
+    assert "(mean of 2)\n" in told
+    assert "(mean of 2) excluding failed questions\n" in told
+    assert " 1 subject left out, as all questions failed: an error is not a wrong answer\n" in told
+    assert "zoo" not in told
+
+
 def test_a_run_in_which_every_question_failed_has_no_accuracy(ledger: MemoryLedger, session: Session) -> None:
     run = open_run(ledger, [make_question(n, context=f"Story {n // 2}.") for n in range(4)])
     failure = Failure(type="APIConnectionError", message="Connection error.")

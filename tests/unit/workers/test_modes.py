@@ -181,6 +181,13 @@ def test_of_equal_votes_the_choice_named_first_wins() -> None:
     assert ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=1.0)).choice == "C"
 
 
+def test_votes_for_several_right_choices_are_not_added_up() -> None:
+    both = CAPITAL.model_copy(update={"answer": "A", "also_right": ("B",)})
+    engine = Writer(lambda _: [f"Answer: {label}" for label in "AABBCCC"])
+    verdict = ask(engine, both, mode=Mode.VOTE, sampling=Sampling(samples=7, temperature=1.0))
+    assert (verdict.outcome, verdict.choice, verdict.confidence) == (Outcome.WRONG, "C", 3 / 7)
+
+
 def judged(*grades: str, answer: str = "It is Rome.") -> tuple[Verdict, Writer]:
     left = list(grades)
     engine = Writer(lambda request: [left.pop(0) if "|" in request.prompt else answer])
@@ -288,6 +295,15 @@ def test_a_judge_is_told_what_was_wrong_and_asked_again() -> None:
     assert verdict.outcome is Outcome.CORRECT
     assert len(engine.calls) == 4
     assert "Your answer was: Yes!" in engine.calls[2][0].prompt
+
+
+def test_a_judge_that_gives_a_long_reason_is_not_asked_again_and_its_grade_counts() -> None:
+    verdict, engine = judged(json.dumps({"correct": True, "reason": "so " * 200}))
+
+    assert (verdict.outcome, verdict.judge_reason) == (Outcome.CORRECT, "so " * 100)
+    assert len(engine.calls) == 2, "the answer and one grade"
+    (schema,) = (request.json_schema for request in engine.calls[1] if isinstance(request, GenerateRequest))
+    assert json.loads(schema)["properties"]["reason"]["maxLength"] == 300, "as before, the judge is held to it"
 
 
 def test_a_judge_that_never_answers_makes_the_question_failed_not_wrong() -> None:
@@ -482,26 +498,45 @@ def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
 
 
 @pytest.mark.parametrize("selection", Selection)
-def test_white_space_that_another_file_has_makes_no_other_question_of_it(selection: Selection) -> None:
+def test_white_space_case_and_order_that_another_file_has_make_no_other_question_of_it(selection: Selection) -> None:
     few_shot = FewShot(k=len(POOL) - 1, selection=selection, pool=POOL)
     spaced = POOL[0].model_copy(update={"question": f" {POOL[0].question.replace(' ', '  ', 1)}\n"})
+    louder = POOL[0].model_copy(update={"question": POOL[0].question.upper(), "choices": POOL[0].choices[::-1]})
 
     assert POOL[0] not in examples(spaced, few_shot, seed=1)
+    assert POOL[0] not in examples(louder, few_shot, seed=1)
+
+
+@pytest.mark.parametrize("selection", Selection)
+def test_questions_that_read_alike_about_different_contexts_or_choices_are_examples_of_each_other(
+    selection: Selection,
+) -> None:
+    said, verdicts = "Is the claim supported?", ("yes", "no")
+    by_context = [make_question(n, question=said, choices=verdicts, context=f"Text {n}.", answer="A") for n in range(4)]
+    by_choices = [make_question(n, question=said, choices=(f"claim {n}", "none"), answer="A") for n in range(4, 8)]
+    pool = tuple(each.model_copy(update={"subject": "facts"}) for each in (*by_context, *by_choices))
+    few_shot = FewShot(k=7, selection=selection, pool=pool)
+
+    for seed, question in enumerate(pool):
+        shown = examples(question, few_shot, seed)
+        assert sorted(each.id for each in shown) == [each.id for each in pool if each.id != question.id]
 
 
 @pytest.mark.parametrize("selection", Selection)
 @pytest.mark.parametrize("size", [2, 40, 500])
 def test_examples_are_those_of_a_list_of_all_others(selection: Selection, size: int) -> None:
-    pool = tuple(make_question(n, question=f"What is {n * n % (size // 2)}?") for n in range(size))  # some come twice
+    choices = ("a", "b", "c", "d")
+    asked = [f"What is {n * n % (size // 2)}?" for n in range(size)]  # some come twice
+    pool = tuple(make_question(n, question=each, choices=choices) for n, each in enumerate(asked))
     for k in {1, 2, min(size, 30)}:
         few_shot = FewShot(k=k, selection=selection, pool=pool)
-        for seed, asked in enumerate((*pool, make_question(size))):
-            others = [each for each in pool if each.question != asked.question]
+        for seed, question in enumerate((*pool, make_question(size))):
+            others = [each for each in pool if each.question != question.question]
             if selection is Selection.SUBJECT:
-                others = [each for each in others if each.subject == asked.subject]
+                others = [each for each in others if each.subject == question.subject]
             drawn = Random(seed).sample(others, min(k, len(others)))
             expected = drawn if selection is Selection.SEEDED else others[:k]
-            assert list(examples(asked, few_shot, seed)) == expected
+            assert list(examples(question, few_shot, seed)) == expected
 
 
 class Steps(tuple[Question, ...]):
