@@ -12,4 +12,5 @@ except KeyboardInterrupt:  # Ctrl-C during the first half second, while modules 
 
 gc.freeze()  # modules live until exit, so the collector need not scan them again, least of all at shutdown
 gc.enable()
+gc.set_threshold(50_000, 10, 10)  # by default it looks at every few questions, which are freed without it
 main(prog_name="python -m producer")
