@@ -1,24 +1,37 @@
 """Detecting repeated ids and questions, and repeated questions with different keys, in a file of any size.
 
 Recent ids are in a dict, older ones in a temporary database on disk, so that memory stays bounded; of questions only
-hashes are kept.
+hashes are kept, older ones in a temporary file.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from array import array
+from collections.abc import Iterator
+from io import BytesIO
+from typing import TYPE_CHECKING
 
 from contract.question import Question, substance
-from producer.temporary import no_room
+from producer.temporary import Scratch, no_room
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
 
 __all__ = ["Repeats", "Seen", "asked_hash", "right_hash"]
 
-#: Maximum number of ids in memory, about 3 MB; SQLite's cache takes at most 16 MB.
+#: Maximum number of ids in memory, about 3 MB; SQLite's cache takes another 2.
 MOST_IN_MEMORY = 20_000
 #: Size in bits (8 MiB) of a Bloom filter with one hash, by which most new ids are recognised without querying SQLite.
 #: With a million ids, 0.7 % of the new ones are looked up needlessly on average; with ten million, 7 %.
 FILTER_BITS = 1 << 26
+#: Maximum number of questions whose hashes are in memory: 2 MB, of which sorting takes a few times as much.
+MOST_PAIRS_IN_MEMORY = 1 << 17
+#: Most passes over the file of hashes; beyond eight million questions, memory grows by a quarter of a byte for each.
+MOST_GROUPS = 64
+#: Size of what is read from that file at once: a multiple of a pair's 16 bytes.
+BLOCK_BYTES = 1 << 20
 #: The `right_hash` of a question without a key.
 _NO_KEY = 0
 
@@ -60,7 +73,6 @@ class Seen:
             self._older = sqlite3.connect("", isolation_level=None)
             self._older.execute("PRAGMA journal_mode = OFF")
             self._older.execute("PRAGMA synchronous = OFF")
-            self._older.execute("PRAGMA cache_size = -16384")
             self._older.execute("CREATE TABLE seen (id TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID")
             self._filter = bytearray(FILTER_BITS // 8)
         self._older.execute("BEGIN")
@@ -77,34 +89,69 @@ class Seen:
 
 
 class Repeats:
-    """Finds questions that repeat an earlier one word for word, regardless of their ids and the order of choices."""
+    """Finds questions that repeat an earlier one word for word, regardless of their ids and the order of choices.
 
-    def __init__(self) -> None:
-        #: Two hashes per question: 16 bytes, where a content hash as text would take about a hundred.
-        self._asked = array("q")
-        self._right = array("q")
+    All methods raise InputError if there is no disk space.
+    """
+
+    def __init__(self, most_in_memory: int = MOST_PAIRS_IN_MEMORY) -> None:
+        #: Two hashes per question, asked and right: 16 bytes, where a content hash as text would take about a hundred.
+        self._recent = array("q")
+        self._most = most_in_memory
+        self._older: Scratch | None = None
+        self._pairs = 0
 
     def add(self, question: Question) -> None:
         """Record the next question."""
-        self._asked.append(asked_hash(question))
-        self._right.append(right_hash(question))
+        self._recent.append(asked_hash(question))
+        self._recent.append(right_hash(question))
+        self._pairs += 1
+        if self._pairs % self._most == 0:
+            self._older = self._older or Scratch("the hashes of the questions")
+            self._older.append([self._recent.tobytes()])
+            del self._recent[:]
 
     def count(self) -> int:
         """Return the number of repeated questions."""
         import numpy  # late, as most commands read no questions
 
-        hashes = numpy.sort(numpy.asarray(self._asked))
-        return int(numpy.count_nonzero(hashes[1:] == hashes[:-1]))
+        found = 0
+        for pairs in self._groups():
+            asked = numpy.sort(pairs[:, 0])
+            found += int(numpy.count_nonzero(asked[1:] == asked[:-1]))
+        return found
 
     def contradicted(self) -> set[int]:
         """Return the `asked_hash` of each question that occurs with different keys."""
         import numpy  # late, as most commands read no questions
 
-        right = numpy.asarray(self._right)
-        keyed = numpy.stack((right, numpy.asarray(self._asked)))[:, right != _NO_KEY]
-        right, asked = keyed[:, numpy.lexsort(keyed)]
-        again = (asked[1:] == asked[:-1]) & (right[1:] != right[:-1])
-        return {int(each) for each in asked[1:][again]}
+        found: set[int] = set()
+        for pairs in self._groups():
+            keyed = pairs[pairs[:, 1] != _NO_KEY]
+            asked, right = keyed[numpy.lexsort((keyed[:, 1], keyed[:, 0]))].T
+            again = (asked[1:] == asked[:-1]) & (right[1:] != right[:-1])
+            found.update(asked[1:][again].tolist())
+        return found
+
+    def _groups(self) -> Iterator[NDArray[numpy.int64]]:
+        """Yield all pairs, of shape (pairs, 2), in groups of about as many as fit in memory.
+
+        Equal asked hashes are in the same group. Every group takes a pass over the file, so their number is limited.
+        """
+        import numpy  # late, as most commands read no questions
+
+        groups = min(MOST_GROUPS, 1 + self._pairs // self._most)
+        for group in range(groups):
+            yield numpy.concatenate([pairs[pairs[:, 0] % groups == group] for pairs in self._blocks()])
+
+    def _blocks(self) -> Iterator[NDArray[numpy.int64]]:
+        """Yield all pairs in order."""
+        import numpy  # late, as most commands read no questions
+
+        older = self._older.from_start() if self._older else BytesIO()
+        while block := older.read(BLOCK_BYTES):
+            yield numpy.frombuffer(block, numpy.int64).reshape(-1, 2)
+        yield numpy.array(self._recent, numpy.int64).reshape(-1, 2)
 
 
 def asked_hash(question: Question) -> int:

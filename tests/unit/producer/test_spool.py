@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import InputError
-from producer.intake.duplicates import Seen
+from producer.intake.duplicates import Repeats, Seen, asked_hash
 from producer.intake.spool import Spool
 from producer.readers import opened
 from tests.support import ROOT, make_question, make_questions
@@ -101,5 +101,28 @@ def test_no_room_for_the_ids_of_a_large_file_is_an_error_with_a_remedy() -> None
 
     with closing(seen), room_per_file(50), pytest.raises(InputError, match="ids of the questions cannot") as trouble:
         seen.add("the last", 99_999)
+
+    assert "TMPDIR" in trouble.value.hint
+
+
+@pytest.mark.parametrize("most_in_memory", [1, 4, 7, 100])
+def test_repeated_questions_are_found_wherever_their_hashes_are(most_in_memory: int) -> None:
+    asked = make_questions(12)
+    repeats = Repeats(most_in_memory)
+    for question in [*asked, asked[3], asked[11], asked[5].model_copy(update={"answer": "C"}), asked[7]]:
+        repeats.add(question)
+    repeats.add(asked[7].model_copy(update={"answer": None}))
+
+    assert repeats.count() == 5
+    assert repeats.contradicted() == {asked_hash(asked[5])}
+
+
+def test_no_room_for_the_hashes_of_a_large_file_is_an_error_with_a_remedy() -> None:
+    repeats = Repeats(most_in_memory=4)
+    for question in make_questions(4):
+        repeats.add(question)
+
+    with room_per_file(50), pytest.raises(InputError, match="hashes of the questions cannot") as trouble:
+        repeats.count()
 
     assert "TMPDIR" in trouble.value.hint
