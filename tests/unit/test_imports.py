@@ -67,7 +67,16 @@ FREE_OF_BROKER = (
 HEAVY = {"vllm", "torch", "transformers", "sentence_transformers", "faiss", "bm25s"}
 HEAVY_AT = {
     f"workers.engines.{name}"
-    for name in ("engine_thread", "cpu_sampling", "sampling_params", "packaged", "encoding", "arguments", "installed")
+    for name in (
+        "engine_thread",
+        "cpu_norm",
+        "cpu_sampling",
+        "sampling_params",
+        "packaged",
+        "encoding",
+        "arguments",
+        "installed",
+    )
 } | {f"workers.retrieval.{name}" for name in ("bm25", "build", "dense", "encoder", "sentence_models")}
 
 

@@ -20,6 +20,7 @@ from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu
 from workers.engines.base import Completion, Engine, Part, Request
 from workers.engines.boot_log import booting, gpu_models, gpus_in_use
+from workers.engines.cpu_norm import with_kernel
 from workers.engines.cpu_sampling import sample_only_whole_prompts
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.engine_thread import EngineThread
@@ -49,9 +50,10 @@ class VllmEngine(Engine):
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
         prepare_environment(model)
+        arguments = engine_arguments(self.settings, model)
         if is_cpu_build():
             sample_only_whole_prompts()
-        arguments = engine_arguments(self.settings, model)
+            arguments = with_kernel(arguments)
         folders = adapter_folders(self.settings.adapters)
         owner = EngineThread(arguments, folders, lambda: self.room_came(), lambda reason: self.gone(reason))
         self._owner = owner

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 
 from workers.engines.boot_errors import tell_worker
+from workers.engines.cpu_norm import register_kernel
 from workers.engines.cpu_sampling import sample_only_whole_prompts
 from workers.engines.installed import is_cpu_build
 from workers.parent import follow_parent
@@ -16,8 +17,9 @@ __all__ = ["set_up"]
 
 
 def set_up() -> None:
-    """Report boot errors to the worker, correct how a CPU samples, and die with the worker."""
+    """Report boot errors to the worker, correct and speed up what a CPU does, and die with the worker."""
     tell_worker()
     if multiprocessing.parent_process() is not None and is_cpu_build():
         sample_only_whole_prompts()
+        register_kernel()
     follow_parent()
