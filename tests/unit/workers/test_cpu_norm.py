@@ -85,3 +85,16 @@ def test_a_vllm_without_such_operations_stays_as_it_is(monkeypatch: pytest.Monke
     monkeypatch.setattr(vllm.ir, "ops", object())
 
     assert with_kernel(EAGER) == EAGER
+
+
+def test_a_vllm_whose_operations_have_other_parameters_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm import ir
+    from vllm.ir.op import IrOp
+
+    def other_signature(*_args: object, **_how: object) -> Any:
+        raise ValueError("schema does not match")
+
+    monkeypatch.setattr(IrOp, "register_impl", other_signature)
+    monkeypatch.delitem(ir.ops.fused_add_rms_norm.impls, "mcqueue", raising=False)
+
+    assert with_kernel(EAGER) == EAGER
