@@ -8,7 +8,8 @@ import re
 import signal
 import urllib.request
 from pathlib import Path
-from typing import Any
+from statistics import mean
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,6 +21,17 @@ from workers.engines.packaged import prepare
 
 QUESTIONS = ROOT / "demo" / "questions.jsonl"
 LIKELIHOOD = ("--config", "configs/runs/likelihood.yaml")
+
+
+class Within(NamedTuple):
+    """Largest differences of scores that the engine's precision explains, in nats."""
+
+    each: float
+    mean: float
+
+
+#: By vLLM's data type. With 16 bits, the demo's 640 scores are 0.09 apart on average, and a few over 0.5.
+WITHIN_NATS = {"float32": Within(each=0.01, mean=0.001), "bfloat16": Within(each=0.8, mean=0.2)}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +70,10 @@ def test_scores_agree_with_transformers_on_the_same_weights(demo: Path) -> None:
             logprobs = model(ids).logits[0].log_softmax(-1)
         return sum(float(logprobs[i - 1, ids[0, i]]) for i in range(start, ids.shape[1]))
 
+    engine = summary_of(demo)["environment"]["answered_by"][0]["engine"]
+    within = WITHIN_NATS[engine["dtype"]]
     by_id = {row["question_id"]: row for row in rows_of(demo)}
+    differences: list[float] = []
     disagreements = 0
     for line in QUESTIONS.read_text().splitlines()[:20]:
         question = json.loads(line)
@@ -69,13 +84,14 @@ def test_scores_agree_with_transformers_on_the_same_weights(demo: Path) -> None:
             label: log_likelihood(prompt, f" {choice}")
             for label, choice in zip("ABCD", question["choices"], strict=True)
         }
-        for label, score in theirs.items():
-            assert ours[label] == pytest.approx(score, abs=0.35), question["id"]
+        differences += [abs(ours[label] - score) for label, score in theirs.items()]
         best = max(theirs, key=lambda label: theirs[label])
-        # Choices closer than the precision of bfloat16 may change places.
-        near_tie = theirs[best] - theirs[row["choice"]] < 0.35
+        # Choices closer than the precision may change places.
+        near_tie = theirs[best] - theirs[row["choice"]] < within.each
         disagreements += row["choice"] != best
         assert row["choice"] == best or near_tie, question["id"]
+    assert max(differences) < within.each
+    assert mean(differences) < within.mean
     assert disagreements <= 1
 
 
@@ -153,7 +169,7 @@ def test_scores_of_cached_prompts_equal_those_of_computed_ones(stack: Stack) -> 
     first, second = (rows_of(stack.run_to_results(str(QUESTIONS), *few_shot)) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         ours, theirs = json.loads(one["choice_scores"]), json.loads(other["choice_scores"])
-        assert ours == pytest.approx(theirs, abs=0.35), one["question_id"]
+        assert ours == pytest.approx(theirs, abs=WITHIN_NATS["bfloat16"].each), one["question_id"]
 
 
 def test_the_tokens_that_the_engine_is_given_can_be_seen(stack: Stack, demo: Path) -> None:
