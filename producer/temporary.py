@@ -36,7 +36,7 @@ class Scratch:
             raise no_room(self._what, trouble) from None
 
     def from_start(self) -> IO[bytes]:
-        """Return the file, to be read from its beginning; only one reader at a time, and before anything is added."""
+        """Return the file, at its beginning, for one reader at a time; read it to the end before adding more."""
         try:
             self._file.seek(0)
         except OSError as trouble:  # while flushing what was still buffered

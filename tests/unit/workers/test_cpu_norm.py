@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from workers.engines.cpu_norm import register_kernel, with_kernel
 from workers.engines.installed import is_cpu_build
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not is_cpu_build(), reason="a build for CPUs")
 
 EAGER: dict[str, Any] = {"model": "m", "enforce_eager": True}
 PREFERRED = ["mcqueue", "native"]
-#: As many elements of a result may differ by: the last bit of the larger ones.
+#: How far an element of a result may be from vLLM's: the last bit of the larger ones.
 WITHIN = {"float32": 4e-6, "bfloat16": 0.0625}
 
 
