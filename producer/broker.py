@@ -63,6 +63,9 @@ class Broker(Protocol):
     def why_no_writes(self) -> WritesRefused | None:
         """Return why Redis currently refuses writes, if it does; no worker can renew its heartbeat then."""
 
+    def close(self) -> None:
+        """Close the connections."""
+
 
 class RedisBroker:
     """The implementation backed by Redis."""
@@ -115,7 +118,6 @@ class RedisBroker:
         return why_no_writes(self._ledger.client, self._ledger.place)
 
     def close(self) -> None:
-        """Close the connections."""
         self._app.close()
         self._ledger.client.close()
 
@@ -189,3 +191,6 @@ class MemoryBroker:
     def why_no_writes(self) -> WritesRefused | None:
         """Return what the test has set."""
         return self.refused
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_settings
-from producer.broker import Broker, MemoryBroker, RedisBroker
+
+if TYPE_CHECKING:
+    from producer.broker import Broker
 
 __all__ = ["Session"]
 
@@ -32,9 +35,9 @@ class Session:
     @cached_property
     def broker(self) -> Broker:
         """The broker. Raises RedisUnreachable."""
-        if not isinstance(self.ledger, RedisLedger):
-            return MemoryBroker(self.ledger)
-        return RedisBroker(self.settings, self.ledger)
+        from producer.broker import RedisBroker  # loads Celery, which `export` and others can do without
+
+        return RedisBroker(self.settings, cast(RedisLedger, self.ledger))
 
     def reach(self) -> None:
         """Raise RedisUnreachable now rather than after a long file has been read."""
@@ -46,6 +49,5 @@ class Session:
 
     def close(self) -> None:
         """Close the connections."""
-        broker = vars(self).get("broker")  # without opening it
-        if isinstance(broker, RedisBroker):
-            broker.close()
+        if "broker" in vars(self):  # without opening it
+            self.broker.close()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contract import keys
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.wording import number
-from producer.broker import Broker
 from producer.output import Lines, result_lines
 from producer.stats import Tally
 from producer.watching.unserved import put_off_by, start_workers, unbooted_lines, waiting_lines
+
+if TYPE_CHECKING:
+    from producer.broker import Broker
 
 __all__ = [
     "queue_lines",

@@ -6,17 +6,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Ledger, Run, RunState
 from contract.wording import number
-from producer.broker import Broker
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.status import writer_of
 from producer.watching.unserved import put_off_by, since, start_workers, unbooted_by_reason, waiting_lines
 from producer.watching.worker_status import Member, RunWorkers
+
+if TYPE_CHECKING:
+    from producer.broker import Broker
 
 __all__ = ["TICK_S", "Clock", "Watcher", "watch"]
 

@@ -1,4 +1,4 @@
-"""Who may import whom. The whole code is read, function bodies included; nothing of it is run but for the last test."""
+"""Who may import whom. The whole code is read, function bodies included; nothing of it is run but for the last tests."""
 
 from __future__ import annotations
 
@@ -254,8 +254,23 @@ def test_both_sides_can_be_imported_without_the_heavy_libraries() -> None:
 @pytest.mark.parametrize("command", ["status", "watch", "export", "runs", "show", "pause"])
 def test_a_command_about_a_run_starts_without_the_readers_of_question_files_and_the_http_server(command: str) -> None:
     unneeded = ["producer.readers", "producer.intake.survey", "producer.http", "producer.suite", "producer.report"]
+    assert not set(unneeded) & modules_of(command)
+
+
+@pytest.mark.parametrize("command", ["export", "report", "compare", "runs", "show", "inspect", "index"])
+def test_a_command_that_sends_no_questions_starts_without_celery(command: str) -> None:
+    assert not {"celery", "kombu"} & modules_of(command)
+
+
+def test_a_command_that_sends_questions_needs_celery() -> None:
+    assert "celery" in modules_of("enqueue")
+
+
+def modules_of(command: str) -> set[str]:
+    """The modules that a new process has once it has shown the command's help."""
     code = f"import sys; from producer.cli import main; main(['{command}', '--help'], standalone_mode=False)"
-    code += f"; print(*set({unneeded!r}) & set(sys.modules), file=sys.stderr)"
+    code += "; print(*sys.modules, file=sys.stderr)"
     fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (fresh.returncode, fresh.stderr.strip()) == (0, "")
+    assert fresh.returncode == 0, fresh.stderr
     assert f"{command} [OPTIONS]" in fresh.stdout
+    return set(fresh.stderr.split())
