@@ -15,9 +15,20 @@ from producer.readers.inline import mark_of, split_choices, split_list
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["Choices", "as_text", "checked", "choices_of", "in_order", "mixed", "no_list", "unmarked"]
+__all__ = [
+    "EXAMPLE",
+    "Choices",
+    "as_text",
+    "checked",
+    "choices_of",
+    "decoded",
+    "in_order",
+    "mixed",
+    "no_list",
+    "unmarked",
+]
 
-_EXAMPLE = 'For example ["red", "blue"].'
+EXAMPLE = 'For example ["red", "blue"].'
 _TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
 #: Names of which a file may also call the letter: {"option": "A", "answer": "Rome"}.
 _TEXTS_OR_LETTERS = ("choice", "option", "answer")
@@ -39,7 +50,7 @@ class Choices(NamedTuple):
 def no_list(found: object) -> FieldTrouble:
     """Return the error for `found` in place of a list of choices."""
     what = "missing" if found is None else f"found {shown_value(found)}"
-    hint = f"{_EXAMPLE} Or give each choice a field of its own: A, B, …"
+    hint = f"{EXAMPLE} Or give each choice a field of its own: A, B, …"
     return FieldTrouble("choices", f"{what}, expected a list of texts.", hint, kind="not a list")
 
 
@@ -109,13 +120,13 @@ def unmarked(texts: Sequence[Any]) -> Choices:
 def _in_text(found: str) -> object:
     stripped = found.strip()
     if stripped[:1] in {"[", "{"}:
-        return _decoded(stripped)
+        return decoded(stripped)
     inside = split_list(stripped) or split_choices(f"?\n{stripped}")
     return Choices(list(inside.choices), list(inside.labels)) if inside else found
 
 
-def _decoded(cell: str) -> object:
-    """Decode a cell with JSON, or with a list as printed by Python or numpy."""
+def decoded(cell: str, field: str = "choices") -> object:
+    """Decode a cell with JSON, or with a list as printed by Python or numpy. Raises FieldTrouble about `field`."""
     try:
         return DECODER.decode(cell)
     except (ValueError, RecursionError) as trouble:
@@ -125,7 +136,7 @@ def _decoded(cell: str) -> object:
         what = trouble.msg if isinstance(trouble, json.JSONDecodeError) else str(trouble)
         where = f" at character {trouble.pos + 1}" if isinstance(trouble, json.JSONDecodeError) else ""
         message = f"malformed JSON in the cell: {what}{where}."
-        raise FieldTrouble("choices", message, _EXAMPLE, kind="malformed JSON in a cell") from None
+        raise FieldTrouble(field, message, EXAMPLE, kind="malformed JSON in a cell") from None
 
 
 #: A quoted text, with the white space that numpy prints before the next one instead of a comma; and the parts of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_lowercase
 
-__all__ = ["PARTS", "Names", "is_table_header", "names_of", "spelled"]
+__all__ = ["PARTS", "WRONG_LISTS", "Names", "is_table_header", "names_of", "spelled"]
 
 #: Part → the names in use for it, the most reliable first.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -49,7 +49,8 @@ _FAMILY = re.compile(
 #: five people.
 _SURE_FAMILY = re.compile(r".*(?:choice|option|opt|op)")
 _WRONG = re.compile(r"(?:distractor|(?:incorrect|wrong)(?:_(?:answer|option|choice))?)_?(\d{1,2})")
-_WRONG_LISTS = ("incorrect_answers", "distractors", "wrong_answers")
+#: Names of a field with all wrong choices.
+WRONG_LISTS = ("incorrect_answers", "distractors", "wrong_answers")
 _RIGHT = ("correct_answer", "best_answer", "answer", "right_answer")
 
 
@@ -90,7 +91,7 @@ def names_of(fields: tuple[str, ...]) -> Names:
     family = _family(known)
     found = {part: [known[name] for name in names if name in known] for part, names in PARTS.items()}
     own = {name for _, name in family}
-    wrong = _numbered(known, _WRONG) or tuple(known[name] for name in _WRONG_LISTS if name in known)
+    wrong = _numbered(known, _WRONG) or tuple(known[name] for name in WRONG_LISTS if name in known)
     question = next((name for name in found["question"] if name not in own), None)
     if question is None and (family or found["choices"]):
         # In some files, a name that usually means the context holds the question.

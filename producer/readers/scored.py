@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from producer.readers.choices import checked, choices_of, mixed
-from producer.readers.field_names import Names, names_of
+from producer.readers.choices import EXAMPLE, checked, choices_of, decoded, mixed
+from producer.readers.field_names import WRONG_LISTS, Names, names_of, spelled
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.plain import has_choices
 from producer.readers.record import FieldTrouble, shown_value
@@ -19,9 +19,7 @@ def apart(fields: Fields, names: Names) -> Parts:
 
     They are mixed, as their positions would give the answer away.
     """
-    wrong: list[Any] = []
-    for name in names.wrong:
-        wrong += fields[name] if isinstance(fields[name], list) else [fields[name]]
+    wrong = [text for name in names.wrong for text in _wrong_in(name, fields[name])]
     right = fields[names.right] if names.right else None
     if not isinstance(right, str):
         raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "Write the right choice's text.")
@@ -31,13 +29,38 @@ def apart(fields: Fields, names: Names) -> Parts:
     return described(fields, names, used, question=question, choices=texts, answer=right)
 
 
+def _wrong_in(name: str, found: Any) -> list[Any]:
+    """Return the wrong choices in a field: a single one in `distractor1`, all of them in `distractors`.
+
+    Raises FieldTrouble for a text in place of a list: it is not known what separates its choices.
+    """
+    if spelled(name) not in WRONG_LISTS:
+        return found if isinstance(found, list) else [found]
+    listed = _unprinted(name, found)
+    if listed in (None, ""):
+        return []
+    if not isinstance(listed, list):
+        hint = f"{EXAMPLE} Or give each wrong choice a field of its own: distractor1, distractor2, …"
+        raise FieldTrouble(name, f"found {shown_value(found)}, expected a list of texts.", hint, kind="not a list")
+    return listed
+
+
+def _unprinted(name: str, found: Any) -> Any:
+    """Return the list that a table's cell contains as text, and anything else unchanged. Raises FieldTrouble."""
+    if not isinstance(found, str) or not found.strip().startswith("["):
+        return found
+    listed = decoded(found.strip(), name)
+    if isinstance(listed, list) and all(isinstance(each, str) for each in listed):
+        # Any marks, "(A)", stay: without them, the right choice would be the only one that has one.
+        return listed
+    return choices_of(listed).texts
+
+
 def best_and_wrong(fields: Fields, names: Names) -> Parts:
     """Extract the parts of TruthfulQA: the best answer, and the wrong ones in one cell or a list."""
     right_cell, wrong_cell = names.spelled["best_answer"], names.spelled["incorrect_answers"]
     question, right = question_of(fields, names), fields[right_cell]
-    found = fields[wrong_cell]
-    if isinstance(found, str) and found.strip().startswith("["):
-        found = choices_of(found).texts
+    found = _unprinted(wrong_cell, fields[wrong_cell])
     if not isinstance(found, list):
         found = str(found).split(";")
     wrong = [text for each in found if (text := str(each).strip())]
