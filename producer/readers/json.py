@@ -6,6 +6,8 @@
 | questions by id                                | the questions                                                  |
 | lists, or objects of questions, by name        | those of every group (`--subset` selects one)                  |
 | fields of one question                         | that question                                                  |
+
+Beside one list with a usual name, only those lists count in which there is a question: `references` holds none.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _SHAPE = 'Expected a list of questions, an object of questions by id, or {"questions": [...]}.'
 #: Members that apply to all questions (BIG-bench).
 _OF_ALL = ("task_prefix", "description")
-#: Usual names for a list of questions when there are other lists.
+#: Usual names for a list of questions when there are other lists, which may be of something else.
 _LISTS = ("questions", "examples", "example", "data", "rows", "items", "instances", "problems")
 
 
@@ -55,9 +57,12 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator
 class _Kind(Enum):
     """Kinds of members of the outermost object."""
 
+    #: A list with a question in it.
     LIST = auto()
+    #: A list of objects that do not look like questions.
+    OTHER_LIST = auto()
     QUESTION = auto()
-    #: An object of objects.
+    #: An object of questions.
     GROUP = auto()
     OTHER = auto()
 
@@ -74,19 +79,21 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
     members = list(_members(cursor, is_question))
     end = cursor.at
     questions = [each for each in members if each.kind is _Kind.QUESTION]
-    groups = _groups(members)
-    if groups:
-        task = _task(cursor, members)
-        for each in _chosen(groups, subset, cursor):
-            group = each.name if len(groups) > 1 else None
-            cursor.at = each.at
-            items = _items(cursor, group) if each.kind is _Kind.LIST else _keyed(cursor, group)
-            yield from (item._replace(task=task) for item in items)
-    elif len(questions) * 2 > len(members):
+    groups = [each for each in members if each.kind in {_Kind.LIST, _Kind.OTHER_LIST, _Kind.GROUP}]
+    if len(questions) * 2 > len(members):
         # The other members count as entries too, so that none is lost silently.
         cursor.at = start
         _refuse_subset(cursor, subset)
         yield from _keyed(cursor)
+    elif groups and not _is_one_question(cursor, start, groups, is_question):
+        cursor.at = end
+        task = _task(cursor, members)
+        usual = _usual(groups)
+        for each in _chosen(groups, subset, cursor) if subset else usual:
+            group = each.name if len(usual) > 1 else None
+            cursor.at = each.at
+            items = _keyed(cursor, group) if each.kind is _Kind.GROUP else _items(cursor, group)
+            yield from (item._replace(task=task) for item in items)
     else:
         cursor.at = start
         line, whole = cursor.line(), cursor.value()
@@ -107,11 +114,23 @@ def _members(cursor: _Cursor, is_question: IsQuestion) -> Iterator[_Member]:
         name, opening = cursor.name()
         at = cursor.at
         if opening == "[":
-            kinds = {isinstance(each.raw, dict) for each in _items(cursor)}
-            kind = _Kind.LIST if True in kinds or (not kinds and name in _LISTS) else _Kind.OTHER
+            kind = _kind_of_list(_items(cursor), is_question, usual=name in _LISTS)
         else:
             kind = _kind(cursor.value(), is_question)
         yield _Member(name, kind, at)
+
+
+def _kind_of_list(items: Iterator[Record], is_question: IsQuestion, *, usual: bool) -> _Kind:
+    """Return the kind of a list after reading all of its items; an empty one counts if it has a `usual` name."""
+    any_items = any_objects = any_questions = False
+    for each in items:
+        any_items = True
+        if each.fields is not None:
+            any_objects = True
+            any_questions = any_questions or is_question(each.fields)
+    if any_questions:
+        return _Kind.LIST
+    return _Kind.OTHER_LIST if any_objects or (usual and not any_items) else _Kind.OTHER
 
 
 def _kind(value: object, is_question: IsQuestion) -> _Kind:
@@ -134,15 +153,22 @@ def _task(cursor: _Cursor, members: list[_Member]) -> dict[str, str]:
     return task
 
 
-def _groups(members: list[_Member]) -> list[_Member]:
-    """Return the members that hold questions: of several, the only list with a usual name, if there is one."""
-    found = [each for each in members if each.kind in {_Kind.LIST, _Kind.GROUP}]
-    usual = [each for each in found if each.kind is _Kind.LIST and each.name in _LISTS]
-    return usual if len(usual) == 1 else found
+def _is_one_question(cursor: _Cursor, start: int, groups: list[_Member], is_question: IsQuestion) -> bool:
+    """Whether the object that starts at `start` is a question itself, with lists of objects such as its choices."""
+    if any(each.kind is not _Kind.OTHER_LIST for each in groups):
+        return False
+    cursor.at = start
+    return is_question(cursor.value())
+
+
+def _usual(groups: list[_Member]) -> list[_Member]:
+    """Return all groups; if just one list has a usual name, without the other lists that hold no questions."""
+    usual = [each for each in groups if each.kind is not _Kind.GROUP and each.name in _LISTS]
+    return [each for each in groups if len(usual) != 1 or each in usual or each.kind is not _Kind.OTHER_LIST]
 
 
 def _chosen(groups: list[_Member], subset: str, cursor: _Cursor) -> list[_Member]:
-    chosen = [each for each in groups if not subset or each.name == subset]
+    chosen = [each for each in groups if each.name == subset]
     if not chosen:
         names = [each.name for each in groups]
         cursor.fail(f"no subset {subset!r} among {', '.join(names)}", nearest(subset, names))

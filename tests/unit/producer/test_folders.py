@@ -169,6 +169,14 @@ def test_what_tells_the_paths_apart_is_the_subject(
     assert subjects(path) == expected
 
 
+def test_a_folder_may_have_a_file_for_each_question(tmp_path: Path) -> None:
+    options = [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]
+    question = json.dumps({"question": "Which?", "options": options, "answer": "B"}, indent=1)
+    path = laid_out(tmp_path, {"1.json": question, "2.json": question.replace("Which", "What")})
+
+    assert [(each.question, each.right) for each in questions(path)] == [("Which?", ("B",)), ("What?", ("B",))]
+
+
 def test_rows_that_name_their_subject_keep_it_and_ids_of_several_files_are_told_apart(tmp_path: Path) -> None:
     rows = [{**GOOD, "id": 1, "subject": "their own"}, {**GOOD, "id": 1}]
     path = laid_out(tmp_path, {"a.json": json.dumps(rows[:1]), "b.json": json.dumps(rows[1:])})

@@ -285,6 +285,78 @@ def test_a_subset_can_be_chosen_and_ids_stay_the_same(tmp_path: Path) -> None:
         list(read(tmp_path, CASES["MIRAGE"].content, subset="sum").rows())
 
 
+def numbered(start: int, count: int) -> list[dict[str, Any]]:
+    return [{"question": f"q{n}", "choices": ["x", "y"], "answer": "B"} for n in range(start, start + count)]
+
+
+@pytest.mark.parametrize(("usual", "other"), [("examples", "test"), ("questions", "bonus_questions")])
+def test_a_list_of_questions_beside_one_with_a_usual_name_is_read_too(tmp_path: Path, usual: str, other: str) -> None:
+    """Only the list with the usual name was read, and `--subset` knew no other."""
+    content = json.dumps({"name": "n", usual: numbered(0, 2), other: numbered(2, 3)}, indent=1)
+
+    whole = questions(read(tmp_path, content))
+
+    assert [each.subject for each in whole] == [usual] * 2 + [other] * 3
+    assert questions(read(tmp_path, content, subset=other)) == whole[2:]
+    assert questions(read(tmp_path, content, subset=usual)) == whole[:2]
+
+
+def test_the_split_beside_a_list_of_examples_can_be_chosen(tmp_path: Path) -> None:
+    content = json.dumps({"examples": numbered(0, 2), "test": numbered(2, 3)}, indent=1)
+
+    found = questions(read(tmp_path, content, split="test"))
+
+    assert [(each.question, each.subject) for each in found] == [("q2", None), ("q3", None), ("q4", None)]
+
+
+def test_a_list_of_something_else_beside_the_questions_is_passed_over_unless_it_is_chosen(tmp_path: Path) -> None:
+    content = json.dumps({"questions": numbered(0, 2), "references": [{"title": "t"}], "tags": ["a"]}, indent=1)
+
+    assert [each.subject for each in questions(read(tmp_path, content))] == [None, None]
+    (row,) = read(tmp_path, content, subset="references").rows()
+    assert "question" in str(row.trouble)
+    with pytest.raises(QuestionFileError, match=r"no subset 'refs' among questions, references"):
+        list(read(tmp_path, content, subset="refs").rows())
+
+
+def test_a_group_of_questions_by_id_beside_the_usual_list_is_read_too(tmp_path: Path) -> None:
+    content = json.dumps({"questions": numbered(0, 2), "more": {"a": numbered(2, 1)[0]}}, indent=1)
+
+    assert [each.question for each in questions(read(tmp_path, content))] == ["q0", "q1", "q2"]
+
+
+def test_a_list_beside_questions_by_id_is_an_entry_that_is_accounted_for(tmp_path: Path) -> None:
+    """It was the only thing that was read."""
+    first, second = numbered(0, 2)
+    content = json.dumps({"a": first, "b": second, "references": [{"title": "t"}]}, indent=1)
+
+    rows = list(read(tmp_path, content).rows())
+
+    assert [bool(row.question) for row in rows] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [{"label": "A", "text": "red"}, {"label": "B", "text": "blue"}],
+        [{"key": "A", "value": "red"}, {"key": "B", "value": "blue"}],
+        [{"text": "red", "correct": False}, {"text": "blue", "correct": True}],
+    ],
+)
+@pytest.mark.parametrize("name", ["choices", "options"])
+def test_a_file_of_one_question_is_read_though_its_choices_are_objects(
+    tmp_path: Path, name: str, choices: list[dict[str, Any]]
+) -> None:
+    """The choices were taken for the rows."""
+    content = json.dumps({"id": "one", "question": "Which?", name: choices, "answer": "B"}, indent=1)
+
+    (found,) = questions(read(tmp_path, content))
+
+    assert (found.id, found.choices, found.right) == ("one", ("red", "blue"), ("B",))
+    with pytest.raises(QuestionFileError, match=f"no subset '{name}': the file has no named lists"):
+        list(read(tmp_path, content, subset=name).rows())
+
+
 def test_contexts_of_every_kind_become_the_context(tmp_path: Path) -> None:
     rows = [
         {"question": "q1", "choices": ["x", "y"], "answer": 0, "contexts": ["one", "two"], "text": "three"},
