@@ -56,7 +56,7 @@ _READING = (
         "--answers",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         metavar="FILE",
-        help="A file with one answer per line, in the questions' order.",
+        help="A file with one answer per line, in the questions' order; blank where there is no key.",
     ),
 )
 _SELECTION = (

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 
 from contract.chunks import TOGETHER, chunks
@@ -33,7 +32,7 @@ from producer.readers.source import STDIN, HowToRead, Source
 from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
 from producer.readers.suspicious_fields import refuse_doubtful_questions
-from producer.readers.text import text_of
+from producer.readers.text import Text, text_of
 from producer.readers.unsupported import refuse_sheet
 
 __all__ = ["QuestionFile", "refuse_missing", "understand"]
@@ -251,23 +250,34 @@ def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
 
 def _with_answers(found: Format, source: Source) -> Format:
     """Return `found`, with the answers of a separate answer file added to its records, if there is one."""
-    if source.how.answers is None:
+    path = source.how.answers
+    if path is None:
         return found
-    return replace(found, records=partial(_paired, found.records, source.how.answers, source))
+    answers = text_of(path, str(path), source.how.encoding)
+    _refuse_another_number(answers, found.records, source)
+    return replace(found, records=partial(_paired, found.records, answers))
 
 
-def _paired(records: Records, path: Path, source: Source) -> Iterator[Record]:
-    """Yield the records, each with its line of the answer file."""
-    text = text_of(path, str(path), source.how.encoding)
-    lines = (line.strip() for line in text.lines() if line.strip())
-    both = zip_longest(records(), lines)
-    for number, (record, answer) in enumerate(both, start=1):
-        if record is None or answer is None:
-            what = "more" if record is None else "fewer"
-            message = f"{what} answers than questions: one of the two ends after {number - 1:,}."
-            raise QuestionFileError(
-                message, path=path, hint=f"Write one answer per line, in the order of {source.shown}."
-            )
+def _refuse_another_number(answers: Text, records: Records, source: Source) -> None:
+    """Raise QuestionFileError unless there is an answer for each question.
+
+    All of them are counted before any is used: after a line too many, every question would have another one's answer.
+    """
+    answered = max((number for number, line in enumerate(answers.lines(), start=1) if line.strip()), default=0)
+    asked = sum(1 for _ in records())
+    if answered != asked:
+        what = "more" if answered > asked else "fewer"
+        message = f"{what} answers than questions: {answered:,} for {asked:,}."
+        hint = (
+            f"Write one answer per line, in the order of {source.shown}, without a header. A blank line is a question"
+            " without a key; at the end of the file, write -1 instead."
+        )
+        raise QuestionFileError(message, path=answers.shown, hint=hint)
+
+
+def _paired(records: Records, answers: Text) -> Iterator[Record]:
+    """Yield the records, each with its line of the answer file; a blank one is None."""
+    for record, line in zip(records(), answers.lines(), strict=False):
         if record.fields is None:
             yield record
         else:
@@ -278,4 +288,4 @@ def _paired(records: Records, path: Path, source: Source) -> Iterator[Record]:
                 if name != "answer" and spelled(name) != spelled(PAIRED)
             }
             # A nested question may have such a field too: of two, the first counts.
-            yield record._replace(fields={PAIRED: answer, **own})
+            yield record._replace(fields={PAIRED: line.strip() or None, **own})

@@ -135,12 +135,13 @@ def _joined(found: object) -> str:
 def answer_of(fields: Fields, names: Names) -> tuple[object, str | None]:
     """Return the answer from the most reliable field, and the name of that field.
 
-    AGIEval has an `answer` in addition to `label`; it is empty if the question has choices.
+    AGIEval has an `answer` in addition to `label`; it is empty if the question has choices. What a separate answer file
+    says counts even if it is nothing.
     """
     there = answers_of(fields, names)
     first = next(iter(there), None)
     for name in there:
-        if fields[name] not in (None, "") and (name == first or spelled(name) in _SURE):
+        if name == PAIRED or (fields[name] not in (None, "") and (name == first or spelled(name) in _SURE)):
             return fields[name], name
     return (fields[first], first) if first else (None, None)
 

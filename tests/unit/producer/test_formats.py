@@ -229,7 +229,7 @@ def test_a_datasets_answers_may_stand_in_a_file_of_their_own(tmp_path: Path) -> 
     assert [each.right for each in questions(file)] == [("B",), ("A",)]
     assert file.fields.answer == (str(labels),)
     labels.write_text("1\n")
-    with pytest.raises(QuestionFileError, match="fewer answers than questions: one of the two ends after 1"):
+    with pytest.raises(QuestionFileError, match="fewer answers than questions: 1 for 2"):
         list(understand(Source(tmp_path / "saved", "saved", how)).rows())
 
 

@@ -11,6 +11,8 @@ import pytest
 from benchmarks.layout_files import CASES, lines
 from contract.errors import InputError, QuestionFileError
 from contract.question import Question, question_hash
+from producer.intake.selection import Selection
+from producer.intake.survey import survey
 from producer.readers import HowToRead, QuestionFile, Source, understand
 
 
@@ -514,8 +516,49 @@ def test_answers_can_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     file = read(tmp_path, rows, answers=tmp_path / "labels.lst")
 
     assert [each.right for each in questions(file)] == [("B",), ("A",)]
-    with pytest.raises(QuestionFileError, match="fewer answers than questions: one of the two ends after 2"):
+    with pytest.raises(QuestionFileError, match="fewer answers than questions: 2 for 4"):
         list(read(tmp_path, rows + rows, answers=tmp_path / "labels.lst").rows())
+
+
+@pytest.mark.parametrize("own", [{}, {"answerKey": "D"}, {"label": 3}, {"answer": "D"}])
+def test_a_blank_line_in_a_file_of_answers_is_a_question_without_a_key(tmp_path: Path, own: dict[str, Any]) -> None:
+    """Every later question got the answer of the next one."""
+    (tmp_path / "answers.txt").write_text("A\n\nC\n \nA\n\n\n")
+    rows = lines(*({"question": f"q{n}", "options": ["x", "y", "z", "w"], **own} for n in range(5)))
+
+    found = questions(read(tmp_path, rows, answers=tmp_path / "answers.txt"))
+
+    assert ["".join(each.right) for each in found] == ["A", "", "C", "", "A"]
+
+
+def test_a_blank_line_is_no_key_even_where_minus_one_is_a_choice(tmp_path: Path) -> None:
+    (tmp_path / "answers.txt").write_text("up\n\n-1\n")
+    rows = lines(*({"question": f"q{n}", "options": ["up", "-1"]} for n in range(3)))
+
+    found = questions(read(tmp_path, rows, answers=tmp_path / "answers.txt"))
+
+    assert ["".join(each.right) for each in found] == ["A", "", "B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("answer\nA\nB\nC\n", "more answers than questions: 4 for 3"),
+        ("A\n\nB\n\nC\n", "more answers than questions: 5 for 3"),
+        ("A\nB\n\n", "fewer answers than questions: 2 for 3"),
+        ("", "fewer answers than questions: 0 for 3"),
+    ],
+)
+def test_another_number_of_answers_is_refused_before_any_row_is_used(tmp_path: Path, text: str, told: str) -> None:
+    """With --limit, the end of neither file was reached, and the answers were those of other questions."""
+    (tmp_path / "answers.txt").write_text(text)
+    (tmp_path / "file").write_text(lines(*({"question": f"q{n}", "options": ["x", "y", "z"]} for n in range(3))))
+    source = Source(tmp_path / "file", "file", HowToRead(answers=tmp_path / "answers.txt"))
+
+    with pytest.raises(QuestionFileError, match=told) as caught:
+        survey(source, Selection(limit=1))
+
+    assert "in the order of file, without a header. A blank line is a question without a key" in str(caught.value)
 
 
 @pytest.mark.parametrize(
