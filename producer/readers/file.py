@@ -124,12 +124,12 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
     """
     with explaining(source.shown):
         parts = tuple(_formats(source))
-        share = max(HEAD_RECORDS // len(parts), LEAST_RECORDS)
-        head = [record for part in parts for record in head_of(part.records, share)]
-        if _is_one_file(source):
-            of_split = chosen(parts[0].records, head, source.how.split, source.shown)
+        head = _head(parts)
+        if not any(part.names_split for part in parts):
+            of_split = chosen([part.records for part in parts], head, source.how.split, source.shown)
             if of_split is not None:
-                parts, head = (replace(parts[0], records=of_split),), head_of(of_split, share)
+                parts = tuple(replace(part, records=only) for part, only in zip(parts, of_split, strict=True))
+                head = _head(parts)
         layout = _layout(source, head)
         apart = list(_apart(head, layout))
         try:
@@ -143,11 +143,17 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
         return QuestionFile(source, layout, key, parts, _fields(used, source.how.answers))
 
 
+def _head(parts: Sequence[Format]) -> list[Record]:
+    share = max(HEAD_RECORDS // len(parts), LEAST_RECORDS)
+    return [record for part in parts for record in head_of(part.records, share)]
+
+
 def _formats(source: Source) -> list[Format]:
     """Return the format of the file, or of each of several."""
     path = source.path
     if source.hub_name or (path.is_dir() and is_dataset(path)):
-        return [_with_answers(Format("Hugging Face dataset", partial(read_dataset, source)), source)]
+        found = Format("Hugging Face dataset", partial(read_dataset, source), names_split=True)
+        return [_with_answers(found, source)]
     refuse_missing(source)
     if not _is_one_file(source):
         return [_format_of(member) for member in members(source)]
@@ -191,7 +197,7 @@ def _format_of(member: Member) -> Format:
     """Return the format of one file of several; its records carry the file's name."""
     with explaining(member.source.shown):
         found = format_of(member.source)
-    return replace(found, records=partial(_placed, found.records, member))
+    return replace(found, records=partial(_placed, found.records, member), names_split=bool(member.split))
 
 
 def _placed(records: Records, member: Member) -> Iterator[Record]:

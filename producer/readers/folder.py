@@ -31,12 +31,15 @@ class Member(NamedTuple):
     source: Source
     #: The part of its path that distinguishes it from the others; empty if it is the only one.
     name: str
+    #: The split that its path indicates; empty if it indicates none.
+    split: str
 
 
 def members(source: Source) -> list[Member]:
     """Return the question files of a folder or zip that `--split` and `--subset` select, in path order.
 
-    Raises QuestionFileError if there are none, or if there are several splits and none is selected.
+    If no path indicates a split, the records may do so: `--split` then selects none of the files. Raises
+    QuestionFileError if there are none, or if there are several splits and none is selected.
     """
     if source.how.answers:
         hint = "Name one of the files, or put the answers into the question files."
@@ -54,7 +57,7 @@ def members(source: Source) -> list[Member]:
     # The files of a subset have the same names as when the whole folder is read.
     whole = of_split if source.how.split else _asked_with(chosen, of_split, source)
     names = dict(zip(whole, names_of(whole), strict=True))
-    return [Member(_member(source, path), names[path]) for path in chosen]
+    return [Member(_member(source, path), names[path], _split_of(path)) for path in chosen]
 
 
 def _paths(source: Source) -> list[PurePosixPath]:
@@ -91,15 +94,14 @@ def _member(source: Source, path: PurePosixPath) -> Source:
 
 
 def _of_split(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
-    """Return the paths of the requested split, or all if none is requested."""
+    """Return the paths of the requested split, or all if none is requested or indicated."""
     there = Counter(map(_split_of, paths))
     wanted = source.how.split
-    if wanted in ("", ALL):
+    if wanted in ("", ALL) or not _splits(paths):
         return paths
     if not there[wanted.lower()]:
         hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file name."
-        listed = counted(there) or "its files"
-        raise QuestionFileError(f"no split {wanted!r} among {listed}.", path=source.shown, hint=hint)
+        raise QuestionFileError(f"no split {wanted!r} among {counted(there)}.", path=source.shown, hint=hint)
     return [path for path in paths if _split_of(path) == wanted.lower()]
 
 

@@ -47,6 +47,8 @@ class Format:
     records: Records
     encoding: str = ""
     compression: str = ""
+    #: Whether its file's name or folder, or a dataset, says of which split all of its records are.
+    names_split: bool = False
 
 
 def format_of(source: Source) -> Format:

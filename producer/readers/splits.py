@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.field_names import spelled
@@ -48,40 +49,50 @@ def several(shown: str, there: Counter[str], what: str) -> QuestionFileError:
     return QuestionFileError(f"contains several splits; {what} per split: {counted(there)}.", path=shown, hint=hint)
 
 
-def chosen(records: Records, head: Sequence[Record], wanted: str, shown: str) -> Records | None:
-    """Return the records of one file that are in the requested split, according to their list or their field `split`.
+def chosen(files: Sequence[Records], head: Sequence[Record], wanted: str, shown: str) -> list[Records] | None:
+    """Return the records of each file that are in the requested split, according to their list or their field `split`.
 
-    None if no selection is necessary. Raises QuestionFileError for a split that does not exist, and if there are
-    several and none is requested.
+    None if no selection is necessary. `head` has the first records of each file. Raises QuestionFileError for a split
+    that does not exist, and if there are several and none is requested.
     """
+    if wanted == ALL:
+        return None
     named = any(map(_split_of, head)) if wanted else any(map(split_called, map(_split_of, head)))
     if wanted and not named:
-        hint = "Remove --split: only a folder, a dataset, or a file with several lists or a field split has splits."
-        raise QuestionFileError(f"is a single file without a split {wanted!r}.", path=shown, hint=hint)
-    if not named or wanted == ALL:
+        hint = "Remove --split: a split is named by a folder, the end of a file name, a list in JSON, or a field split."
+        raise QuestionFileError(f"has no split {wanted!r}, nor any other.", path=shown, hint=hint)
+    if not named:
         return None
     there: Counter[str] = Counter()
-    with suppress(QuestionFileError):  # raised again when the rows are read
-        there.update(map(_split_of, records()))
+    for records in files:
+        with suppress(QuestionFileError):  # raised again when the rows are read
+            there.update(map(_split_of, records()))
     if wanted:
         if not there[wanted.lower()]:
             hint = nearest(wanted, list(there))
             raise QuestionFileError(f"no split {wanted!r} among {counted(there)}.", path=shown, hint=hint)
-        return lambda: _only(records(), wanted.lower())
+        return [partial(_only, records, wanted.lower()) for records in files]
     if len(set(filter(split_called, there))) > 1:
         raise several(shown, there, "questions")
     return None
 
 
-def _only(records: Iterable[Record], wanted: str) -> Iterator[Record]:
-    for record in records:
+def _only(records: Records, wanted: str) -> Iterator[Record]:
+    for record in records():
         if _split_of(record) == wanted:
             # All of these questions share the split's name, so it must not become their subject or part of their ids.
-            yield record._replace(group=None) if (record.group or "").lower() == wanted else record
+            before, last = _parted(record)
+            yield record._replace(group=before or None) if last.lower() == wanted else record
+
+
+def _parted(record: Record) -> tuple[str, str]:
+    """Return the name of the record's file, if it is one of several, and that of its list."""
+    before, _, last = (record.group or "").rpartition("/")
+    return before, last
 
 
 def _split_of(record: Record) -> str:
-    if record.group and split_called(record.group):
-        return split_called(record.group)
+    if of_list := split_called(_parted(record)[1]):
+        return of_list
     found = next((value for name, value in (record.fields or {}).items() if spelled(name) == "split"), None)
     return found.strip().lower() if isinstance(found, str) else ""

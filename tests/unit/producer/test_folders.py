@@ -129,6 +129,63 @@ def test_the_splits_inside_one_file_are_not_asked_together_either(tmp_path: Path
     assert len(questions(path, split="*")) == 3
 
 
+def column(*splits: str) -> str:
+    rows = "".join(f"{split} {at}?,x,y,A,{split}\n" for at, split in enumerate(splits))
+    return f"question,A,B,answer,split\n{rows}"
+
+
+def lists(**splits: int) -> str:
+    named = {split: [{**GOOD, "question": f"{split} {at}?"} for at in range(count)] for split, count in splits.items()}
+    return json.dumps(named, indent=1)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.csv": column("train", "test"), "b.csv": column("test", "Train")},
+        {"a.csv": column("train", "train"), "b.csv": column("test", "test")},
+        {"a.json": lists(train=1, test=1), "b.json": lists(test=1, train=1)},
+        {"one/q.json": lists(train=2, test=2)},
+        {"a.csv": column("train", "test"), "b.json": lists(test=1, train=1)},
+    ],
+    ids=["columns", "a column per file", "lists", "one file", "both"],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_splits_inside_the_files_of_a_folder_are_not_asked_together_either(
+    tmp_path: Path, files: dict[str, str | bytes], packed: bool
+) -> None:
+    """They were asked as one set, and `--split` said that there are none."""
+    path = laid_out(tmp_path / "set", files)
+    if packed:
+        with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        path = tmp_path / "set.zip"
+
+    with pytest.raises(QuestionFileError, match=r"several splits.*: test \(2\), train \(2\)\. Choose one with --split"):
+        questions(path)
+    with pytest.raises(QuestionFileError, match=r"no split 'tset' among test \(2\).*Did you mean 'test'"):
+        questions(path, split="tset")
+    chosen = questions(path, split="test")
+    assert [each.question.split()[0] for each in chosen] == ["test", "test"]
+    assert {each.subject for each in chosen} <= {"a", "b", None}, "the split is no subject"
+    assert len(questions(path, split="*")) == 4
+
+
+def test_a_split_that_neither_files_nor_rows_name_is_refused(tmp_path: Path) -> None:
+    path = laid_out(tmp_path, {"a.jsonl": json.dumps(GOOD), "b.jsonl": json.dumps(GOOD)})
+
+    with pytest.raises(QuestionFileError, match=r"has no split 'test', nor any other\. Remove --split"):
+        questions(path, split="test")
+    assert len(questions(path, split="*")) == 2
+
+
+def test_files_that_are_named_after_splits_may_have_a_column_with_other_ones(tmp_path: Path) -> None:
+    path = laid_out(tmp_path, {"train.csv": column("train", "dev"), "test.csv": column("eval", "test")})
+
+    assert [each.question for each in questions(path, split="test")] == ["eval 0?", "test 1?"]
+
+
 def test_a_column_called_split_with_other_things_in_it_parts_nothing(tmp_path: Path) -> None:
     path = tmp_path / "set.csv"
     path.write_text("question,A,B,answer,split\nq,x,y,A,easy\nr,x,y,A,hard\n")

@@ -209,7 +209,7 @@ def test_a_missing_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("how", "wanted"),
-    [({"split": "test"}, "is a single file without a split 'test'"), ({"subset": "law"}, "JSONL has no subset 'law'")],
+    [({"split": "test"}, "has no split 'test', nor any other"), ({"subset": "law"}, "JSONL has no subset 'law'")],
 )
 def test_a_part_of_a_file_that_has_no_parts_is_refused(tmp_path: Path, how: dict[str, str], wanted: str) -> None:
     with pytest.raises(QuestionFileError, match=wanted):
