@@ -10,7 +10,7 @@ import sqlite3
 from array import array
 from collections.abc import Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from contract.question import Question, substance
 from producer.temporary import Scratch, no_room
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
-__all__ = ["Repeats", "Seen", "asked_hash", "right_hash"]
+__all__ = ["Place", "Repeats", "Seen", "asked_hash", "right_hash"]
 
-#: Maximum number of ids in memory, about 3 MB; SQLite's cache takes another 2.
+#: Maximum number of ids in memory, about 4 MB; SQLite's cache takes another 2.
 MOST_IN_MEMORY = 20_000
 #: Size in bits (8 MiB) of a Bloom filter with one hash, by which most new ids are recognised without querying SQLite.
 #: With a million ids, 0.7 % of the new ones are looked up needlessly on average; with ten million, 7 %.
@@ -36,31 +36,41 @@ BLOCK_BYTES = 1 << 20
 _NO_KEY = 0
 
 
+class Place(NamedTuple):
+    """Where a row is."""
+
+    file: str
+    line: int
+
+
 class Seen:
-    """Maps each id to the line where it first occurs, for one pass over one file."""
+    """Maps each id to the place where it first occurs, for one pass over the files of a set, one after the other."""
 
     def __init__(self, most_in_memory: int = MOST_IN_MEMORY) -> None:
-        self._recent: dict[str, int] = {}
+        #: Id → the file's position in `_files`, and the line.
+        self._recent: dict[str, tuple[int, int]] = {}
+        self._files: list[str] = []
         self._most = most_in_memory
         self._older: sqlite3.Connection | None = None
         self._filter = bytearray()
 
-    def line_of(self, question_id: str) -> int | None:
-        """Return the line of the first row with this id; None if the id is new."""
-        line = self._recent.get(question_id)
-        if line is None and self._older is not None and self._may_be_older(question_id):
-            found = self._older.execute("SELECT line FROM seen WHERE id = ?", (question_id,)).fetchone()
-            line = found and int(found[0])
-        return line
+    def place_of(self, question_id: str) -> Place | None:
+        """Return the place of the first row with this id; None if the id is new."""
+        found = self._recent.get(question_id)
+        if found is None and self._older is not None and self._may_be_older(question_id):
+            found = self._older.execute("SELECT file, line FROM seen WHERE id = ?", (question_id,)).fetchone()
+        return Place(self._files[found[0]], found[1]) if found else None
 
     def _may_be_older(self, question_id: str) -> int:
         """Return nonzero if SQLite may have the id; 0 means that it certainly does not."""
         bit = hash(question_id) % FILTER_BITS
         return self._filter[bit >> 3] & 1 << (bit & 7)
 
-    def add(self, question_id: str, line: int) -> None:
+    def add(self, question_id: str, line: int, file: str = "") -> None:
         """Remember a new id. Raises InputError if there is no disk space for it."""
-        self._recent[question_id] = line
+        if not self._files or self._files[-1] != file:
+            self._files.append(file)
+        self._recent[question_id] = len(self._files) - 1, line
         if len(self._recent) >= self._most:
             try:
                 self._put_away()
@@ -73,10 +83,11 @@ class Seen:
             self._older = sqlite3.connect("", isolation_level=None)
             self._older.execute("PRAGMA journal_mode = OFF")
             self._older.execute("PRAGMA synchronous = OFF")
-            self._older.execute("CREATE TABLE seen (id TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID")
+            self._older.execute("CREATE TABLE seen (id TEXT PRIMARY KEY, file INTEGER, line INTEGER) WITHOUT ROWID")
             self._filter = bytearray(FILTER_BITS // 8)
         self._older.execute("BEGIN")
-        self._older.executemany("INSERT INTO seen VALUES (?, ?)", sorted(self._recent.items()))
+        rows = ((question_id, *place) for question_id, place in sorted(self._recent.items()))
+        self._older.executemany("INSERT INTO seen VALUES (?, ?, ?)", rows)
         self._older.execute("COMMIT")
         for bit in (hash(question_id) % FILTER_BITS for question_id in self._recent):
             self._filter[bit >> 3] |= 1 << (bit & 7)

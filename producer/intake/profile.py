@@ -181,7 +181,7 @@ class Profile:
             self.subjects[question.subject] += 1
         if self.questions <= MOST_GUESSED:
             self.languages[_language(question)] += 1
-        if self._texts.line_of(question.question) is None:
+        if self._texts.place_of(question.question) is None:
             self._texts.add(question.question, self.questions)
         else:
             self.same_text += 1

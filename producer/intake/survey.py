@@ -139,7 +139,7 @@ class Inspector(Checked):
                 self.rows += 1
                 question, trouble = self._judge(row)
                 if question is not None:
-                    self._seen.add(question.id, row.line)
+                    self._seen.add(question.id, row.line, row.file)
                     if len(self.subjects) < MOST_SUBJECTS and question.subject:
                         self.subjects.add(question.subject)
                     yield question
@@ -150,13 +150,14 @@ class Inspector(Checked):
     def _judge(self, row: Row) -> tuple[Question | None, QuestionFileError | None]:
         if row.question is None:
             return None, row.trouble
-        earlier = self._seen.line_of(row.question.id)
+        earlier = self._seen.place_of(row.question.id)
         if earlier is None:
             return row.question, None
         if row.content_id:
             return self._again(row.question), None
+        of_file = "" if earlier.file == row.file else f" of {earlier.file}"
         return None, QuestionFileError(
-            f"{row.question.id!r} is already used on line {earlier}.",
+            f"{row.question.id!r} is already used on line {earlier.line}{of_file}.",
             path=row.file,
             line=row.line,
             field="id",
@@ -168,7 +169,7 @@ class Inspector(Checked):
         """Return the question with the next free id: the second occurrence gets …-2, regardless of its position."""
         self._times[question.id] += 1
         number = self._times[question.id] + 1
-        while self._seen.line_of(f"{question.id}-{number}") is not None:
+        while self._seen.place_of(f"{question.id}-{number}") is not None:
             number += 1
         return question.model_copy(update={"id": f"{question.id}-{number}"})
 

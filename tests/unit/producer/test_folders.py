@@ -328,6 +328,24 @@ def test_an_id_twice_in_one_file_is_named_with_that_file(tmp_path: Path) -> None
         survey(Source(path, "set"))
 
 
+def test_an_id_that_another_shard_has_too_is_named_with_the_other_shard(tmp_path: Path) -> None:
+    """As of a dataset whose shards number their rows. It said that the line was in the same file."""
+    shards: dict[str, str | bytes] = {
+        f"test-0000{shard}-of-00002.jsonl": "".join(
+            json.dumps({**GOOD, "id": at, "question": f"{shard} {at}?"}) + "\n" for at in range(2)
+        )
+        for shard in range(2)
+    }
+    path = laid_out(tmp_path, shards)
+
+    with pytest.raises(QuestionFileError) as caught:
+        survey(Source(path, "set"))
+
+    assert (
+        "set/test-00001-of-00002.jsonl:2: field 'id': '1' is already used on line 2 of set/test-00000-of-00002.jsonl."
+    ) in str(caught.value)
+
+
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     path = laid_out(tmp_path, {"a.csv": csv_row("q"), "b.json": "nothing"})
 

@@ -105,8 +105,9 @@ def test_a_total_is_parted_by_largest_remainder(sizes: dict[str, int], total: in
 def test_ids_are_remembered_beyond_what_is_held_in_memory() -> None:
     seen = Seen(most_in_memory=10)
     for n in range(35):
-        seen.add(f"id {n}", n)
+        seen.add(f"id {n}", n % 20, f"file {n // 20}")
 
-    assert [seen.line_of(f"id {n}") for n in (0, 9, 10, 34)] == [0, 9, 10, 34]
-    assert seen.line_of("id 35") is None
+    found = [seen.place_of(f"id {n}") for n in (0, 9, 19, 20, 34)]
+    assert found == [("file 0", 0), ("file 0", 9), ("file 0", 19), ("file 1", 0), ("file 1", 14)]
+    assert seen.place_of("id 35") is None
     seen.close()
