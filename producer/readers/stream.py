@@ -23,27 +23,36 @@ _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstandard", b"PK\x03\x04": 
 def compression_of(path: Path) -> str:
     """Return `gzip`, `zstandard`, `zip`, or an empty string."""
     with path.open("rb") as file:
-        start = file.read(4)
+        return _compression_by(file.read(4))
+
+
+def _compression_by(start: bytes) -> str:
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), "")
 
 
 def open_bytes(path: Path, shown: str, member: str = "") -> BinaryIO:
     """Open a file for reading decompressed bytes. `member` selects a file of a zip; without it, its only file is read.
 
-    Raises QuestionFileError for an empty zip; damaged data is reported while it is read (see `explaining`).
+    A file of a zip may itself be compressed with gzip or zstandard. Raises QuestionFileError for an empty zip; damaged
+    data is reported while it is read (see `explaining`).
     """
     compression = compression_of(path)
+    if compression == "zip":
+        return _open_member(path, shown, member)
+    return _decompressed(path, compression)
+
+
+def _decompressed(file: Path | IO[bytes], compression: str) -> BinaryIO:
+    """Return the decompressed bytes of a file. To close them may leave a file open that was open already."""
     if compression == "gzip":
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return cast(BinaryIO, gzip.open(file, "rb"))
     if compression == "zstandard":
         # Arrow's decompressor detects a truncated stream, which would otherwise lose rows silently.
         import pyarrow
 
-        reader = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
-        return cast(BinaryIO, io.BufferedReader(reader, HEAD_BYTES))
-    if compression == "zip":
-        return _open_member(path, shown, member)
-    return path.open("rb")
+        packed = pyarrow.OSFile(str(file)) if isinstance(file, Path) else pyarrow.PythonFile(file, "r")
+        return cast(BinaryIO, io.BufferedReader(pyarrow.CompressedInputStream(packed, "zstd"), HEAD_BYTES))
+    return cast(BinaryIO, file.open("rb") if isinstance(file, Path) else file)
 
 
 def files_in_zip(path: Path) -> list[str]:
@@ -58,18 +67,25 @@ def _open_member(path: Path, shown: str, member: str) -> BinaryIO:
     if not name:
         raise QuestionFileError("the zip is empty.", path=shown)
     archive = zipfile.ZipFile(path)
-    return cast(BinaryIO, _Member(archive, archive.open(name)))
+    packed = archive.open(name)
+    start = cast(zipfile.ZipExtFile, packed).peek(4)
+    return cast(BinaryIO, _Member(archive, packed, _decompressed(packed, _compression_by(start))))
 
 
 class _Member(io.BufferedReader):
-    """A file in an archive; closing it closes the archive."""
+    """A file in an archive; closing it closes the archive.
 
-    def __init__(self, archive: zipfile.ZipFile, file: IO[bytes]) -> None:
+    `packed` is the file as the archive has it, `file` the same or what it decompresses to.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, packed: IO[bytes], file: IO[bytes]) -> None:
         super().__init__(cast("io.RawIOBase", file), HEAD_BYTES)
         self._archive = archive
+        self._packed = packed
 
     def close(self) -> None:
         super().close()
+        self._packed.close()
         self._archive.close()
 
 

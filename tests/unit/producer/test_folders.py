@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from contract.errors import QuestionFileError
@@ -363,6 +364,18 @@ def test_a_zip_of_several_files_is_read_like_a_folder(tmp_path: Path) -> None:
 
     assert questions(packed, split="test") == questions(path, split="test")
     assert [each.question for each in questions(packed, subset="anatomy_dev.csv")] == ["anatomy dev 0", "anatomy dev 1"]
+
+
+def test_the_files_in_a_zip_may_be_packed_themselves(tmp_path: Path) -> None:
+    """They were read as they are, and a byte of gzip was said to be no UTF-8."""
+    rows = [json.dumps({**GOOD, "question": f"q{at}"}).encode() for at in range(3)]
+    path = tmp_path / "set.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.jsonl.gz", gzip.compress(rows[0]))
+        archive.writestr("b.jsonl.zst", pyarrow.compress(rows[1], codec="zstd", asbytes=True))
+        archive.writestr("c.jsonl", rows[2])
+
+    assert [(each.question, each.subject) for each in questions(path)] == [("q0", "a"), ("q1", "b"), ("q2", "c")]
 
 
 def test_one_file_of_answers_is_not_for_several_of_questions(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def excel() -> bytes:
         (zipped(q=JSONL), "mcqueue's own JSONL (zip)"),
         (gzip.compress(CSV.encode("utf-16")), "MMLU CSV (UTF-16-LE, gzip)"),
         (zipped(q=CSV.encode("utf-8-sig")), "MMLU CSV (zip)"),
+        (zipped(q=gzip.compress(JSONL)), "mcqueue's own JSONL (zip)"),
+        (zipped(q=zstd(JSONL[:50]) + zstd(JSONL[50:])), "mcqueue's own JSONL (zip)"),
     ],
 )
 def test_packed_files_are_unpacked_as_they_are_read(tmp_path: Path, content: bytes, title: str) -> None:
@@ -79,11 +81,23 @@ def test_an_empty_zip_is_refused(tmp_path: Path) -> None:
         zstd(JSONL)[:12],
         zstd(JSONL)[:10] + b"\xff" * 40,
         zipped(q=JSONL)[:-10],
+        zipped(q=gzip.compress(JSONL)[:-12]),
+        zipped(q=zstd(JSONL)[:12]),
         b"PK\x03\x04 and nothing",
         b"PAR1 and nothing",
     ],
     # Not the bytes: in some is the second in which they were made, and each process makes its own.
-    ids=["gzip cut", "gzip overwritten", "zstd cut", "zstd overwritten", "zip cut", "no zip", "no parquet"],
+    ids=[
+        "gzip cut",
+        "gzip overwritten",
+        "zstd cut",
+        "zstd overwritten",
+        "zip cut",
+        "gzip cut in a zip",
+        "zstd cut in a zip",
+        "no zip",
+        "no parquet",
+    ],
 )
 def test_damaged_packages_are_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(QuestionFileError, match="damaged or truncated"):
