@@ -66,6 +66,14 @@ def open_run(ledger: Ledger, questions: Sequence[Question], name: str = "test", 
     return run
 
 
+def interrupted_run(ledger: Ledger, questions: Sequence[Question], written: int, name: str = "test") -> Run:
+    """Return a run over `questions` of which only the first `written` are in `ledger`, as after an interruption."""
+    run = made_up_run(name, questions, make_spec(questions))
+    ledger.open_run(run)
+    ledger.add_questions(run.run_id, questions[:written])
+    return run
+
+
 def build_test_index(
     folder: Path,
     texts: Sequence[str],

@@ -141,8 +141,10 @@ class Summary:
 
     @property
     def tally(self) -> Tally:
-        """All subjects together."""
-        return Tally.over(self.subjects.values())
+        """All subjects together. Questions that are not written yet belong to no subject, but are unsettled here."""
+        whole = Tally.over(self.subjects.values())
+        whole.unsettled = self.run.questions - whole.settled
+        return whole
 
     @property
     def rotation_chance(self) -> float | None:

@@ -3,7 +3,7 @@
 There are two kinds of parcels, each zlib-compressed JSON in base64, whose alphabet cannot close a script element. The
 first holds the values for searching and sorting, column by column; the others hold the details of opened rows, so that
 a page with many thousand questions and long prompts opens at once. For runs over the same questions, only the first
-stores the questions; the others store a prompt only if it differs.
+with all of them stores the questions; those after it store a prompt only if it differs.
 """
 
 from __future__ import annotations
@@ -50,23 +50,24 @@ class Table:
         self._questions: list[tuple[Any, ...]] = []
         #: Hashes of each question's prompts in the first run with it.
         self._prompts: list[int] = []
-        #: Digest of questions → number of the first question, and the spec of the first run with them. Equal digests
-        #: mean equal questions in equal order.
-        self._starts: dict[str, tuple[int, RunSpec]] = {}
+        #: Digest of questions → the first run with all of them. Equal digests mean equal questions in equal order.
+        self._firsts: dict[str, _Asked] = {}
         self._runs: list[_Asked] = []
         self._rows = 0
         self._details: list[dict[str, Any]] = []
 
     def begin(self, run: Run) -> None:
         """Start `run`; the questions that follow are its questions, in order."""
-        spec = run.spec
-        start, first = self._starts.setdefault(spec.questions_digest, (len(self._questions), spec))
-        # A different model alone does not change the prompts, and rendering them takes a tenth of the time. With
-        # retrieval the passages may differ.
-        same_prompts = (
-            spec is not first and spec.rag is None and spec.model_copy(update={"model": first.model}) == first
-        )
-        self._runs.append(_Asked(spec, start, same_prompts, ([], [], [], [])))
+        spec, first = run.spec, self._firsts.get(run.spec.questions_digest)
+        if first is None or len(first.columns[0]) < run.questions:  # none, or not all of its questions were written
+            asked = _Asked(spec, len(self._questions), same_prompts=False, columns=([], [], [], []))
+            self._firsts[spec.questions_digest] = asked
+        else:
+            # A different model alone does not change the prompts, and rendering them takes a tenth of the time. With
+            # retrieval the passages may differ.
+            same_prompts = spec.rag is None and spec.model_copy(update={"model": first.spec.model}) == first.spec
+            asked = _Asked(spec, first.start, same_prompts, ([], [], [], []))
+        self._runs.append(asked)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:
         """Add the next question of the current run."""

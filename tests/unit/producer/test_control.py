@@ -14,7 +14,7 @@ from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.options import CANCELLED
-from tests.support import make_questions, open_run
+from tests.support import interrupted_run, make_questions, open_run
 from tests.unit.producer.conftest import Producer
 
 
@@ -103,6 +103,22 @@ def test_an_unfinished_export_says_so_and_a_finished_one_does_not(
     settle(ledger, run_id, "q2", "q3", "q4")
     assert "not finished" not in producer("export").stdout
     assert producer.json("export")["state"] == "settled"
+
+
+def test_a_run_whose_questions_were_not_all_written_is_nowhere_taken_for_a_finished_one(
+    producer: Producer, ledger: MemoryLedger
+) -> None:
+    run_id = interrupted_run(ledger, make_questions(5), written=2).run_id
+    settle(ledger, run_id, "q0")
+    settle(ledger, run_id, "q1", outcome=Outcome.FAILED)
+
+    told = [producer.json("export"), producer.json("status")]  # export: 0, not 3 for finished with failed questions
+    producer("cancel", run_id)
+    watched = producer.json("watch", exit_code=CANCELLED)
+    exported = [producer.json("watch", "--export", exit_code=CANCELLED), producer.json("export")]
+
+    for each in (*told, watched, *exported):
+        assert (each["total"], each["settled"], each["unsettled"]) == (5, 2, 3)
 
 
 def test_a_watch_ends_at_a_cancelled_run_with_what_there_is_and_an_exit_code_of_its_own(

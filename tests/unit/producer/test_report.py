@@ -26,7 +26,7 @@ from producer.report.figures import places
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.table import PER_PARCEL
 from producer.session import Session
-from tests.support import make_question, make_questions, make_spec, open_run
+from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run
 from tests.unit.producer.conftest import Producer
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{ 7*7 }}{% raw %}\u2028]]>"
@@ -539,6 +539,36 @@ def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report:
         assert [each["context"] for _, each in mine] == [q.context for q in asked]
         assert [each["metadata"] for _, each in mine] == [q.metadata for q in asked]
         assert [each["prompts"] for _, each in mine] == [prompts_of(q, run.spec) for q in asked]
+
+
+def test_a_run_whose_questions_were_not_all_written_is_told_to_be_unsettled(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    run = interrupted_run(ledger, make_questions(5), written=2)
+    settle(ledger, run)
+
+    report()
+
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    assert "This run is not settled: 3 of 5 questions without a verdict yet, excluded from all figures." in text
+
+
+def test_beside_a_run_whose_questions_were_not_all_written_every_row_shows_its_own_question(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    asked, others = make_questions(5), [make_question(n, id=f"other{n}") for n in range(5)]
+    begun, between = interrupted_run(ledger, asked, 2, "begun"), open_run(ledger, others, "between")
+    whole, again = open_run(ledger, asked, "whole", seed=7), open_run(ledger, asked, "again", seed=8)
+    runs = [begun, between, whole, again]
+
+    report(*(run.run_id for run in runs))
+
+    html = next((Path("results") / begun.run_id).glob("report-with-*.html")).read_text(encoding="utf-8")
+    rows, _ = unpack(html)
+    ids = [[row[1] for row in rows if row[0] == number] for number in range(len(runs))]
+    assert ids == [["q0", "q1"], [each.id for each in others], *[[each.id for each in asked]] * 2]
+    (texts, _), *_ = packed(html)
+    assert len(texts[0]) == 2 + 5 + 5, "the last run shares the questions of the one before it"
 
 
 def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, report: Producer) -> None:
