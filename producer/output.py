@@ -136,7 +136,7 @@ def result_lines(
     lines = [
         ("run", run.run_id),
         *([] if standing == "settled" else [("state", unfinished)]),
-        *_accuracy_lines(tally),
+        *_accuracy_lines(run, tally),
         *beside,
         ("chance", chance(run) + _constant(run, tally)),
         *_calibration_lines(tally.calibration, run.spec),
@@ -157,12 +157,12 @@ def _constant(run: Run, tally: Tally) -> str:
     return f"; always answering {found.answer!r} scores {found.value:.3f}, which the accuracy does not exceed"
 
 
-def _accuracy_lines(tally: Tally) -> Lines:
+def _accuracy_lines(run: Run, tally: Tally) -> Lines:
     over_all, over_answered = tally.over_all(), tally.over_answered()
     if tally.all_failed:
         return [("accuracy", "none: every question with a verdict failed, and an error is not a wrong answer")]
     if over_all is None:
-        return [("accuracy", "none yet")]
+        return [("accuracy", "none: no question has a key" if run.without_key >= run.questions else "none yet")]
     lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
     if responded := tally.without_failed():
         lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))

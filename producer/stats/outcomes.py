@@ -86,17 +86,19 @@ class Tally:
     def of_counts(cls, counts: Counts, without_key: int = 0) -> Tally:
         """Create a tally from the ledger's counters, for a run with `without_key` questions without a key.
 
-        The counters contain neither truncation, ties nor confidence. Until the run is finished they also do not show
-        which unanswered or failed questions have no key, so these are counted among those with a key. Afterwards their
-        number is known, but not how many of them failed: they are assumed to be failed ones first. That does not affect
+        The counters contain neither truncation, ties nor confidence, nor which unanswered or failed questions have no
+        key. These are counted among those with a key until there would be more of them than there are; the rest has
+        none. That is right for any run in which no question has a key, and for every finished run, except that how many
+        of the rest failed is unknown: they are assumed to be failed ones first. In a finished run that does not affect
         the accuracy over all questions, only the one excluding failed questions.
         """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
-        if counts.finished:
-            for outcome in (Outcome.FAILED, Outcome.UNANSWERED):
-                keyless[outcome] = min(keyed[outcome], max(0, without_key - keyless.total()))
-                keyed[outcome] -= keyless[outcome]
+        too_many = max(0, keyed.total() - (counts.total - without_key))
+        for outcome in (Outcome.FAILED, Outcome.UNANSWERED):
+            keyless[outcome] = min(keyed[outcome], too_many)
+            keyed[outcome] -= keyless[outcome]
+            too_many -= keyless[outcome]
         return cls(keyed, keyless, counts.total - counts.settled)
 
     @property

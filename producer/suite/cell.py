@@ -35,7 +35,7 @@ class Cell:
 
     @property
     def tally(self) -> Tally:
-        """Its outcomes; questions without a key can be told apart only once the run is settled."""
+        """Its outcomes; until it is settled, questions without a key may be among those with one."""
         return self.counted or Tally.of_counts(self.counts, self.run.without_key)
 
     @property

@@ -140,6 +140,8 @@ class Snapshot:
     queued: int = 0
     #: Whether each of the run's queues has a live worker.
     served: bool = True
+    #: The run's questions without a key.
+    without_key: int = 0
 
     @property
     def left_s(self) -> float | None:
@@ -148,15 +150,21 @@ class Snapshot:
 
     def outcomes(self) -> str:
         """Return `correct 12 · wrong 3 · unanswered 0 · failed 1`."""
-        return outcome_line(Tally.of_counts(self.counts))
+        return outcome_line(self._tally)
 
     def accuracy(self) -> str:
         """Return the accuracy so far with its 95 % interval."""
-        tally = Tally.of_counts(self.counts)
+        tally = self._tally
         if tally.all_failed:
             return "no accuracy, as all failed"
+        if self.without_key >= self.counts.total:
+            return "no accuracy, as no question has a key"
         found = tally.over_all()
         return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
+
+    @property
+    def _tally(self) -> Tally:
+        return Tally.of_counts(self.counts, self.without_key)
 
     def workers(self) -> str:
         """Return `2 workers, fill 98 %, busy 91 % · 12 queued`, with percentages averaged over the workers."""

@@ -130,7 +130,7 @@ class Watcher:
         return counts
 
     def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int, *, served: bool) -> Snapshot:
-        return Snapshot(self.run.run_id, counts, self.pace.rates, crew, queued, served)
+        return Snapshot(self.run.run_id, counts, self.pace.rates, crew, queued, served, self.run.without_key)
 
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:

@@ -413,6 +413,19 @@ def test_runs_are_listed_newest_first(producer: Producer, five: Path) -> None:
     assert [each["total"] for each in producer.json("runs")] == [5, 5]
 
 
+def test_a_run_without_any_key_is_told_to_have_none_at_any_time(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger
+) -> None:
+    file = write_rows(*({"id": f"q{n}", "question": f"{n}?", "choices": ["a", "b"], "answer": None} for n in range(4)))
+    run_id = producer.json("enqueue", file)["run_id"]
+    for ids, outcome in (([], Outcome.FAILED), (["q0"], Outcome.FAILED), (["q1", "q2", "q3"], Outcome.UNANSWERED)):
+        ledger.commit(run_id, [Verdict(question_id=each, outcome=outcome) for each in ids])
+
+        for told in (producer("status").stdout, producer("export", exit_code=3 if "q3" in ids else 0).stdout):
+            assert ["accuracy", "none: no question has a key"] in [line.split(maxsplit=1) for line in told.splitlines()]
+        assert producer.json("runs")[0]["accuracy_all"] is None
+
+
 def test_runs_says_how_many_questions_failed(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     settle(ledger, producer.json("enqueue", five)["run_id"], but=Outcome.FAILED)
 

@@ -103,6 +103,23 @@ def test_counters_of_a_finished_run_give_the_accuracy_of_its_export_though_a_que
     assert found["outcomes"] == {each.value: number for each, number in outcomes.items()}
 
 
+@pytest.mark.parametrize("last", [Outcome.UNANSWERED, Outcome.FAILED])
+@pytest.mark.parametrize("todo", [40, 0], ids=["running", "finished"])
+def test_counters_of_a_run_without_any_key_give_no_accuracy(todo: int, last: Outcome) -> None:
+    outcomes = {Outcome.ANSWERED: 97 - todo, last: 3}
+
+    found = Tally.of_counts(Counts(total=100, todo=todo, outcomes=outcomes), without_key=100)
+
+    assert (found.over_all(), found.all_failed) == (None, False)
+    assert (found.keyless.total(), found.unsettled) == (100 - todo, todo)
+
+
+def test_counters_of_a_running_run_give_no_more_questions_a_key_than_have_one() -> None:
+    outcomes = {Outcome.CORRECT: 5, Outcome.ANSWERED: 1, Outcome.FAILED: 3}
+    found = Tally.of_counts(Counts(total=10, todo=1, outcomes=outcomes), without_key=4)
+    assert (found.keyed.total(), found.keyed[Outcome.FAILED], found.keyless.total()) == (6, 1, 3)
+
+
 def test_nothing_settled_is_no_accuracy() -> None:
     assert Tally().to_json()["accuracy_all"] is None
 

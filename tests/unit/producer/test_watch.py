@@ -27,6 +27,7 @@ from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Clock, watch
 from producer.watching.worker_status import Member, RunWorkers
+from tests.unit.producer.conftest import WriteRows
 
 
 class Screen(NothingToEnd):
@@ -417,6 +418,23 @@ def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.R
 def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
     counts = Counts(total=1000, todo=998, outcomes={Outcome.FAILED: 2})
     assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed"
+
+
+def test_a_run_without_any_key_is_watched_without_an_accuracy(
+    ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows
+) -> None:
+    file = write_rows(*({"question": f"{n}?", "choices": ["a", "b"], "answer": None} for n in range(4)))
+    run = submit(plan(Source(file, file.name), RunConfig(), Settings(), Selection()), ledger, broker).run
+    first, *others = ledger.unsettled(run.run_id)
+    failed = [Verdict(question_id=first, outcome=Outcome.FAILED)]
+    rest = [Verdict(question_id=each, outcome=Outcome.ANSWERED) for each in others]
+    script = Script({2: lambda: ledger.commit(run.run_id, failed), 4: lambda: ledger.commit(run.run_id, rest)})
+    screen = Screen()
+
+    watch(ledger, broker, run.run_id, screen, clock=script.clock())
+
+    assert {each.accuracy() for each in screen.snapshots} == {"no accuracy, as no question has a key"}
+    assert screen.snapshots[-1].outcomes() == "correct 0 · wrong 0 · unanswered 0 · failed 1 · answered 3"
 
 
 @pytest.mark.parametrize(
