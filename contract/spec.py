@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
@@ -30,7 +31,9 @@ __all__ = [
     "Selection",
     "Stage",
     "is_called",
+    "is_request",
     "mode_conflict",
+    "request_id",
     "run_id_for",
     "slug",
 ]
@@ -343,3 +346,17 @@ def is_called(run_id: str, name: str) -> bool:
     (True, False)
     """
     return re.fullmatch(re.escape(slug(name)) + r"-[0-9a-f]{8}(-\d+)?", run_id) is not None
+
+
+def request_id() -> str:
+    """Return a new id for the run that answers an HTTP request; `run_id_for` makes none of this form from any name."""
+    return f"http-{uuid.uuid4().hex}"
+
+
+def is_request(run_id: str) -> bool:
+    """Whether `request_id` made this id.
+
+    >>> is_request("http-0a1b2c3d4e5f60718293a4b5c6d7e8f9"), is_request("http-0a1b2c3d")
+    (True, False)
+    """
+    return re.fullmatch(r"http-[0-9a-f]{32}", run_id) is not None

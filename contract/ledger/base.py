@@ -10,12 +10,12 @@ from contract.engine_info import EngineUsed
 from contract.errors import InputError, UnknownRun, UnreadableRun
 from contract.ledger.run import Counts, Run, RunState
 from contract.question import Body, Question
-from contract.spec import Stage, is_called
+from contract.spec import Stage, is_called, is_request
 from contract.verdict import Passage, Verdict
 
 __all__ = ["LAST", "UNCOUNTED", "Begun", "Ledger"]
 
-#: The name that stands for the newest run.
+#: The name that stands for the newest run that is not an HTTP request.
 LAST = "last"
 #: As `suspect_from`: count no attempts; the caller only wants to know which questions are unsettled.
 UNCOUNTED = -1
@@ -72,13 +72,12 @@ class Ledger(abc.ABC):
     def named(self, name: str) -> Run:
         """Return the run with id `name`, else the only run of that name, else the only one whose id starts with it.
 
-        `last` is the newest run. Raises InputError if several match, and for `last` if there is no run at all.
+        `last` is the newest run, unless it is that of an HTTP request: somebody else waits for it, and it is purged
+        within seconds. Raises InputError if several match, and for `last` if there is no run at all.
         """
         ids = self.run_ids()  # not `runs`: each may hold thousands of examples
-        if name == LAST and ids:
-            return self.run(ids[0])
         if name == LAST:
-            raise InputError("There are no runs yet.", hint="Create one with: python -m producer enqueue FILE")
+            return self.run(self._last(ids))
         meant = (
             [each for each in ids if each == name]
             or [each for each in ids if is_called(each, name)]
@@ -89,6 +88,13 @@ class Ledger(abc.ABC):
             more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
             raise InputError(f"{name!r} matches {len(meant)} runs: {listed}{more}.", hint="Use a longer prefix.")
         return self.run(meant[0] if meant else name)
+
+    def _last(self, ids: Sequence[str]) -> str:
+        newest = next((each for each in ids if not is_request(each)), None)
+        if newest is None:
+            but = ", only requests to the HTTP server" if ids else ""
+            raise InputError(f"There are no runs yet{but}.", hint="Create one with: python -m producer enqueue FILE")
+        return newest
 
     @abc.abstractmethod
     def open_runs(self) -> list[str]:

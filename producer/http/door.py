@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -19,7 +18,7 @@ from contract.ledger import Ledger, Run
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Mode
+from contract.spec import Mode, is_request, request_id
 from contract.verdict import Verdict
 from contract.wording import number
 from producer.broker import Broker
@@ -36,7 +35,7 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.01
 #: The same while Redis is unavailable.
 LOOK_AGAIN_S = 0.5
-#: Source of the server's runs in the ledger.
+#: Source of the server's runs, as `runs` shows it.
 SOURCE = "http"
 ABANDONED_AFTER_S = 24 * 3600.0
 #: Interval between searches for runs left behind by killed servers, in seconds.
@@ -157,7 +156,7 @@ class Door:
         shots.refuse()
         # Equal questions of two clients are two runs, as one may give up while the other waits.
         return Run(
-            run_id=f"http-{uuid.uuid4().hex}",
+            run_id=request_id(),
             spec=spec,
             source=SOURCE,
             questions=len(questions),
@@ -240,7 +239,7 @@ class Door:
     def _abandoned(self) -> list[str]:
         """Return runs of killed servers: no client waits for an answer for longer than a day."""
         oldest = time.time() - max(ABANDONED_AFTER_S, self._settings.http.max_deadline_s)
-        return [run.run_id for run in self._ledger.runs() if run.source == SOURCE and run.created_at < oldest]
+        return [run.run_id for run in self._ledger.runs() if is_request(run.run_id) and run.created_at < oldest]
 
     async def _watch(self) -> None:
         """Wake the requests whose runs have no unsettled questions any more, with one query for all of them."""

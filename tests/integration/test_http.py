@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from contract import Outcome, RedisLedger, Verdict, load_settings
+from contract.spec import request_id
 from demo.valkey import free_port
 from tests.support import (
     PATIENCE_S,
@@ -205,10 +206,11 @@ def test_what_a_killed_door_left_behind_is_forgotten_by_the_next(
     redis_ledger: RedisLedger, redis_url: str, tmp_path: Path
 ) -> None:
     ours = open_run(redis_ledger, make_questions(1))
-    for name, age_s in (("http-young", 60), ("http-old", 25 * 3600)):
-        left = {"run_id": name, "source": "http", "created_at": ours.created_at - age_s}
+    young, old = request_id(), request_id()
+    for run_id, age_s in ((young, 60), (old, 25 * 3600)):
+        left = {"run_id": run_id, "source": "http", "created_at": ours.created_at - age_s}
         redis_ledger.open_run(ours.model_copy(update=left))
-    kept = [ours.run_id, "http-young"]
+    kept = [ours.run_id, young]
     with served(tmp_path, redis_url=redis_url):
         wait_until(lambda: [run.run_id for run in redis_ledger.runs()] == kept, "the old run to be forgotten")
 

@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from contract import Mode, Normalization, Prompt, RunSpec
-from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Retrieval, Sampling, Selection, run_id_for, slug
+from contract.spec import (
+    ChatTemplate,
+    FewShot,
+    IndexKind,
+    Judge,
+    Retrieval,
+    Sampling,
+    Selection,
+    is_request,
+    request_id,
+    run_id_for,
+    slug,
+)
 from tests.support import make_question, make_questions, make_spec
 
 CHANGES: list[tuple[str, Any]] = [
@@ -169,6 +181,13 @@ def test_a_changed_template_is_another_version_and_a_renamed_one_is_not() -> Non
 def test_a_run_id_is_a_readable_name_and_eight_digits_of_the_fingerprint() -> None:
     spec = make_spec()
     assert run_id_for("My Questions", spec) == f"my-questions-{spec.fingerprint()[:8]}"
+
+
+def test_no_name_gives_a_run_the_id_of_an_http_request() -> None:
+    requested = request_id()
+    assert is_request(requested)
+    names = ["http", requested, requested[:-8], requested[:-9]]
+    assert [run_id for name in names if is_request(run_id := run_id_for(name, make_spec()))] == []
 
 
 def test_asking_again_gives_the_same_run_id_and_a_deliberate_repeat_its_own() -> None:

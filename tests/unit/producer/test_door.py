@@ -15,7 +15,7 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.priority import Priority
 from contract.settings import Settings
-from contract.spec import Selection
+from contract.spec import Selection, request_id
 from producer.broker import MemoryBroker
 from producer.http import door
 from producer.http.bodies import ScoreOptions
@@ -234,11 +234,13 @@ def test_what_another_door_leaves_behind_is_found_by_one_that_is_open_already(
 ) -> None:
     monkeypatch.setattr(door, "SWEEP_EVERY_S", 0.01)
     ours = open_run(MemoryLedger(), make_questions(1))
+    young, old = request_id(), request_id()
+    old_s = ABANDONED_AFTER_S + 60
 
     async def act(_: Door) -> None:
-        for name, age_s in (("http-young", 60), ("http-old", ABANDONED_AFTER_S + 60)):
-            left = {"run_id": name, "source": SOURCE, "created_at": time.time() - age_s}
+        for run_id, age_s in ((young, 60), (ours.run_id, old_s), (old, old_s)):  # ours asks a file called "http"
+            left = {"run_id": run_id, "source": SOURCE, "created_at": time.time() - age_s}
             ledger.open_run(ours.model_copy(update=left))
-        await until(lambda: [run.run_id for run in ledger.runs()] == ["http-young"])
+        await until(lambda: ledger.run_ids() == [young, ours.run_id])
 
     at(ledger, broker, act)

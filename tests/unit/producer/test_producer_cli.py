@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
+from contract.spec import request_id
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
@@ -241,6 +243,28 @@ def test_a_run_is_named_by_its_beginning_or_as_the_last(producer: Producer, five
     assert producer.json("status", "alph")["run_id"] == first
     assert producer.json("status", "last")["run_id"] == producer.json("status")["run_id"] == second
     assert f"'alp' matches 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
+
+
+def test_the_last_run_is_never_the_request_of_somebody_who_asks_over_http(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    def ask_over_http() -> str:
+        like = open_run(MemoryLedger(), make_questions(1))
+        requested = like.model_copy(update={"run_id": request_id(), "created_at": time.time()})
+        ledger.open_run(requested)
+        return requested.run_id
+
+    first = ask_over_http()
+    refused = producer("purge", "last", "--yes", exit_code=1).stderr
+    mine = producer.json("enqueue", five)["run_id"]
+    second = ask_over_http()
+
+    assert "There are no runs yet, only requests to the HTTP server. Create one with:" in refused
+    assert producer.json("status")["run_id"] == mine
+    assert mine in producer("cancel", "last").stdout
+    assert f"deleted {mine}" in producer("purge", "last", "--yes").stdout
+    assert [each["run_id"] for each in producer.json("runs")] == [second, first]
+    assert producer.json("status", second)["run_id"] == second, "by its id"
 
 
 def test_a_run_is_named_as_it_was_called_when_it_was_made(producer: Producer, five: Path) -> None:
