@@ -126,11 +126,13 @@ def result_lines(
     files: Iterable[Path] = (),
     *,
     beside: Sequence[Line] = (),
+    remark: str = "",
     more: Sequence[Line] = (),
 ) -> Lines:
     """Return the results of a run; if it is not settled, its state comes first.
 
-    `beside` are lines that follow the accuracy, `more` lines that follow the outcomes.
+    `beside` are lines that follow the accuracy, `remark` follows the chance level, `more` are lines that follow the
+    outcomes.
     """
     unfinished = f"{standing}, not finished: {run.questions - tally.settled:,} of {run.questions:,} without a verdict"
     lines = [
@@ -138,7 +140,7 @@ def result_lines(
         *([] if standing == "settled" else [("state", unfinished)]),
         *_accuracy_lines(run, tally),
         *beside,
-        ("chance", chance(run) + _constant(run, tally)),
+        ("chance", chance(run) + remark),
         *_calibration_lines(tally.calibration, run.spec),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(tally),
@@ -147,14 +149,6 @@ def result_lines(
     if tally.keyless.total():
         lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, excluded from the accuracy"))
     return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
-
-
-def _constant(run: Run, tally: Tally) -> str:
-    """Return the constant-answer baseline if the accuracy is above chance but not above that baseline."""
-    found, accuracy = tally.guessing().constant(run.spec), tally.over_all()
-    if found is None or accuracy is None or run.chance is None or not run.chance < accuracy.low <= found.value:
-        return ""
-    return f"; always answering {found.answer!r} scores {found.value:.3f}, which the accuracy does not exceed"
 
 
 def _accuracy_lines(run: Run, tally: Tally) -> Lines:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.chunks import TOGETHER, chunks
 from contract.engine_info import EngineUsed
@@ -32,12 +32,13 @@ from producer.stats import (
 )
 from producer.stats.calibration import confidence_of
 from producer.stats.clusters import ContextValues, shared_by
-from producer.stats.denominators import ALL, RESPONDED
+from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.stats.failures import Failures
+from producer.stats.guessing import Constant
 from producer.stats.normalized import right_by
 from producer.stats.proportion import Sum
 
-__all__ = ["Summary"]
+__all__ = ["Summary", "Unbeaten"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 #: Turns the spec of a circular run into one that asks each question in a single order.
@@ -51,6 +52,14 @@ def _tallies() -> defaultdict[str, Tally]:
 
 def _values() -> defaultdict[tuple[str, Outcome], ContextValues]:
     return defaultdict(ContextValues)
+
+
+class Unbeaten(NamedTuple):
+    """A constant answer that the model does not beat on the questions it answered, although it is above chance."""
+
+    constant: Constant
+    #: How the accuracy compares with the constant answer's: `below` or `not distinguishable from`.
+    how: str
 
 
 @dataclass
@@ -346,6 +355,29 @@ class Summary:
         """Return the interval of the accuracy over `outcomes` clustered by context, if questions share contexts."""
         accuracy = None if self.tally.all_failed else self.tally.accuracy(outcomes)
         return self.contexts(outcomes).interval(accuracy) if accuracy else None
+
+    @property
+    def answered_interval(self) -> Interval | None:
+        """Interval of the accuracy over answered questions, clustered by context if they share contexts."""
+        answered = self.tally.over_answered()
+        return self.context_interval(ANSWERED) or answered.interval if answered else None
+
+    @property
+    def answered_chance(self) -> float | None:
+        """Chance level of the answered questions."""
+        return self.tally.guessing(ANSWERED).chance(self.run.spec)
+
+    @property
+    def unbeaten(self) -> Unbeaten | None:
+        """The best constant answer, if the model is above chance but not above it, and so may know nothing.
+
+        Both on the questions it answered: others lower the accuracy, but say nothing about the answers that it gives.
+        """
+        constant = self.tally.guessing(ANSWERED).constant(self.run.spec)
+        found, chance = self.answered_interval, self.answered_chance
+        if constant is None or found is None or chance is None or not chance < found.low <= constant.value:
+            return None
+        return Unbeaten(constant, "below" if found.high < constant.value else "not distinguishable from")
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
         """Return the contexts of the questions with one of `outcomes`."""

@@ -17,9 +17,8 @@ from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
 from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
-from producer.stats import Interval, Mean, Share, Tally
+from producer.stats import Mean, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
-from producer.stats.denominators import ANSWERED
 
 __all__ = ["Part"]
 
@@ -55,7 +54,7 @@ class Part:
         """
         chance = self.answered_chance
         answered = self.tally.over_answered()
-        found = self._answered_interval
+        found = self.summary.answered_interval
         if answered is None or found is None or chance is None or self.run.chance is None:
             return ""
         how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
@@ -65,23 +64,16 @@ class Part:
 
     @property
     def against_constant(self) -> str:
-        """Remark that an accuracy above chance does not exceed the constant-answer baseline, if so."""
-        constant, found = self.tally.guessing(ANSWERED).constant(self.run.spec), self._answered_interval
-        chance = self.answered_chance
-        if constant is None or found is None or chance is None or not chance < found.low <= constant.value:
+        """Remark that an accuracy above chance is not above that of a constant answer, if so."""
+        found = self.summary.unbeaten
+        if found is None:
             return ""
-        how = "below" if found.high < constant.value else "not distinguishable from"
-        return f", but it is {how} always answering {constant.answer!r}, which scores {100 * constant.value:.1f} %"
-
-    @property
-    def _answered_interval(self) -> Interval | None:
-        answered = self.tally.over_answered()
-        return self.summary.context_interval(ANSWERED) or answered.interval if answered else None
+        answer, value = found.constant
+        return f", but it is {found.how} always answering {answer!r}, which scores {100 * value:.1f} %"
 
     @property
     def answered_chance(self) -> float | None:
-        """Chance level of the answered questions."""
-        return self.tally.guessing(ANSWERED).chance(self.run.spec)
+        return self.summary.answered_chance
 
     @property
     def macro_chance(self) -> float | None:

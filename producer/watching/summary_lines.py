@@ -13,7 +13,7 @@ from producer.output import COMPARED, Lines, chance, interval, judge_lines, resu
 from producer.retrieval_summary import retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Share, SubjectMean
-from producer.stats.denominators import RESPONDED
+from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.watching.failures import failed_lines
 from producer.watching.progress import duration
 
@@ -29,7 +29,17 @@ def summary_lines(ledger: Ledger, summary: Summary, files: Sequence[Path]) -> Li
     more += engine_lines(ledger, run)
     beside = [*_normalized_lines(summary), *taken_lines(run), *_context_lines(summary)]
     beside += [*_subject_lines(summary), *_rotation_lines(summary)]
-    return result_lines(run, tally, summary.standing, files, beside=beside, more=more)
+    return result_lines(run, tally, summary.standing, files, beside=beside, remark=_constant(summary), more=more)
+
+
+def _constant(summary: Summary) -> str:
+    """Return the remark that an accuracy above chance is not above that of a constant answer, if so."""
+    found, tally = summary.unbeaten, summary.tally
+    if found is None:
+        return ""
+    which = "" if tally.accuracy(ANSWERED) == tally.accuracy(ALL) else " over answered questions"
+    answer, value = found.constant
+    return f"; the accuracy{which} is {found.how} always answering {answer!r}, which scores {value:.3f}"
 
 
 def _speed_lines(summary: Summary) -> Lines:
