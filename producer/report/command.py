@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,6 +47,9 @@ def report(session: Session, run_names: tuple[str, ...], no_questions: bool, out
 
 
 def file_name(runs: Sequence[Run]) -> str:
-    """Return `report.html`, or `report-with-OTHER.html` if there are further runs."""
+    """Return `report.html`, or `report-with-OTHER.html` if there are further runs: other runs have another name."""
     others = "+".join(run.run_id for run in runs[1:])
-    return f"report-with-{others[:LONGEST_NAME]}.html" if others else "report.html"
+    if len(others) > LONGEST_NAME:
+        digest = "-" + hashlib.sha256(others.encode()).hexdigest()[:8]
+        others = others[: LONGEST_NAME - len(digest)] + digest
+    return f"report-with-{others}.html" if others else "report.html"

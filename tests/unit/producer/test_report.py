@@ -623,6 +623,20 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "odd 10 0.000 0.500 +0.500" in page.text
 
 
+def test_reports_of_other_runs_do_not_overwrite_each_other_however_long_their_names_are(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    names = [f"nightly-{'x' * 50}-{model}" for model in ("1b", "3b", "8b", "70b", "405b", "405b-base")]
+    first, *others = (open_run(ledger, make_questions(1), name).run_id for name in names)
+    paths: set[str] = set()
+    for left_out in (0, -2, -1, -1):
+        words = [each for each in others if each != others[left_out]]
+        paths |= set(json.loads(report(first, *words, "--json").stdout)["files"])
+
+    assert set(map(str, Path("results").rglob("*.html"))) == paths
+    assert len(paths) == 3, "one for each set of runs, also for one that is reported twice"
+
+
 def test_each_run_of_a_report_is_read_once(
     ledger: MemoryLedger, report: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
