@@ -56,18 +56,18 @@ def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: boo
     flipped questions are listed. If one of the runs used retrieval, the comparison shows which answers the passages
     repaired and which they broke; if both did, which of them retrieved a relevant passage more often.
     """
-    found = pair_up(session.ledger, session.run(name_a), session.run(name_b))
+    found = pair_up(session.ledger, session.run(name_a), session.run(name_b), None if as_json else flips)
     if as_json:
         echo_json(found.to_json())
         return
-    echo_lines(_lines(found, flips))
-    if shown := found.flips[:flips]:
+    echo_lines(_lines(found))
+    if found.flips:
         click.echo()
         columns = COLUMNS if found.retrieval else COLUMNS[:-1]
-        echo_table(columns, (_row(each)[: len(columns)] for each in shown))
+        echo_table(columns, (_row(each)[: len(columns)] for each in found.flips))
 
 
-def _lines(found: Comparison, flips: int) -> Lines:
+def _lines(found: Comparison) -> Lines:
     pairs = found.pairs
     table = f"both right {pairs.both:,} · only A {pairs.only_a:,} · only B {pairs.only_b:,} · neither {pairs.neither:,}"
     lines = [
@@ -96,7 +96,7 @@ def _lines(found: Comparison, flips: int) -> Lines:
     if found.recall:
         lines += recall_lines(found.recall)
     lines += _subject_lines(found.by_subject)
-    return [*lines, ("flipped", f"{pairs.discordant:,}, shown {min(flips, pairs.discordant):,}")]
+    return [*lines, ("flipped", f"{pairs.discordant:,}, shown {len(found.flips):,}")]
 
 
 def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:

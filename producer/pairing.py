@@ -87,6 +87,7 @@ class Comparison:
     a: Run
     b: Run
     pairs: Pairs
+    #: The first questions that flipped, as many as were asked for; `pairs.discordant` is the number of all.
     flips: list[Flip] = field(repr=False)
     #: Excluded from the pairs, because the model gave no response.
     failed: Failed
@@ -171,10 +172,13 @@ class Comparison:
         return {"retrieval": {**runs, **self.retrieval.to_json()}}
 
 
-def pair_up(ledger: Ledger, a: Run, b: Run) -> Comparison:
-    """Return the comparison of `a` and `b`, in one pass over both. Raises InputError if they cannot be compared."""
+def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None = None) -> Comparison:
+    """Return the comparison of `a` and `b`, in one pass over both, with the first `most_flips` flips (None: all).
+
+    Raises InputError if they cannot be compared.
+    """
     refuse_incomparable(ledger, a, b)
-    pairing = Pairing(a, b)
+    pairing = Pairing(a, b, most_flips)
     with closing(with_bar(_paired(ledger, a, b), "compare", a.questions)) as pairs:
         for question, of_a, of_b in pairs:
             pairing.add(question, side(a, question, of_a), side(b, question, of_b))
@@ -192,7 +196,8 @@ def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
 class Pairing:
     """Accumulates the comparison of two runs over the same questions, question by question in input order."""
 
-    def __init__(self, a: Run, b: Run) -> None:
+    def __init__(self, a: Run, b: Run, most_flips: int | None = None) -> None:
+        """Create it; `most_flips` limits the flipped questions that are kept (None: all are), which are the first."""
         self.a = a
         self.b = b
         self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
@@ -203,6 +208,7 @@ class Pairing:
         #: (run, property) → pairs.
         self._noted: Counter[tuple[str, str]] = Counter()
         self._flips: list[Flip] = []
+        self._most_flips = most_flips
         #: (failed in A, failed in B) → questions.
         self._failed: Counter[tuple[bool, bool]] = Counter()
         self._without_key = 0
@@ -224,7 +230,7 @@ class Pairing:
         for name, each in (("A", of_a), ("B", of_b)):
             self._noted[name, "unanswered"] += each.outcome is Outcome.UNANSWERED
             self._noted[name, "simulated"] += each.simulated
-        if of_a.right != of_b.right:
+        if of_a.right != of_b.right and (self._most_flips is None or len(self._flips) < self._most_flips):
             hit = retrieved.retrieval_hit if self._effect else None
             self._flips.append(_flip(question, of_a, of_b, did, hit))
 

@@ -19,6 +19,8 @@ from producer.stats.side import Side
 
 __all__ = ["ComparisonView", "RunComparison"]
 
+#: Flipped questions that a comparison lists; the table's filter finds all of them.
+MOST_FLIPS = 20
 #: The stream of a run's results.
 Results = Iterator[tuple[Question, Verdict | None]]
 
@@ -83,7 +85,7 @@ class RunComparison:
         for other in runs[1:]:
             try:
                 refuse_incomparable(ledger, runs[0], other)
-                self._pairings[other.run_id] = Pairing(runs[0], other)
+                self._pairings[other.run_id] = Pairing(runs[0], other, MOST_FLIPS)
             except InputError as trouble:
                 self._pairings[other.run_id] = trouble
         self._wanted = any(isinstance(each, Pairing) for each in self._pairings.values())

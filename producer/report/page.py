@@ -27,9 +27,6 @@ from producer.stats.paired import ALPHA, POWER
 
 __all__ = ["build"]
 
-#: Flipped questions that a comparison lists; the table's filter finds all of them.
-MOST_FLIPS = 20
-
 
 def build(
     ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = (), *, questions: bool = True
@@ -64,7 +61,6 @@ def build(
         outcomes=list(Outcome),
         alpha=ALPHA,
         power=POWER,
-        most_flips=MOST_FLIPS,
         many=MANY,
         undecided=UNDECIDED,
         responded_outcomes=RESPONDED,

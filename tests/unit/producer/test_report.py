@@ -623,6 +623,21 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "odd 10 0.000 0.500 +0.500" in page.text
 
 
+@pytest.mark.parametrize(("flipped", "told"), [(30, "30 questions, the first 20"), (3, "3 questions")])
+def test_of_many_flipped_questions_a_report_lists_the_first_and_tells_how_many_there_are(
+    ledger: MemoryLedger, report: Producer, flipped: int, told: str
+) -> None:
+    a, b = open_run(ledger, make_questions(40), "a"), open_run(ledger, make_questions(40), "b", seed=7)
+    settle(ledger, a)
+    settle(ledger, b, right=lambda n: (n % 2 == 0) != (n < flipped))
+
+    (path,) = json.loads(report(a.run_id, b.run_id, "--json").stdout)["files"]
+
+    above, _, below = Path(path).read_text(encoding="utf-8").partition('aria-label="Flipped questions"')
+    assert f"<summary>Flipped: {told}</summary>" in above
+    assert re.findall(r'<th scope="row" class="wrap">(q\d+)</th>', below) == [f"q{n}" for n in range(min(flipped, 20))]
+
+
 def test_reports_of_other_runs_do_not_overwrite_each_other_however_long_their_names_are(
     ledger: MemoryLedger, report: Producer
 ) -> None:

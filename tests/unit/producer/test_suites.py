@@ -29,6 +29,7 @@ from producer.stats.subjects import macro_interval
 from producer.suite import running
 from producer.suite.cell import Cell
 from producer.suite.config import load_suite
+from producer.suite.pairs import paired
 from producer.suite.plan import planned
 from producer.suite.progress import Board
 from producer.suite.render import echo_figures, markdown
@@ -37,7 +38,7 @@ from producer.suite.watching import watch_suite
 from producer.watching.progress import BarScreen, LineScreen, Rates, Snapshot
 from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
-from tests.support import ROOT, build_test_index, make_spec
+from tests.support import ROOT, build_test_index, make_questions, make_spec, open_run
 from tests.unit.producer.conftest import Producer, WriteRows, session_on
 
 SHIPPED = sorted((ROOT / "configs" / "suites").glob("*.yaml"))
@@ -638,6 +639,16 @@ def test_a_settled_suite_says_whether_its_models_differ(
     assert told in said
     producer(two_by_two, "--watch", exit_code=3)
     assert f"{told} |" in Path("results/mine/suite.md").read_text()
+
+
+def test_a_suite_keeps_none_of_the_questions_that_flipped_which_may_be_millions(ledger: MemoryLedger) -> None:
+    runs = [open_run(ledger, make_questions(4), model=model) for model in ("small", "large")]
+    settle(ledger, runs[0].run_id, *[Outcome.WRONG] * 4)
+    settle(ledger, runs[1].run_id, *[Outcome.CORRECT] * 4)
+
+    (found,) = paired(ledger, [[Cell("red", run, ledger.counts(run.run_id)) for run in runs]])
+
+    assert (found.found.pairs.discordant, found.found.flips) == (4, [])
 
 
 def test_a_settled_suite_knows_which_of_its_failed_questions_have_a_key(
