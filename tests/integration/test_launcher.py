@@ -490,6 +490,19 @@ def test_workers_that_share_a_gpu_boot_one_after_the_other(tmp_path: Path, monke
     assert when("c", "booting") < when("a", "ready after")
 
 
+def test_two_workers_of_one_model_share_a_gpu_under_names_and_logs_of_their_own(
+    redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    sharing = ("gpu_groups=[[0], [0]]", "share_gpus=true", "vllm_args.gpu_memory_utilization=0.4")
+    with launched(tmp_path, *sharing) as up:
+        up.wait_ready(2)
+        assert sorted(names(redis_ledger)) == ["gpu0", "gpu0.2"]
+        assert {path.name for path in tmp_path.glob("gpu*")} == {"gpu0.log", "gpu0.2.log"}
+        workers_command("drain", "gpu0.2")
+        assert names(redis_ledger) == ["gpu0"]
+
+
 def test_a_plan_that_cannot_be_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     said = workers_command(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -79,7 +80,7 @@ class _Group:
 def plan_host(
     fleet: Sequence[Settings], visible: Sequence[Device], cores: Sequence[int], sources: SettingsSources
 ) -> tuple[list[WorkerPlan], list[str]]:
-    """Return one plan per worker for the models of `fleet`, and warnings.
+    """Return one plan per worker for the models of `fleet`, each with a name of its own, and warnings.
 
     A model with `gpu_groups: auto` gets the visible GPUs that no other model names, divided into groups of the size of
     one engine; without GPUs, `cpu_workers` workers that share the cores. Raises PlanError, with the arithmetic, for a
@@ -96,7 +97,8 @@ def plan_host(
         )
     share = len(cores) // len(on_cores) if on_cores else 0
     plans += [_on_cores(each, i, cores[i * share : (i + 1) * share]) for i, each in enumerate(on_cores)]
-    return [_finished(plan, sources, several=len(fleet) > 1) for plan in plans], warnings
+    several = len(fleet) > 1
+    return [_finished(plan, sources, several=several) for plan in _told_apart(plans, several=several)], warnings
 
 
 def plan_worker(
@@ -240,12 +242,23 @@ def _plan(
     )
 
 
+def _told_apart(plans: Sequence[WorkerPlan], *, several: bool) -> Iterator[WorkerPlan]:
+    """Add the model to each name if there are several, and a number to names of earlier plans: gpu0, gpu0.2.
+
+    After a hyphen, the number would read as that of another GPU of its group.
+    """
+    met: Counter[str] = Counter()
+    for plan in plans:
+        name = f"{plan.serves}-{plan.name}" if several else plan.name
+        met[name] += 1
+        yield replace(plan, name=f"{name}.{met[name]}" if met[name] > 1 else name)
+
+
 def _finished(plan: WorkerPlan, sources: SettingsSources, *, several: bool) -> WorkerPlan:
-    """Add the sources of the settings to `plan`; with several models, also the model to its name and environment."""
-    name = f"{plan.serves}-{plan.name}" if several else plan.name
+    """Add name and sources of the settings to the environment of `plan`; with several models, also the model."""
     which = {MODEL_VARIABLE: plan.serves} if several else {}
-    environment = {**sources.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": name}
-    return replace(plan, name=name, environment=environment)
+    environment = {**sources.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": plan.name}
+    return replace(plan, environment=environment)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -115,6 +115,22 @@ def test_two_workers_share_a_gpu_only_if_the_file_says_so_and_are_warned_of() ->
     assert warnings == ["GPU 0 is shared by 2 workers (a, b), which slow each other down."]
 
 
+def test_workers_of_one_model_that_share_gpus_have_names_of_their_own() -> None:
+    sharing = {"share_gpus": True, "vllm_args": {"gpu_memory_utilization": 0.3}}
+    plans, _ = planned(fleet(gpu_groups=[[0], [1], [0], [0]], **sharing))
+    assert places(plans) == {"gpu0": "GPU 0", "gpu1": "GPU 1", "gpu0.2": "GPU 0", "gpu0.3": "GPU 0"}
+    assert [each.environment["MCQUEUE_WORKER_NAME"] for each in plans] == ["gpu0", "gpu1", "gpu0.2", "gpu0.3"]
+    assert pick(plans, ["gpu0"]) == plans[:1]
+    twice = {"model": "a", "gpu_groups": [[0], [0]]}
+    plans, _ = planned(fleet(twice, {"model": "b", "gpu_groups": [[0]]}, **sharing))
+    assert list(places(plans)) == ["a-gpu0", "a-gpu0.2", "b-gpu0"]
+
+
+def test_instances_whose_ids_begin_alike_have_workers_with_names_of_their_own() -> None:
+    alike = [Device(f"MIG-11aa22bb-{i}", f"MIG-11aa22bb-{i}", "0") for i in (1, 2)]
+    assert list(places(planned(fleet(), alike)[0])) == ["gpu11aa22bb", "gpu11aa22bb.2"]
+
+
 def test_what_shares_a_gpu_must_fit_on_it() -> None:
     with pytest.raises(PlanError, match=r"GPU 0: gpu_memory_utilization 0.92 \+ 0.3 = 1.22 of its memory"):
         planned(
