@@ -250,6 +250,26 @@ models:
 """
 
 
+def test_a_model_named_as_on_the_hub_has_a_worker_that_boots_answers_and_can_be_named(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text("engine: simulated\nbatch_timeout: 0.1\nmodels: [{model: Org/Big}, {model: small}]\n")
+    only = ("--config", str(file), "--logs", str(tmp_path), "--only", "org-big-cpu0")
+    with process("-m", "workers", "up", *only, log=tmp_path / "up.log") as child:
+        up = Launched(child, tmp_path)
+        up.wait_ready(1)
+        assert (tmp_path / "org-big-cpu0.log").is_file()
+        run = open_run(redis_ledger, make_questions(20), model="Org/Big")
+        send(app, redis_ledger, run)
+        wait_finished(redis_ledger, run)
+        assert {each.worker.partition("@")[0] for each in verdicts(redis_ledger, run)} == {"org-big-cpu0"}
+        workers_command("restart", "org-big-cpu0")
+        workers_command("drain", "org-big-cpu0")
+        assert child.wait(timeout=PATIENCE_S) == 0
+    assert names(redis_ledger) == []
+
+
 def test_a_worker_that_cannot_boot_is_given_up_at_once_and_who_waits_for_it_is_told_why(
     redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

@@ -249,7 +249,7 @@ def _told_apart(plans: Sequence[WorkerPlan], *, several: bool) -> Iterator[Worke
     """
     met: Counter[str] = Counter()
     for plan in plans:
-        name = f"{plan.serves}-{plan.name}" if several else plan.name
+        name = f"{slug(plan.serves)}-{plan.name}" if several else plan.name
         met[name] += 1
         yield replace(plan, name=f"{name}.{met[name]}" if met[name] > 1 else name)
 

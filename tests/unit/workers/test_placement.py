@@ -88,6 +88,14 @@ def test_several_models_have_workers_queues_and_settings_of_their_own(tmp_path: 
     assert environment["MCQUEUE_WORKER_NAME"] == "small-gpu7"
 
 
+def test_a_worker_of_a_model_named_as_on_the_hub_has_no_slash_in_its_name() -> None:
+    plans, _ = planned(fleet({"model": "Org/Big", "gpu_groups": [[0]]}, {"model": "small", "gpu_groups": [[1]]}))
+    assert [each.name for each in plans] == ["org-big-gpu0", "small-gpu1"]
+    environment = plans[0].environment
+    assert (environment["MCQUEUE_MODEL"], environment["MCQUEUE_WORKER_NAME"]) == ("Org/Big", "org-big-gpu0")
+    assert pick(plans, ["org-big-gpu0"]) == plans[:1]
+
+
 @pytest.mark.parametrize(
     ("models", "says"),
     [
