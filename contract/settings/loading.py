@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
 from contract.errors import SettingsError, nearest
@@ -54,8 +55,8 @@ OTHER_VARIABLES = frozenset(
 def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
     """Load settings from all layers. Without `config`, the YAML layer is the file named by `MCQUEUE_CONFIG`, if any.
 
-    If the file has several `models`, load the one selected by `model` (--set or MCQUEUE_MODEL); without a selection,
-    the settings they have in common.
+    If they have several `models`, load the one selected by `model` (--set or MCQUEUE_MODEL); without a selection, the
+    settings they have in common.
 
     Raises SettingsError that names the setting, the value found, and the closest known name.
     """
@@ -66,7 +67,7 @@ def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> 
 
 
 def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tuple[Settings, ...]:
-    """Load the settings of each model of the file, or only of the one selected by `model`. Raises SettingsError."""
+    """Load the settings of each of the `models`, or only of the one selected by `model`. Raises SettingsError."""
     layers = _Layers.read(config, overrides)
     if not layers.models:
         return (layers.common(),)
@@ -78,7 +79,7 @@ def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Ma
 
     The environment is left out, and so are `--set` values that may hold a password. Raises SettingsError.
     """
-    layers = _Layers.read(config, overrides)
+    layers = replace(_Layers.read(config, overrides), environment={})
     over = {name: value for name, value in layers.over.items() if name not in MAY_HOLD_SECRETS}
     if not layers.models:
         return merge(merge(layers.file, over), found)
@@ -89,15 +90,12 @@ def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Ma
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """The YAML and `--set` layers, before the environment overrides them."""
+    """YAML, the `--set` layer over it, and the environment over both."""
 
     source: str
     file: Mapping[str, Any]
     over: Mapping[str, Any]
-    #: Model name → entry of `models`.
-    models: Mapping[str, Mapping[str, Any]]
-    #: The selected model, if any.
-    chosen: str
+    environment: Mapping[str, Any]
 
     @classmethod
     def read(cls, config: Path | None, overrides: Iterable[str]) -> Self:
@@ -105,21 +103,37 @@ class _Layers:
         _refuse_unknown_variables()
         file = read_yaml(config, SettingsError) if config else {}
         over = merge(_handed_overrides(), parse_overrides(overrides, SettingsError))
-        source = str(config or "settings")
-        chosen = os.environ.get(MODEL_VARIABLE) or str(over.get("model") or "")
-        return cls(source, file, over, _models_of(merge(file, over), source), chosen)
+        return cls(str(config or "settings"), file, over, _environment())
+
+    @property
+    def models(self) -> dict[str, Mapping[str, Any]]:
+        """Model name → entry of `models`."""
+        return _models_of(self._over(self.file), self._listed_in)
+
+    @property
+    def _listed_in(self) -> str:
+        return self._place(self.file, self.source)(("models",))
+
+    @property
+    def chosen(self) -> str:
+        """The selected model, if any."""
+        return str(self.environment.get("model") or self.over.get("model") or "")
 
     def common(self) -> Settings:
-        return _checked(merge(self.file, self.over), self._place(self.file, self.source))
+        return _checked(self._over(self.file), self._place(self.file, self.source))
 
     def of_model(self, name: str) -> Settings:
-        """Return the settings of one model: `--set` over its entry over the rest of the file."""
+        """Return the settings of one model: the environment over `--set` over its entry over the rest of the file."""
         if name not in self.models:
             hint = nearest(name, list(self.models)) or f"It has {', '.join(self.models)}."
-            raise SettingsError(f"{self.source}: models: none is called {name!r}.", hint=hint)
-        lower = merge(self.file, {**self.models[name], "model": name})
-        values = {**merge(lower, self.over), "models": []}
+            raise SettingsError(f"{self._listed_in}: models: none is called {name!r}.", hint=hint)
+        lower = merge(self.file, self.models[name])
+        values = {**self._over(lower), "model": name, "models": []}
         return _checked(values, self._place(lower, f"{self.source}: model {name}"))
+
+    def _over(self, lower: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the `--set` layer and the environment over `lower`."""
+        return merge(merge(lower, self.over), self.environment)
 
     def _place(self, file: Mapping[str, Any], source: str) -> Place:
         """Return a function that names the layer of a setting's value; `file` is the lowest layer, called `source`."""
@@ -178,10 +192,6 @@ def _checked(values: Mapping[str, Any], place: Place) -> Settings:
         return Settings(**values)
     except ValidationError as trouble:
         raise SettingsError(explain(trouble, Settings, place)) from None
-    except RecursionError:
-        raise SettingsError("environment: a list or mapping is nested too deeply.") from None
-    except EnvironmentLayerError as trouble:
-        raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
 
 
 def _refuse_what_a_run_decides(values: Mapping[str, Any], place: Place) -> None:
@@ -191,6 +201,16 @@ def _refuse_what_a_run_decides(values: Mapping[str, Any], place: Place) -> None:
                 f"{place((name,))}: {name!r} belongs to a run, not to the deployment.",
                 hint=f"Give it to enqueue: --set {name}=…, or --config with a file of configs/runs/.",
             )
+
+
+def _environment() -> dict[str, Any]:
+    """Return the settings in the environment. Raises SettingsError for a list or mapping that is not JSON."""
+    try:
+        return EnvSettingsSource(Settings)()
+    except RecursionError:
+        raise SettingsError("environment: a list or mapping is nested too deeply.") from None
+    except EnvironmentLayerError as trouble:
+        raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
 
 
 def _handed_overrides() -> dict[str, Any]:

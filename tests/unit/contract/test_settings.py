@@ -379,6 +379,37 @@ def test_one_of_several_models_is_named_by_override_or_environment(
     assert load_settings(several).batch_size == 4
 
 
+TWO_AS_JSON = '[{"hf_model_id": "a/b"}, {"hf_model_id": "c/d", "batch_size": 4}]'
+
+
+def test_several_models_may_come_from_the_environment(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_MODELS", TWO_AS_JSON)
+    for fleet in (load_fleet(several), load_fleet(several, ["models=[{model: other}]"])):
+        assert [(each.served_model, each.batch_size) for each in fleet] == [("b", 8), ("d", 4)]
+    assert load_settings().served_as("c/d") == "d"
+    monkeypatch.setenv("MCQUEUE_MODEL", "d")
+    assert (load_settings().served_model, load_settings().batch_size) == ("d", 4)
+    assert [each.hf_model_id for each in load_fleet()] == ["c/d"]
+
+
+def test_an_empty_variable_selects_none_of_several_models(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_MODEL", "")
+    assert [each.served_model for each in load_fleet(several)] == ["large", "small"]
+    assert load_settings(several, ["model=small"]).served_model == "small"
+
+
+@pytest.mark.parametrize(
+    ("variable", "override", "place"),
+    [('"large"', "", "MCQUEUE_MODELS"), ('{"model": "large"}', "", "MCQUEUE_MODELS"), ("", "models=large", "--set")],
+)
+def test_models_that_are_no_list_are_told_with_the_place_where_they_were_given(
+    several: Path, monkeypatch: pytest.MonkeyPatch, variable: str, override: str, place: str
+) -> None:
+    if variable:
+        monkeypatch.setenv("MCQUEUE_MODELS", variable)
+    assert refusal(several, *filter(None, [override])).startswith(f"{place}: models: expected a list of settings")
+
+
 @pytest.mark.parametrize(
     ("asked", "served"),
     [

@@ -352,6 +352,15 @@ def test_the_deploy_file_that_the_environment_names_is_the_base(
     assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["hf_model_id"] == "some/model"
 
 
+def test_the_deploy_file_has_nothing_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_MODELS", '[{"model": "mine", "openai": {"api_key": "secret"}}]')
+    monkeypatch.setenv("MCQUEUE_MAX_ATTEMPTS", "2")
+    best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
+    write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
+    assert yaml.safe_load((tmp_path / "tuned.yaml").read_text()) == found.chosen()
+
+
 def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() -> None:
     books, questions = MemoryLedger(), make_questions(3)
     run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
