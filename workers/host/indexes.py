@@ -1,4 +1,4 @@
-"""The indexes that a host serves, by name: two of one name would take each other's questions."""
+"""The indexes that a host serves, by name: two of one queue would take each other's questions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from pathlib import Path
 from contract.errors import PlanError
 from contract.index import read_manifest
 from contract.settings import Settings
+from contract.spec import slug
 
 __all__ = ["index_folders"]
 
 
 def index_folders(fleet: Sequence[Settings]) -> dict[str, Path]:
-    """Return name → folder of the configured indexes. Raises IndexUnusable, and PlanError for duplicate names."""
+    """Return name → folder of the configured indexes. Raises IndexUnusable, and PlanError for names of one queue."""
     folders: dict[str, Path] = {}
+    taken: dict[str, Path] = {}
     for path in dict.fromkeys(path for settings in fleet for path in settings.indexes):
         name = read_manifest(path).plan.name
-        if name in folders:
+        if other := taken.get(slug(name)):
             raise PlanError(
-                f"indexes: {folders[name]} and {path} are both called {name!r}, so they would share a queue.",
+                f"indexes: {other} and {path} are both called {slug(name)!r}, so they would share a queue.",
                 hint="Build one of them into a folder with another name (-o).",
             )
-        folders[name] = path
+        folders[name] = taken[slug(name)] = path
     return folders

@@ -23,9 +23,12 @@ def test_indexes_are_known_by_their_names_each_once(tmp_path: Path) -> None:
     assert index_folders([settings(facts, notes), settings(facts)]) == {"facts": facts, "notes": notes}
 
 
-def test_two_indexes_of_one_name_are_refused_before_their_workers_take_each_others_name(tmp_path: Path) -> None:
-    one, other = (build_test_index(tmp_path / where / "facts", ["Iron rusts."]) for where in ("a", "b"))
-    with pytest.raises(PlanError, match=r"a/facts and .*b/facts are both called 'facts'.* another name"):
+@pytest.mark.parametrize("name", ["facts", "Facts"])
+def test_two_indexes_of_one_name_are_refused_before_their_workers_take_each_others_name(
+    tmp_path: Path, name: str
+) -> None:
+    one, other = (build_test_index(tmp_path / path, ["Iron rusts."]) for path in ("a/facts", f"b/{name}"))
+    with pytest.raises(PlanError, match=rf"a/facts and .*b/{name} are both called 'facts'.* another name"):
         index_folders([settings(one, other)])
 
 
