@@ -22,11 +22,18 @@ TIME_IS_UP=75
 if [ -d .venv ]; then PATH="$PWD/.venv/bin:$PATH"; fi
 mkdir -p "$STATE/logs"
 
+# A file tells the nodes to drain: at a signal, srun kills its tasks, and pbsdsh ends without waiting for them.
+drain() {
+    echo drain >"$STATE/order"
+    while kill -0 "$workers" 2>/dev/null; do wait "$workers" || true; done # a signal to this shell ends a wait
+}
+
 # shellcheck disable=SC2329  # the trap calls it
 finish() { # workers drain before the server ends, each in its own time
     # bash loses a signal to a child that is forked but has not yet exec'ed: repeat until it is gone
     while kill -TERM "${watching:-}" 2>/dev/null; do sleep 0.2; done
-    for process in "${alarm:-}" "${workers:-}" "${redis:-}"; do
+    if [ -n "${workers:-}" ]; then drain; fi # before they are started, the file may be a running job's
+    for process in "${alarm:-}" "${redis:-}"; do
         if kill -TERM "$process" 2>/dev/null; then wait "$process" || true; fi
     done
 }
@@ -49,6 +56,7 @@ else
     export MCQUEUE_REDIS_URL
 fi
 
+echo work >"$STATE/order" # an earlier job may have left the opposite
 on_every_node bash "$PWD/configs/hpc/node.sh" "$PWD" "$DEPLOY" "$STATE" &
 workers=$!
 
@@ -61,8 +69,8 @@ going_on() { [ -z "${time_is_up:-}" ] && kill -0 "$watching" 2>/dev/null && kill
 while sleep 1 && going_on; do :; done # not `wait -n`: some versions of bash never report what ended before the call
 if [ -n "${time_is_up:-}" ]; then
     echo "The time is up: draining. Submit the job again to go on with $run." >&2
-    kill -TERM "$watching" "$workers" 2>/dev/null || true
-    wait "$workers" || true
+    kill -TERM "$watching" 2>/dev/null || true
+    drain
     python -m producer --deploy "$DEPLOY" export "$run" --out "$RESULTS"
     exit "$TIME_IS_UP"
 fi

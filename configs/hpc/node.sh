@@ -10,4 +10,16 @@ export MCQUEUE_REDIS_URL
 # Where Slurm does not confine GPUs, it may only name them.
 given=${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}
 if [ -z "${CUDA_VISIBLE_DEVICES+set}" ] && [ -n "$given" ]; then export CUDA_VISIBLE_DEVICES="$given"; fi
+
+# The job's script asks for draining in a file. That is there from the start: NFS may hide a new file for a minute, but
+# opening a known one asks the server for its present contents. The launcher takes over this process with its signals.
+(
+    while kill -0 "$$" 2>/dev/null; do
+        if [ "$(<"$3/order")" = drain ]; then
+            kill -TERM "$$"
+            break
+        fi
+        sleep 1
+    done
+) &
 exec python -m workers up --config "$2" --logs "$3/logs/$(hostname)"

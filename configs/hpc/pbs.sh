@@ -14,7 +14,7 @@
 set -euo pipefail
 cd "$PBS_O_WORKDIR"
 
-on_every_node() { # one task per chunk, which place=scatter puts on its own node; pbsdsh forwards signals
+on_every_node() { # one task per chunk, which place=scatter puts on its own node
     exec pbsdsh -- "$@"
 }
 

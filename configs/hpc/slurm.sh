@@ -18,8 +18,10 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-on_every_node() { # one task per node, with the node's GPUs; srun forwards signals
-    exec srun --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" "$@"
+# One task per node, with the node's GPUs. Each ends in its own time and way, whatever the site's defaults are: else the
+# first node that has drained, or has no worker left, could end the others.
+on_every_node() {
+    exec srun --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --wait=0 --kill-on-bad-exit=0 "$@"
 }
 
 source configs/hpc/job.sh

@@ -22,6 +22,7 @@ from contract import RedisLedger, Settings, keys, load_settings
 from contract.fleet import Fleet, WorkerState
 from contract.priority import Priority
 from contract.queue import make_celery, publish
+from demo.valkey import serve
 from tests.support import (
     PATIENCE_S,
     ROOT,
@@ -43,16 +44,30 @@ DEPLOY = {
     "batch_timeout": 0.1,
     "simulated": {"call_ms": 500},
 }
-#: Slurm's `srun` on one node: options are for Slurm, the task has the step's environment and gets its signals.
+#: Slurm's `srun` on one node: options are for Slurm, the task has the step's environment. A signal to end is not passed
+#: on: all of the task is killed (src/srun/signals.c: _forward_signal).
 SRUN = """#!/bin/bash
 while [[ $1 == -* ]]; do shift; done
-exec "$@"
+set -m
+"$@" &
+task=$!
+trap 'echo "srun: forcing job termination"; kill -KILL -- "-$task"; wait "$task"; exit 137' TERM HUP
+wait "$task"; code=$?
+echo "the task ended with $code"
+exit "$code"
 """
-#: `pbsdsh`: the task begins at home, and what it finds in its environment comes from PBS.
+#: `pbsdsh`: the task begins at home, and what it finds in its environment comes from PBS. A signal to end is passed on,
+#: and then nobody waits for the task (src/cmds/pbsdsh.c: wait_for_task).
 PBSDSH = """#!/bin/bash
 shift
 cd /
-exec env -i HOME=/ PATH=/usr/local/bin:/usr/bin:/bin CUDA_VISIBLE_DEVICES=1 "$@"
+set -m
+own=(HOME=/ PATH=/usr/local/bin:/usr/bin:/bin CUDA_VISIBLE_DEVICES=1)
+bash -c 'trap : TERM; env -i "$@"; echo "the task ended with $?"' - "${own[@]}" "$@" &
+task=$!
+trap 'kill -TERM -- "-$task"; exit 1' TERM HUP INT
+wait "$task"
+exit 0
 """
 TIME_IS_UP = 75
 
@@ -128,13 +143,72 @@ def test_a_slurm_job_whose_time_is_up_drains_and_exports_and_the_next_one_ends_t
         wait_until(lambda: url.exists() and some_settled(url.read_text()), "the run to be under way")
         job.terminate()  # what --signal=B:TERM@120 does, 120 s before the end
         assert ended(job, cluster) == TIME_IS_UP, (cluster / "job.log").read_text()
-    assert "Submit the job again" in (cluster / "job.log").read_text()
-    assert 0 < len(settled_rows(cluster)) < QUESTIONS
+    assert_drained_before_the_export(cluster, 2)
+    with serve(cluster / ".mcqueue/job/valkey") as kept, redis.Redis.from_url(kept, decode_responses=True) as client:
+        assert_nothing_was_lost_or_left_out(cluster, client)
     assert logs(cluster) == ["gpu0.log", "gpu1.log"], "a worker for each GPU that Slurm named"
     assert url.stat().st_mode & 0o077 == 0
     with submitted(cluster, "slurm.sh", **given) as job:
         assert ended(job, cluster) == 0, (cluster / "job.log").read_text()
     assert len(settled_rows(cluster)) == QUESTIONS
+
+
+def test_a_pbs_job_whose_time_is_up_drains_before_it_exports(cluster: Path, redis_ledger: RedisLedger) -> None:
+    given = {"PBS_O_WORKDIR": str(cluster), "MCQUEUE_REDIS_URL": os.environ["MCQUEUE_REDIS_URL"]}
+    # Longer than it takes to export: what is not waited for is missed.
+    (cluster / "deploy.yaml").write_text(yaml.safe_dump({**DEPLOY, "simulated": {"call_ms": 4000}}))
+    with submitted(cluster, "pbs.sh", **given) as job:
+        wait_until(lambda: some_settled(given["MCQUEUE_REDIS_URL"]), "the run to be under way")
+        job.terminate()  # what the script's own alarm does
+        assert ended(job, cluster) == TIME_IS_UP, (cluster / "job.log").read_text()
+    assert_drained_before_the_export(cluster, 1)
+    assert_nothing_was_lost_or_left_out(cluster, redis_ledger.client)
+
+
+def test_a_signal_to_a_nodes_task_drains_its_workers_and_leaves_nothing_behind(
+    cluster: Path, redis_ledger: RedisLedger
+) -> None:
+    given = {"SLURM_SUBMIT_DIR": str(cluster), "MCQUEUE_REDIS_URL": os.environ["MCQUEUE_REDIS_URL"]}
+    with submitted(cluster, "slurm.sh", **given, CUDA_VISIBLE_DEVICES="0") as job:
+        wait_until(lambda: some_settled(given["MCQUEUE_REDIS_URL"]), "the run to be under way")
+        (srun,) = (each for each in processes_of_session(job.pid) if str(cluster / "bin/srun") in each.cmdline())
+        (task,) = srun.children()
+        task.terminate()
+        assert ended(job, cluster) == 1
+    said = (cluster / "job.log").read_text()
+    assert "draining 1 worker" in said
+    assert "the task ended with 0" in said
+    assert "The workers ended before the run did" in said
+    assert not list(redis_ledger.client.scan_iter(keys.unacked("*")))
+
+
+def test_the_workers_of_a_finished_run_drain_before_redis_ends(cluster: Path) -> None:
+    with submitted(cluster, "slurm.sh", SLURM_SUBMIT_DIR=str(cluster), CUDA_VISIBLE_DEVICES="0") as job:
+        assert ended(job, cluster) == 0, (cluster / "job.log").read_text()
+    said = (cluster / "job.log").read_text()
+    assert said.find("results.csv") < said.find("draining 1 worker") < said.find("the task ended with 0"), said
+    (log,) = (cluster / ".mcqueue/job/logs" / socket.gethostname()).iterdir()
+    assert "Redis" not in log.read_text(), "the worker missed it"
+    with serve(cluster / ".mcqueue/job/valkey") as kept, redis.Redis.from_url(kept) as client:
+        assert not list(client.scan_iter(keys.worker("*"))), "it took leave of it"
+
+
+def assert_drained_before_the_export(cluster: Path, workers: int) -> None:
+    """What a job whose time was up says, in this order."""
+    said = (cluster / "job.log").read_text()
+    order = ["Submit the job again", f"draining {workers} worker", "the task ended with 0", "results.csv"]
+    places = [said.find(each) for each in order]
+    assert places == sorted(places), said
+    assert -1 not in places, said
+
+
+def assert_nothing_was_lost_or_left_out(cluster: Path, client: redis.Redis) -> None:
+    """Each verdict that there is was exported, and workers that ended hold no message, as killed ones would."""
+    ledger = RedisLedger(client)
+    (run,) = ledger.runs()
+    assert 0 < len(settled_rows(cluster)) == ledger.counts(run.run_id).settled < QUESTIONS
+    assert not list(client.scan_iter(keys.unacked("*")))
+    assert Fleet(client).alive() == []
 
 
 def some_settled(url: str) -> bool:
