@@ -35,16 +35,20 @@ _REFUSALS = {
 _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
 
-def connect(settings: Settings) -> redis.Redis:
-    """Return a Redis client after a successful ping. Raises RedisUnreachable."""
+def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> redis.Redis:
+    """Return a Redis client after a successful ping. Raises RedisUnreachable.
+
+    While nothing answers, an attempt at a command fails after `timeout_s`, and is repeated `retries` times.
+    """
     client = redis.Redis.from_url(
         settings.redis_url.get_secret_value(),
         decode_responses=True,
         encoding_errors="replace",  # we write UTF-8; data written by others must not crash a reader
-        socket_connect_timeout=5,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
         socket_keepalive=True,
         health_check_interval=10,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3),
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=retries),
     )
     try:
         with translating(settings.redis_place):

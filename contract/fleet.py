@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Any, Self, cast
 
@@ -23,7 +23,18 @@ from contract.errors import NameTaken
 from contract.process import died_here, process_place, process_start
 from contract.settings import Settings
 
-__all__ = ["LEASE_S", "BootFailure", "Fleet", "Wish", "WorkerRecord", "WorkerState", "fill", "pace", "remembered"]
+__all__ = [
+    "LEASE_S",
+    "MISSING_S",
+    "BootFailure",
+    "Fleet",
+    "Wish",
+    "WorkerRecord",
+    "WorkerState",
+    "fill",
+    "pace",
+    "remembered",
+]
 
 #: A worker without a heartbeat for this long is considered dead.
 LEASE_S = 10
@@ -33,6 +44,8 @@ PACE_OVER_S = 20.0
 BOOTS_S = 7 * 24 * 3600
 #: Reasons of failed boots are deleted after this long without another.
 UNBOOTED_S = 24 * 3600
+#: A worker that vanished is missing for this long; after that, nobody expects it to come back.
+MISSING_S = 3600
 #: A wish that its worker has not read for this long, e.g. because its host is gone, expires.
 WISH_S = 600
 
@@ -164,6 +177,8 @@ class Fleet:
                 hint=f"Is `workers up` already running there? Choose another -n NAME; if it just died elsewhere, wait"
                 f" {LEASE_S} s.",
             )
+        # Most names of containers never come back, and must not pile up.
+        self._stop_missing({each.name for each in self._seen() if each.seen_at < time.time() - MISSING_S})
 
     def beat(self, record: WorkerRecord) -> None:
         """Renew the lease and the record. Raises NameTaken if another worker took the name meanwhile."""
@@ -176,9 +191,10 @@ class Fleet:
         The name stays on the list while kombu may hold messages for it.
         """
         there = self.get(record.name)
-        if there and there.owner == record.owner:
+        if there is None or there.owner == record.owner:
             with translating(self._place):
                 self._redis.delete(keys.worker(record.name), keys.wish(record.name))
+            self._stop_missing({record.name})
 
     def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> None:
         """Leave a wish for worker `name`, which reads it at its next heartbeat, even if disconnected for a while.
@@ -236,7 +252,7 @@ class Fleet:
     def _held(self, record: WorkerRecord, dead_owner: str) -> bool:
         fresh = record.model_copy(update={"seen_at": time.time()}).model_dump_json()
         with translating(self._place):
-            books = [keys.worker(record.name), keys.workers()]
+            books = [keys.worker(record.name), keys.workers(), keys.seen()]
             return bool(self._hold(books, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
 
     def get(self, name: str) -> WorkerRecord | None:
@@ -264,6 +280,30 @@ class Fleet:
         names = self.names()  # before the living: a worker that joins in between is no dead one
         living = {record.name for record in self.alive()}
         return [name for name in names if name not in living]
+
+    def missing(self) -> list[WorkerRecord]:
+        """Return the last records of workers that sent no heartbeat since, though nothing had asked them to end.
+
+        They were killed, lost their host, or cannot reach Redis. Those of the last `MISSING_S` seconds are returned.
+        """
+        seen = self._seen()
+        living = {record.name for record in self.alive()}
+        since = time.time() - MISSING_S
+        return [
+            record
+            for record in seen
+            if record.name not in living and record.state is not WorkerState.DRAINING and record.seen_at > since
+        ]
+
+    def _seen(self) -> list[WorkerRecord]:
+        with translating(self._place):
+            found = cast("dict[str, str]", self._redis.hgetall(keys.seen()))
+        return [WorkerRecord.model_validate_json(found[name]) for name in sorted(found)]
+
+    def _stop_missing(self, names: Collection[str]) -> None:
+        if names:
+            with translating(self._place):
+                self._redis.hdel(keys.seen(), *names)
 
     def claim(self, lock: str) -> bool:
         """Return whether this caller got `lock` for a chore; for `LEASE_S` seconds no other caller gets it."""

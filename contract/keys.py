@@ -18,6 +18,7 @@ mcqueue:run:<id>:state          string      `paused` or `cancelled`; absent: run
 mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in that state
 mcqueue:workers                 set         names of workers that may hold messages
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the heartbeat stops
+mcqueue:seen                    hash        worker → WorkerRecord of its last heartbeat, as JSON; until it ends in order
 mcqueue:boots:<name>            string      number of engine boots under this name; expires
 mcqueue:unbooted:<queue>        hash        worker of that queue → why its boot failed, as JSON; until it boots; expires
 mcqueue:wish:<name>             string      command to this worker: drain or restart
@@ -55,6 +56,7 @@ __all__ = [
     "route",
     "runs",
     "score_queue",
+    "seen",
     "sending",
     "trial",
     "unacked",
@@ -120,6 +122,11 @@ def workers() -> str:
 def worker(name: str) -> str:
     """Record and lease of one worker."""
     return f"{PREFIX}:worker:{name}"
+
+
+def seen() -> str:
+    """Hash of the last heartbeats of workers that have not ended in order."""
+    return f"{PREFIX}:seen"
 
 
 def boots(name: str) -> str:

