@@ -88,13 +88,14 @@ def _missing(fleet: Fleet) -> GaugeMetricFamily:
 def _questions(runs: Iterable[tuple[Run, Counts]]) -> GaugeMetricFamily:
     questions = GaugeMetricFamily(
         "mcqueue_run_questions",
-        "Questions of runs that are under way, by outcome, `unsettled` included.",
-        labels=["run", "outcome"],
+        "Questions of runs that are under way, by outcome, `unsettled` included, and by the queue of the run's model.",
+        labels=["run", "queue", "outcome"],
     )
     for run, counts in runs:
+        queue = keys.score_queue(run.spec.model)
         for outcome, number in counts.outcomes.items():
-            questions.add_metric([run.run_id, outcome.value], number)
-        questions.add_metric([run.run_id, "unsettled"], counts.total - counts.settled)
+            questions.add_metric([run.run_id, queue, outcome.value], number)
+        questions.add_metric([run.run_id, queue, "unsettled"], counts.total - counts.settled)
     return questions
 
 

@@ -36,6 +36,7 @@ from tests.support import (
 
 QUESTIONS = 400
 QUEUE = score_queue(SIMULATED_MODEL)
+PANELS = json.loads((ROOT / "configs/grafana/dashboards/mcqueue.json").read_text())["panels"]
 #: What a machine without GPU and a simulated engine have nothing of.
 ELSEWHERE = re.compile(r"vllm:|_gpu_|temperature")
 
@@ -144,6 +145,7 @@ def test_every_query_of_the_dashboard_is_answered(
             )
             # A run under way has series that a finished one has not: one that nobody serves stays open.
             open_run(redis_ledger, make_questions(3), "open")
+            open_run(redis_ledger, make_questions(5), "open", model="another")
             queries = [query.replace("$queue", ".*") for query in _queries()]
             here = [query for query in queries if not ELSEWHERE.search(query)]
             for query in set(queries) - set(here):
@@ -152,6 +154,17 @@ def test_every_query_of_the_dashboard_is_answered(
                 lambda: all(answers(url, query) for query in here),
                 f"an answer to every query; without: {[query for query in here if not answers(url, query)]}",
             )
+            unsettled = {".*": 8, QUEUE: 3, score_queue("another"): 5}
+            wait_until(
+                lambda: {queue: _shown(url, "Unsettled", queue) for queue in unsettled} == unsettled,
+                f"these unsettled questions, by the queue that is chosen: {unsettled}",
+            )
+
+
+def _shown(url: str, title: str, queue: str) -> float:
+    """The number that a panel shows if `queue` is chosen."""
+    ((query,),) = (_queries_of(panel) for panel in PANELS if panel["title"] == title)
+    return sum(float(each["value"][1]) for each in answers(url, query.replace("$queue", queue)))
 
 
 def _targets(url: str) -> int:
@@ -164,5 +177,8 @@ def _targets(url: str) -> int:
 
 
 def _queries() -> list[str]:
-    dashboard = json.loads((ROOT / "configs/grafana/dashboards/mcqueue.json").read_text())
-    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    return [query for panel in PANELS for query in _queries_of(panel)]
+
+
+def _queries_of(panel: dict[str, Any]) -> list[str]:
+    return [target["expr"] for target in panel.get("targets", ())]

@@ -18,7 +18,8 @@ DASHBOARD = json.loads((ROOT / "configs/grafana/dashboards/mcqueue.json").read_t
 RULES: list[dict[str, Any]] = yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"][0]["rules"]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
-EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]] + [rule["expr"] for rule in RULES]
+SHOWN = [target["expr"] for panel in PANELS for target in panel["targets"]]
+EXPRESSIONS = SHOWN + [rule["expr"] for rule in RULES]
 NAMES = re.compile(r"\b(?:mcqueue|vllm)[\w:]+")
 
 
@@ -36,6 +37,13 @@ def test_everything_that_an_operator_asks_for_is_on_the_dashboard() -> None:
         rarely = {"mcqueue_batch_seconds", "mcqueue_engine_boot_seconds", "mcqueue_batch_size_limit"}
         told_elsewhere = {"mcqueue_gpu_memory_total_bytes", "mcqueue_memory_total_bytes", "mcqueue_prompt_tokens"}
         assert base in shown or base in rarely | told_elsewhere | {"mcqueue_worker_info"}, base
+
+
+@pytest.mark.parametrize("expression", SHOWN)
+def test_a_panel_shows_the_chosen_queue_alone(expression: str) -> None:
+    selectors = re.findall(r"\b(?:mcqueue|vllm)[\w:]+(?:{([^}]*)})?", expression)
+    assert selectors
+    assert all('queue=~"$queue"' in each for each in selectors)
 
 
 def test_panels_have_a_place_a_unit_and_a_title_of_their_own() -> None:
