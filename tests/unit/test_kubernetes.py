@@ -282,6 +282,13 @@ def test_redis_is_configured_as_the_embedded_one_and_has_its_disk_where_it_write
     assert container["image"] == SERVICES["redis"]["image"]
 
 
+def test_redis_refuses_writes_before_the_kernel_kills_it_even_while_its_file_is_rewritten() -> None:
+    (maxmemory,) = re.findall(r"(?m)^maxmemory (\d+)gb$", named("ConfigMap")["redis"]["data"]["redis.conf"])
+    (container,) = named("StatefulSet")["redis"]["spec"]["template"]["spec"]["containers"]
+    (limit,) = re.findall(r"^(\d+)Gi$", container["resources"]["limits"]["memory"])
+    assert 2 * int(maxmemory) <= int(limit), "a fork may need every page twice"
+
+
 def test_no_secret_is_shipped_and_none_is_an_argument() -> None:
     for line in (FOLDER / "secrets.env").read_text().split():
         value = line.partition("=")[2]
