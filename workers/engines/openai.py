@@ -11,7 +11,8 @@ else from plain completions. Log-probabilities are requested in two waves, each 
 If a server cannot provide what a request needs, that request fails and says what is missing; nothing is guessed.
 
 The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after
-the delay that the server asks for. If none of its retries is answered, the worker retries the question.
+the delay that the server asks for. If none of its retries is answered, or if the server broke a text off, the worker
+retries the question. A text that a content filter withheld is a failure.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ R = TypeVar("R")
 #: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
 #: repetitions. These are the neutral values. Other servers may not know the names.
 VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
+#: Reasons to end a text that leave it no answer: broken off, as vLLM and SGLang, OpenRouter and Mistral, and DeepSeek
+#: call it; or withheld by a filter, all or the rest of it. Any other, and none, is a server's word for a whole answer
+#: (`eos`), or what the model chose to do (`tool_calls`).
+BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
+WITHHELD = frozenset({"content_filter"})
 #: Upper bound on the tokens that a chat template adds around a text.
 MOST_AROUND = 256
 
@@ -234,7 +240,22 @@ class OpenAiEngine(Engine):
         """Return the answer, or why this request has none. Raises EngineDead if no other would be answered either."""
         assert self._connection is not None
         path, body = asked
-        return self._tried(partial(self._connection.post, path, **body, **more))
+        answer = self._tried(partial(self._connection.post, path, **body, **more))
+        return answer if isinstance(answer, Failure) else self._unfinished(answer) or answer
+
+    def _unfinished(self, answer: dict[str, Any]) -> Failure | None:
+        """Return why the request has no answer if one of its texts did not come to its end; None if all did.
+
+        Of several texts none is used then: the votes of the others would be too few.
+        """
+        assert self._connection is not None
+        if how := openai_wire.ended_by(answer, WITHHELD):
+            said = self._connection.says(f"the server's content filter withheld the text, or the rest of it ({how})")
+            return Failure(type="ContentFiltered", message=said)
+        if how := openai_wire.ended_by(answer, BROKEN_OFF):
+            said = self._connection.says(f"the server broke the text off ({how})")
+            return UnexpectedFailure(type="Unfinished", message=said)
+        return None
 
     def _tried(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | Failure:
         from openai import APITimeoutError, AuthenticationError, OpenAIError, PermissionDeniedError

@@ -128,8 +128,8 @@ class Connection:
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
         return cast("dict[str, Any]", answer)
 
-    def says(self, trouble: Exception) -> str:
-        """Return the error as text safe to show: some servers repeat the key, which is removed."""
+    def says(self, trouble: Exception | str) -> str:
+        """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
         key = self.server.api_key.get_secret_value()
         text = f"{self.server.base_url}: {trouble}"
         return text.replace(key, "…") if key else text

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Container
 from typing import Any
 
 from contract.turns import Role, Turn, Turns, begun, messages, one_turn
@@ -16,6 +17,7 @@ __all__ = [
     "asked",
     "continuations_of",
     "echo",
+    "ended_by",
     "form",
     "next_tokens",
     "parted",
@@ -109,6 +111,15 @@ def texts_of(answer: dict[str, Any]) -> list[Text]:
         )
         for i, choice in enumerate(choices)
     ]
+
+
+def ended_by(answer: dict[str, Any], reasons: Container[str]) -> str:
+    """Return in the server's words how a text ended for one of `reasons`; empty if none did."""
+    for choice in answer["choices"]:
+        if (reason := choice.get("finish_reason")) in reasons:
+            more = choice.get("error")
+            return f"finish_reason: {reason}, {more}"[:200] if more else f"finish_reason: {reason}"
+    return ""
 
 
 def next_tokens(choice: dict[str, Any]) -> dict[str, float]:

@@ -52,6 +52,10 @@ class Script:
     thought: str = ""
     #: Statuses of the next answers.
     refusals: list[int] = field(default_factory=list)
+    #: Whole bodies of the next answers, sent with status 200.
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    #: Why the next texts end.
+    endings: list[str | None] = field(default_factory=list)
     #: Statuses of the next answers to who asks which models there are.
     away: list[int] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -67,6 +71,8 @@ class Script:
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.refusals:
             return self.refusals.pop(0), _refusal("not now")
+        if self.bodies:
+            return 200, self.bodies.pop(0)
         if path == "/tokenize" and self.context:
             asked = [body["prompt"]] if "prompt" in body else [each["content"] for each in body["messages"]]
             return 200, {"count": sum(len(words(text)) for text in asked), "max_model_len": self.context}
@@ -85,7 +91,7 @@ class Script:
         own = [None] + [logprob(tokens[:i], each) for i, each in enumerate(tokens) if i]
         listed = sorted(VOCABULARY, key=lambda each: -logprob(tokens, each))[: self._listed(body)]
         top = {each.strip() if in_chat else each: logprob(tokens, each) for each in listed}
-        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
+        choice: dict[str, Any] = {}
         if in_chat:
             rows = [{"token": token, "logprob": value} for token, value in top.items()]
             choice |= {"message": {"content": self.text}, "logprobs": {"content": [{"top_logprobs": rows}]}}
@@ -95,8 +101,12 @@ class Script:
         usage = {"prompt_tokens": len(tokens), "completion_tokens": 3}
         rows_of_prompt = [None if each is None else {"7": {"logprob": each}} for each in own]
         more = {"prompt_logprobs": rows_of_prompt} if in_chat and echoes else {}
-        count = min(body.get("n", 1), self.most_texts)
-        return 200, {"choices": [choice | {"index": i} for i in range(count)], "usage": usage, **more}
+        texts = range(min(body.get("n", 1), self.most_texts))
+        choices = [choice | {"index": i, "finish_reason": self._ending()} for i in texts]
+        return 200, {"choices": choices, "usage": usage, **more}
+
+    def _ending(self) -> str | None:
+        return self.endings.pop(0) if self.endings else "stop"
 
     def _paths(self) -> set[str]:
         return {path for path, there in (("/v1/chat/completions", self.chat), ("/v1/completions", self.plain)) if there}
