@@ -11,8 +11,9 @@ else from plain completions. Log-probabilities are requested in two waves, each 
 If a server cannot provide what a request needs, that request fails and says what is missing; nothing is guessed.
 
 The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after
-the delay that the server asks for. If none of its retries is answered, or if the server broke a text off, the worker
-retries the question. A text that a content filter withheld is a failure.
+the delay that the server asks for; also 429 and 5xx that the server sends inside an answer with status 200. If none of
+its retries is answered, if there is nothing in an answer, or if the server broke a text off, the worker retries the
+question. A text that a content filter withheld is a failure.
 """
 
 from __future__ import annotations
@@ -43,7 +44,15 @@ from workers.engines.base import (
     in_order,
 )
 from workers.engines.capacity import Capacity
-from workers.engines.openai_server import Connection, Offers, await_server, find_out, is_away, may_pass
+from workers.engines.openai_server import (
+    Connection,
+    Offers,
+    await_server,
+    find_out,
+    is_away,
+    is_no_answer,
+    may_pass,
+)
 from workers.engines.vllm_server import LocalServer
 
 if TYPE_CHECKING:
@@ -275,12 +284,14 @@ class OpenAiEngine(Engine):
     def _is_worth_another_attempt(self, trouble: OpenAIError) -> bool:
         """Whether the question should be asked again, as the server was in trouble for longer than the client tries.
 
-        Not if a judge does not answer at all: its address may be wrong, and later attempts, made alone, would hold up
-        the questions of all other runs for as long as the client waits.
+        Also if it reported success and sent no answer, which may have any cause. Not if a judge does not answer at all:
+        its address may be wrong, and later attempts, made alone, would hold up the questions of all other runs for as
+        long as the client waits.
         """
         from openai import APIConnectionError
 
-        return may_pass(trouble) and not (self._is_judge and isinstance(trouble, APIConnectionError))
+        hopeless = self._is_judge and isinstance(trouble, APIConnectionError)
+        return is_no_answer(trouble) or (may_pass(trouble) and not hopeless)
 
     def _remedy(self, trouble: OpenAIError) -> str:
         """Return which setting of a judge may be at fault; for the deployment's own server, `start` has said so."""

@@ -17,7 +17,7 @@ from workers.engines import openai_wire
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_away", "may_pass"]
+__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_away", "is_no_answer", "may_pass"]
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Connection:
     """HTTP connection to one model on one server."""
 
     def __init__(self, server: OpenAiSettings) -> None:
-        from openai import OpenAI
+        from openai import DefaultHttpxClient, OpenAI
 
         self.server = server
         self.client: Any = OpenAI(
@@ -107,6 +107,7 @@ class Connection:
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
             timeout=server.timeout_s,
             max_retries=server.max_retries,
+            http_client=DefaultHttpxClient(event_hooks={"response": [_as_its_error_says]}),
         )
         self.pacer = RateLimiter(server.requests_per_minute)
 
@@ -124,7 +125,7 @@ class Connection:
 
         asked = {name: value for name, value in body.items() if value is not None}
         answer = self.client.post(path, cast_to=object, body={"model": self.server.model, **asked})
-        if not isinstance(answer, dict) or not answer.get(expected):  # some servers report errors with status 200
+        if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
         return cast("dict[str, Any]", answer)
 
@@ -133,6 +134,24 @@ class Connection:
         key = self.server.api_key.get_secret_value()
         text = f"{self.server.base_url}: {trouble}"
         return text.replace(key, "…") if key else text
+
+
+def _as_its_error_says(response: Any) -> None:
+    """Give a refusal that was sent with status 200 the status that its error names.
+
+    The client then treats it like any other, and retries it after the delay that the server asks for. OpenRouter sends
+    such refusals when a server behind it fails.
+    """
+    if response.is_success:
+        response.read()
+        response.status_code = openai_wire.refused_with(response.content) or response.status_code
+
+
+def is_no_answer(trouble: OpenAIError) -> bool:
+    """Whether the server reported success, and sent something else than an answer."""
+    from openai import APIError
+
+    return not isinstance(trouble, APIError)
 
 
 def may_pass(trouble: OpenAIError) -> bool:

@@ -6,6 +6,7 @@ Servers differ: vLLM echoes prompts in chat too; llama.cpp gives plain completio
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Container
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = [
     "parted",
     "prompt_logprobs",
     "prompt_tokens",
+    "refused_with",
     "texts_of",
     "tokens",
     "top",
@@ -120,6 +122,22 @@ def ended_by(answer: dict[str, Any], reasons: Container[str]) -> str:
             more = choice.get("error")
             return f"finish_reason: {reason}, {more}"[:200] if more else f"finish_reason: {reason}"
     return ""
+
+
+def refused_with(content: bytes) -> int:
+    """Return the HTTP status that the error in a successful answer names as its code; 0 if there is no such error.
+
+    Codes 401 and 403 do not count: our key was accepted, and what was refused is a key behind this server, or a text.
+    """
+    if b'"error"' not in content:  # spares nearly all answers from being parsed twice
+        return 0
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        return 0
+    error = answer.get("error") if isinstance(answer, dict) and not answer.get("choices") else None
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return int(code) if re.fullmatch("[45][0-9]{2}", code) and code not in {"401", "403"} else 0
 
 
 def next_tokens(choice: dict[str, Any]) -> dict[str, float]:

@@ -222,6 +222,87 @@ def test_what_may_pass_is_tried_again(status: int) -> None:
     assert len(script.asked) == 3
 
 
+def refusal_in_200(code: int | str) -> dict[str, Any]:
+    """What OpenRouter sends with status 200 when the server that it asked has refused."""
+    return {"error": {"code": code, "message": "upstream is rate-limited"}}
+
+
+@pytest.mark.parametrize("code", [408, 429, 500, "503"])
+def test_a_refusal_sent_as_a_success_is_tried_again_like_one_with_the_status_that_it_names(code: int | str) -> None:
+    script = Script()
+    with started(script) as engine:
+        script.bodies = [refusal_in_200(code)] * 2
+        (completion,) = engine.generate([WRITE])
+    assert completion.error is None
+    assert len(script.asked) == 3
+
+
+def test_a_refusal_sent_as_a_success_that_does_not_pass_is_no_verdict_on_its_question_but_one_of_its_attempts() -> None:
+    script = Script()
+    with started(script, max_retries=1) as engine:
+        script.bodies = [refusal_in_200(429)] * 2
+        (completion,) = engine.generate([WRITE])
+    assert isinstance(completion.error, UnexpectedFailure)
+    assert completion.error.type == "RateLimitError"
+    assert "upstream is rate-limited" in completion.error.message
+
+
+def test_a_refusal_sent_as_a_success_that_cannot_pass_is_final_at_once() -> None:
+    script = Script()
+    with started(script) as engine:
+        script.bodies = [refusal_in_200(400)]
+        (completion,) = engine.generate([WRITE])
+    assert completion.error is not None
+    assert (type(completion.error), completion.error.type) == (Failure, "BadRequestError")
+    assert len(script.asked) == 1
+
+
+def test_a_model_that_is_down_is_the_engines_death_also_if_that_is_sent_as_a_success() -> None:
+    script = Script()
+    with started(script, max_retries=0) as engine:
+        script.bodies = [refusal_in_200(502)]
+        with pytest.raises(EngineDead, match="upstream is rate-limited"):
+            engine.generate([WRITE])
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_key_behind_the_server_that_is_refused_is_not_taken_for_ours(code: int) -> None:
+    script = Script()
+    with started(script) as engine:
+        script.bodies = [refusal_in_200(code)]
+        first, second = engine.generate([WRITE])[0], engine.generate([WRITE])[0]
+    assert isinstance(first.error, UnexpectedFailure)
+    assert second.error is None
+
+
+@pytest.mark.parametrize("body", [{"choices": []}, {"error": "busy"}, {"error": {"code": "busy", "message": "m"}}])
+def test_a_success_that_is_no_answer_costs_its_question_an_attempt_and_no_more(body: dict[str, Any]) -> None:
+    script = Script()
+    with started(script) as engine:
+        script.bodies = [body]
+        first, second = engine.generate([WRITE])[0], engine.generate([WRITE])[0]
+    assert isinstance(first.error, UnexpectedFailure)
+    assert f"an answer without choices: {body}" in first.error.message
+    assert second.error is None
+    assert len(script.asked) == 2
+
+
+def test_an_answer_that_also_reports_an_error_is_an_answer() -> None:
+    script = Script()
+    with started(script) as engine:
+        script.bodies = [{"choices": [{"text": "B"}], "error": {"code": 429}}]
+        (completion,) = engine.generate([WRITE])
+    assert [text.text for text in completion.texts] == ["B"]
+
+
+def test_a_server_whose_success_is_never_an_answer_is_a_mistake_in_the_settings() -> None:
+    with serving(Script(bodies=[{"error": "Unexpected endpoint or method."}] * 1000)) as url:
+        engine = make_engine(settings_for(url, max_retries=0))
+        with pytest.raises(SettingsError, match="Unexpected endpoint or method"):
+            engine.start()
+        engine.close()
+
+
 @pytest.mark.parametrize("status", [502, 503, 504])
 def test_a_proxy_that_lost_its_server_costs_no_question_an_attempt_but_the_worker_waits_for_the_server(
     status: int,
