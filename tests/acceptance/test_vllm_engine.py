@@ -94,3 +94,30 @@ def test_prompts_that_one_step_cannot_take_are_sampled_as_when_asked_alone(answe
     together, alone = answers.sampled
     assert together == alone
     assert len(set(together)) > 1
+
+
+#: A text and labels in one call, of an engine that drafts tokens.
+ASK_DRAFTING = """
+import json, sys
+from contract import load_settings
+from contract.spec import Sampling
+from contract.turns import one_turn
+from workers.engines import make_engine
+from workers.engines.base import GenerateRequest, ScoreRequest
+engine = make_engine(load_settings(None, json.load(sys.stdin)))
+engine.start()
+begins = one_turn("one two three one two three one two three one")
+text, labels = engine.generate([GenerateRequest(begins, Sampling(max_tokens=8)), ScoreRequest(begins, (" A", " B"))])
+engine.close()
+print("FOUND", json.dumps([text.texts[0].tokens, str(labels.error)]))
+"""
+
+
+def test_an_engine_that_drafts_tokens_writes_texts_and_refuses_labels_with_the_setting_at_fault() -> None:
+    """vLLM 0.32 calls them finished and gives no log-probabilities: remove the refusal once it does."""
+    sizes = "max_model_len: 256, max_num_batched_tokens: 128, kv_cache_memory_bytes: 268435456"
+    drafts = "speculative_config: {method: ngram, num_speculative_tokens: 3, prompt_lookup_max: 4}"
+    (found,) = found_by(ASK_DRAFTING, [f"vllm_args={{dtype: float32, enforce_eager: true, {sizes}, {drafts}}}"])
+    tokens, refusal = found
+    assert tokens == 8
+    assert "With vllm_args.speculative_config, vLLM gives no log-probabilities" in refusal

@@ -104,6 +104,7 @@ class EngineThread(threading.Thread):
         super().__init__(name="vllm-owner", daemon=True)
         self.engine: Any = None
         self._arguments = arguments
+        self._drafts = bool(arguments.get("speculative_config"))
         self._room_came = room_came
         self._gone = gone
         self._places: Capacity
@@ -278,8 +279,9 @@ class EngineThread(threading.Thread):
             return
         for output in outputs:
             if output.finished:
-                self._demand.prefilled(self._pending[output.request_id].prefill, output.num_cached_tokens or 0)
-                self._deliver(output.request_id, _answer(output))
+                prefill = self._pending[output.request_id].prefill
+                self._demand.prefilled(prefill, output.num_cached_tokens or 0)
+                self._deliver(output.request_id, _answer(output, prefill, drafts=self._drafts))
 
     def _deliver(self, request_id: str, output: Any) -> None:
         pending = self._pending.pop(request_id)
@@ -322,16 +324,33 @@ class EngineThread(threading.Thread):
             call.fail(reason)
 
 
-def _answer(output: Any) -> Any:
+def _answer(output: Any, prefill: Prefill, *, drafts: bool) -> Any:
     """Return `output`, or the reason why it is not an answer although vLLM calls it finished.
 
     A core process that is asked to stop, for example by Ctrl-C in its terminal, finishes all requests with the text so
     far (`_send_abort_outputs` of vLLM 0.32). Raises RuntimeError in that case.
+
+    An engine that `drafts` tokens of texts (`speculative_config`) gives no log-probabilities in steps of its rejection
+    sampler, which leaves `logprob_token_ids` out: with vLLM 0.32's model runner V2, the steps that verify drafted
+    tokens; with V1 (on a CPU, and for some methods), all.
     """
     reasons = {each.finish_reason for each in output.outputs}
     if "abort" in reasons:
         raise RuntimeError("its core process was asked to stop")
-    return RequestRejected("vLLM could not process it and gave no reason.") if "error" in reasons else output
+    if "error" in reasons:
+        return RequestRejected("vLLM could not process it and gave no reason.")
+    if prefill.next_ids and not output.outputs[0].logprobs:
+        return _unscored(drafts=drafts)
+    return output
+
+
+def _unscored(*, drafts: bool) -> RequestRejected:
+    if not drafts:
+        return RequestRejected("vLLM gave no log-probabilities for it and no reason.")
+    return RequestRejected(
+        "With vllm_args.speculative_config, vLLM gives no log-probabilities while it writes texts, and on a CPU never.",
+        hint="Ask a worker without it; on a GPU, requeue --failed when no texts are written is enough.",
+    )
 
 
 def _is_one_process(arguments: Any) -> bool:

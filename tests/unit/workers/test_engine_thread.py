@@ -17,15 +17,24 @@ from typing import Any
 
 import pytest
 
-from contract.errors import EngineDead, EngineError, EngineUnbootable
+from contract.errors import EngineDead, EngineError, EngineUnbootable, RequestRejected
+from contract.spec import Sampling
+from contract.turns import one_turn
 from tests.support import PATIENCE_S, wait_until
+from workers.engines.base import GenerateRequest
 from workers.engines.boot_errors import VARIABLE
 from workers.engines.engine_thread import EngineThread
 from workers.engines.prefill_plan import Prefill
 
+WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9))
+
 
 def owner_of(
-    monkeypatch: pytest.MonkeyPatch, boot: Callable[..., Any], engine: Any = None, gone: Callable[[str], object] = print
+    monkeypatch: pytest.MonkeyPatch,
+    boot: Callable[..., Any],
+    engine: Any = None,
+    gone: Callable[[str], object] = print,
+    arguments: dict[str, Any] | None = None,
 ) -> EngineThread:
     """The owner of a vLLM that boots like that, to that engine."""
     engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
@@ -36,7 +45,7 @@ def owner_of(
     monkeypatch.setitem(sys.modules, "vllm.v1.engine", SimpleNamespace(EngineCoreOutputs=object))
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
     monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
-    return EngineThread({"model": "owner/name"}, {}, lambda: None, gone)
+    return EngineThread({"model": "owner/name", **(arguments or {})}, {}, lambda: None, gone)
 
 
 def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +129,55 @@ def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_a
     owner._inbox.put(None)
     Core.outputs_queue.put(None)
     owner.join(PATIENCE_S)
+
+
+class Sampler:
+    """An engine in this process that finishes everything in one step, as the outputs by first token say."""
+
+    vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=512))
+    engine_core = SimpleNamespace(shutdown=lambda: None)
+
+    def __init__(self, outputs: dict[int, Any]) -> None:
+        self._outputs = outputs
+        self._asked: dict[str, int] = {}
+
+    def add_request(self, name: str, prompt: dict[str, Any], *_: Any, **__: Any) -> None:
+        self._asked[name] = prompt["prompt_token_ids"][0]
+
+    def step(self) -> list[Any]:
+        asked, self._asked = self._asked, {}
+        ended = {"finished": True, "num_cached_tokens": 0}
+        return [SimpleNamespace(request_id=name, outputs=[self._outputs[at]], **ended) for name, at in asked.items()]
+
+    def abort_request(self, _: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (
+            {"speculative_config": {"method": "ngram"}},
+            "With vllm_args.speculative_config, vLLM gives no log-probabilities while it writes texts, and on a CPU",
+        ),
+        ({}, "vLLM gave no log-probabilities for it and no reason."),
+    ],
+)
+def test_labels_that_vllm_did_not_score_are_refused_with_the_setting_at_fault_and_nothing_else_of_their_call(
+    monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], why: str
+) -> None:
+    text = SimpleNamespace(finish_reason="stop", logprobs=None)
+    scored, unscored = (SimpleNamespace(finish_reason="length", logprobs=rows) for rows in ([{7: -1.0}], []))
+    monkeypatch.setattr("workers.engines.engine_thread.sampling_params", lambda _: None)
+    sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: sizes, Sampler({1: text, 2: scored, 3: unscored}), arguments=arguments)
+    owner.start()
+    owner.await_boot(timeout_s=PATIENCE_S)
+    writes, *scores = Prefill([1], generate=WRITE), Prefill([2], next_ids=(7,)), Prefill([3], next_ids=(7,))
+    found = dict(each for part in owner.call([writes, *scores], part_s=1) for each in part)
+    owner.stop()
+    assert [found[0].outputs, found[1].outputs] == [[text], [scored]]
+    assert isinstance(found[2], RequestRejected)
+    assert str(found[2]).startswith(why)
 
 
 def test_a_boot_that_nobody_waits_for_any_longer_ends_with_its_core_process(monkeypatch: pytest.MonkeyPatch) -> None:
