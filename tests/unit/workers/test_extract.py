@@ -253,6 +253,38 @@ def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None
     assert label(text) == "C"
 
 
+@pytest.mark.parametrize(
+    "further",
+    [
+        "Q: Name the capital of Spain.\nA: B",
+        "Q: 12 + 5 =\nA: The answer is B.",
+        "Q2: The capital of Spain is\nAnswer: B",
+        "Q: The capital of Spain is\n\nA. Rome\nB. Madrid\nAnswer: B",
+        "Q3: Finish this sentence.\nWho was the king of Spain?\nThe answer is B.",
+    ],
+)
+def test_a_question_behind_q_is_a_further_one_also_without_a_question_mark_in_its_line(further: str) -> None:
+    assert label(f"C\n\n{further}") == "C"
+    assert label(f"The answer is C.\n\n{further}") == "C"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "Q1: 25\nQ3: 75",
+        "**Q1:** 25\n**Q3:** 75\n\nIQR = 75 - 25 = 50",
+        "Q1: lower quartile = 25\nQ3: upper quartile = 75",
+        "* Q1: 25 (the median of the lower half)\n* Q3: 75 (the median of the upper half)",
+        "Q: 500 J\nm: 2 kg",
+        "Q1: sales grew\nQ2: sales fell",
+    ],
+)
+def test_a_quartile_or_an_amount_of_heat_begins_no_further_question(values: str) -> None:
+    numbers = ("25", "50", "75", "100")
+    assert label(f"{values}\n\nThe answer is B.", numbers) == "B"
+    assert label(f"Given:\n{values}\nThe answer is B.", numbers) == "B"
+
+
 ASKED = "What is the capital of France?"
 LISTED = "A. Berlin\nB. Madrid\nC. Paris\nD. Rome"
 
@@ -340,6 +372,8 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "Hm.\n\nQuestion: Which?\n",
         "✅ A) Berlin\n",
         "答案是",
+        "Q1: 25\n",
+        "Q: a word\n",
     ],
 )
 def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:

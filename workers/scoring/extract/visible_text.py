@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 
 from workers.scoring.extract.normalize import folded
@@ -26,10 +26,18 @@ _END = re.compile(
 )
 _CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|start_of_turn)>")
 _NEXT_QUESTION = re.compile(
-    r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|q\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
+    r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|(?P<q>q)\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
     r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b))",  # "## Question Analysis" begins no question
     re.IGNORECASE | re.MULTILINE,
 )
+#: Behind "Q:": a value, as of a quartile or of heat; and what follows a question, its answer or the first choice.
+_VALUE = re.compile(r"(?:[=≈(]|\bis\b)\s?[^\w\s]{0,2}\d")
+_WORD = re.compile(r"[^\W\d_]{3}")
+_QUESTION_MARK = re.compile(r"[?？؟]")
+_REPLIED = re.compile(r"[^\n]*\n[ \t]{0,4}A\d{0,4}\s?:")
+_ANSWERED = re.compile(r"\n[ \t]{0,4}(?:A\d{0,4}\s?:|Answer\s?:|[(\[]?A[)\].])", re.IGNORECASE)
+_FIRST_CHOICE = re.compile(r"\s{0,4}[(\[]?A[)\].]", re.IGNORECASE)
+_LONGEST_QUESTION = 2000
 #: How often a text may restate its question before it answers: a text in a loop does it for ever.
 _MOST_RESTATED = 4
 _SPEAKER = re.compile(r"user|human", re.IGNORECASE)
@@ -52,7 +60,7 @@ def spoken(text: str) -> str | None:
     `<think>A?</think>The answer is C.` → `The answer is C.`; `<think>The answer is C.` → None.
     """
     said = _visible(text)
-    return said if said is None else _cut(_NEXT_QUESTION, said)
+    return said if said is None else _cut(_next_questions(said), said)
 
 
 def spoken_on(text: str, choices: Sequence[str], asked: str) -> Iterator[str]:
@@ -64,8 +72,7 @@ def spoken_on(text: str, choices: Sequence[str], asked: str) -> Iterator[str]:
     said = _visible(text)
     if said is None:
         return
-    marks = (found for found in _NEXT_QUESTION.finditer(said) if said[: found.start()].strip())
-    first = list(islice(marks, _MOST_RESTATED))
+    first = list(islice(_next_questions(said), _MOST_RESTATED))
     for mark, further in zip_longest(first, first[1:]):
         yield said[: mark.start()]
         behind = said[mark.end() : further.start() if further else len(said)]
@@ -73,6 +80,26 @@ def spoken_on(text: str, choices: Sequence[str], asked: str) -> Iterator[str]:
             return
     if len(first) < _MOST_RESTATED:
         yield said
+
+
+def _next_questions(said: str) -> Iterator[re.Match[str]]:
+    """Where a further question seems to begin, behind something that is said."""
+    begins = len(said) - len(said.lstrip())
+    for mark in _NEXT_QUESTION.finditer(said, begins):
+        if mark.start() > begins and (not mark["q"] or _asks(said, mark.end())):
+            yield mark
+
+
+def _asks(said: str, at: int) -> bool:
+    """Whether a question stands behind the "Q:" that ends at `at`: `Q1: 25` is a quartile, and `Q: 500 J` is heat."""
+    reach = said[at : at + _LONGEST_QUESTION]
+    line = reach.partition("\n")[0]
+    if _QUESTION_MARK.search(line) or _REPLIED.match(reach):
+        return True
+    if _VALUE.search(line) or not _WORD.search(line):
+        return False
+    paragraph, _, below = reach.partition(_BLANK_LINE)
+    return any((_QUESTION_MARK.search(paragraph), _ANSWERED.search(paragraph), _FIRST_CHOICE.match(below)))
 
 
 def _asks_another(behind: str, choices: Sequence[str], asked: str, *, in_turns: bool) -> bool:
@@ -152,7 +179,7 @@ def _visible(text: str) -> str | None:
     """`text` without reasoning and control tokens; None where the model never came to the end of its reasoning."""
     said = _final_channel(text)
     said = said if said is None else _without_reasoning(said)
-    return said if said is None else _CONTROL.sub(" ", _cut(_END, said))
+    return said if said is None else _CONTROL.sub(" ", _cut(_END.finditer(said), said))
 
 
 def _final_channel(text: str) -> str | None:
@@ -179,9 +206,9 @@ def _without_reasoning(text: str) -> str | None:
     return None if thinking else " ".join([*said, text[since:]])
 
 
-def _cut(mark: re.Pattern[str], text: str) -> str:
-    """`text` up to the first `mark` that has something before it."""
-    for found in mark.finditer(text):
+def _cut(marks: Iterable[re.Match[str]], text: str) -> str:
+    """`text` up to the first of `marks` that has something before it."""
+    for found in marks:
         if text[: found.start()].strip():
             return text[: found.start()]
     return text
