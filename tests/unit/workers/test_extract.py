@@ -254,6 +254,43 @@ def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("الإجابة الصحيحة هي C.", "الإجابة A خاطئة لأن برلين في ألمانيا."),
+        ("پاسخ صحیح C است.", "پاسخ A نادرست است زیرا برلین در آلمان است."),
+        ("درست جواب C ہے۔", "جواب A غلط ہے کیونکہ برلن جرمنی میں ہے۔"),
+        ("התשובה הנכונה היא C.", "תשובה A שגויה כי ברלין בגרמניה."),
+        ("सही उत्तर C है।", "उत्तर A गलत है क्योंकि बर्लिन जर्मनी में है।"),
+        ("সঠিক উত্তর C।", "উত্তর A ভুল কারণ বার্লিন জার্মানিতে।"),
+        ("சரியான பதில் C.", "பதில் A தவறு."),
+        ("సరైన సమాధానం C.", "సమాధానం A తప్పు."),
+        ("સાચો જવાબ C છે.", "જવાબ A ખોટો છે."),
+        ("ਸਹੀ ਜਵਾਬ C ਹੈ।", "ਜਵਾਬ A ਗਲਤ ਹੈ।"),
+        ("ಸರಿಯಾದ ಉತ್ತರ C.", "ಉತ್ತರ A ತಪ್ಪು."),
+        ("ശരിയായ ഉത്തരം C ആണ്.", "ഉത്തരം A തെറ്റാണ്."),
+        ("คำตอบที่ถูกต้องคือ C", "คำตอบ A ผิด เพราะเบอร์ลินอยู่ในเยอรมนี"),
+        ("Doğru cevap C'dir.", "Cevap A (Berlin) yanlıştır."),
+        ("Đáp án đúng là C.", "Đáp án A (Berlin) sai."),
+        ("正解はCです。", "正解はAのように見えますが、違います。"),
+        ("正解はCである。", "答えはA以外です。"),
+        ("정답은 C입니다.", "정답은 A라고 생각할 수 있지만 아닙니다."),
+        ("정답은 C이다.", "정답은 A일 수 없습니다."),
+    ],
+)
+def test_an_answer_of_which_its_sentence_says_that_it_is_wrong_is_none(right: str, wrong: str) -> None:
+    """Where the verb comes last, "the answer A is wrong" begins like "the answer is A"."""
+    assert label(wrong) is None
+    assert label(right) == "C"
+    assert label(f"{right}\n\n{wrong}") == "C"
+
+
+@pytest.mark.parametrize("text", ["答えはA。いや、Bです。", "정답은 A입니다. 아니요, B입니다.", "答案是A。不，是B。"])
+def test_a_no_behind_the_answer_takes_it_back_in_east_asian_languages(text: str) -> None:
+    assert extract(text, CITIES).rule == "retracted"
+    assert label(f"{text.partition('A')[0]}A。") == "A"
+
+
+@pytest.mark.parametrize(
     "further",
     [
         "Q: Name the capital of Spain.\nA: B",
@@ -374,6 +411,9 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "答案是",
         "Q1: 25\n",
         "Q: a word\n",
+        "उत्तर A है, ",
+        "正解はA、",
+        "정답은 A라고 ",
     ],
 )
 def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:

@@ -14,10 +14,10 @@ from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OR
 
 __all__ = ["STATES", "Answer", "is_taken_back", "sentence_before", "stated"]
 
-_SENTENCE_END = re.compile(r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；]")
+_SENTENCE_END = re.compile(r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；।۔؟]")
 #: How far back a sentence is read.
 _BEFORE = 200
-_CLAUSE_END = re.compile(r"[,:]|\s-\s")
+_CLAUSE_END = re.compile(r"[,:،]|\s-\s")
 #: Between the choice that is meant and one that is not: "Paris, not Rome".
 _DENIED = re.compile(r",?\s(?:and |but )?(?:not|rather than|instead of) (?:the |an? )?")
 #: What a sentence says right before the choice that it states: "is", "is called the", "=".

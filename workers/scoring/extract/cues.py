@@ -22,6 +22,8 @@ class Cue(NamedTuple):
     sentence: bool = False
     #: A conclusion, which may be one of several.
     hence: bool = False
+    #: What is said of the answer stands behind it, be it that it is wrong.
+    verb_last: bool = False
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -32,47 +34,49 @@ class Cue(NamedTuple):
 #: No letter before and behind a word; scripts without spaces need none.
 _OPEN, _SHUT = r"(?<![a-zß-ӿ])", r"(?:(?<![a-zß-ӿ])|(?![a-zß-ӿ]))"
 
-#: What an answer is called, what may stand between that and the answer beside `:`, `=` and the like, and whether the
-#: answer may follow directly, as where the verb comes last.
-_LANGUAGES: tuple[tuple[str, str, bool], ...] = (
-    (r"antwort(?:möglichkeit)?|lösung", r"ist|lautet|wäre|war", False),  # German
-    (r"réponse|reponse|solution", r"est(?: donc)?|serait|était", False),  # French
-    (  # Spanish, Portuguese, Italian, Catalan
+
+class _Language(NamedTuple):
+    """How a language announces an answer."""
+
+    #: What an answer is called.
+    nouns: str
+    #: What may stand between that and the answer, beside `:`, `=` and the like.
+    verbs: str = ""
+    #: What else may stand there where the verb is the last word: a particle, or nothing.
+    particle: str | None = None
+
+
+_LANGUAGES = (
+    _Language(r"antwort(?:möglichkeit)?|lösung", r"ist|lautet|wäre|war"),  # German
+    _Language(r"réponse|reponse|solution", r"est(?: donc)?|serait|était"),  # French
+    _Language(  # Spanish, Portuguese, Italian, Catalan
         r"respuesta|resposta|risposta|solución|solução|soluzione|gabarito"
         r"|(?:opción|opção|opzione|alternativa) corr?ec?tt?[ao]",
         r"es|sería|é|seria|è|e'|sarebbe|és",
-        False,
     ),
-    (r"răspuns(?:ul)?", r"este|e", False),  # Romanian
-    (r"antwoord|svar(?:et)?", r"is|luidt|är|er", False),  # Dutch, Swedish, Danish, Norwegian
-    (  # Polish, Czech, Slovak, Slovene, Croatian
-        r"odpowiedź|odpowiedz|odpověď|odpoveď|odgovor|rješenje",
-        r"to|jest(?: to)?|brzmi|je(?: to)?",
-        False,
+    _Language(r"răspuns(?:ul)?", r"este|e"),  # Romanian
+    _Language(r"antwoord|svar(?:et)?", r"is|luidt|är|er"),  # Dutch, Swedish, Danish, Norwegian
+    _Language(  # Polish, Czech, Slovak, Slovene, Croatian
+        r"odpowiedź|odpowiedz|odpověď|odpoveď|odgovor|rješenje", r"to|jest(?: to)?|brzmi|je(?: to)?"
     ),
-    (r"vastaus|vastus|válasz|megoldás|atbilde|atsakymas", r"on|az?|ir|yra", False),  # Finnic, Hungarian, Baltic
-    (r"ответ(?:ом)?|відповідь|отговор(?:ът)?|одговор", r"это|является|будет|це|е|је", False),  # Slavic in Cyrillic
-    (r"απάντηση", r"είναι", False),  # Greek
-    (r"cevap|cevabı|yanıt|yanıtı", "", True),  # Turkish
-    (r"jawaban(?:nya)?|jawapan(?:nya)?", r"adalah|ialah|yaitu", False),  # Indonesian, Malay
-    (r"đáp án|câu trả lời|phương án đúng", r"(?:chính )?là", True),  # Vietnamese
-    (r"jibu|sagot", r"ni|ay", False),  # Swahili, Filipino
-    (  # Chinese
-        r"(?:答案|正确选项|正確選項|正确的选项|正解)(?:应该|應該|应当|就)?",
-        r"是|为|為|应为|應為|选|選|应选|选择",
-        False,
+    _Language(r"vastaus|vastus|válasz|megoldás|atbilde|atsakymas", r"on|az?|ir|yra"),  # Finnic, Hungarian, Baltic
+    _Language(r"ответ(?:ом)?|відповідь|отговор(?:ът)?|одговор", r"это|является|будет|це|е|је"),  # Slavic in Cyrillic
+    _Language(r"απάντηση", r"είναι"),  # Greek
+    _Language(r"cevap|cevabı|yanıt|yanıtı", particle=""),  # Turkish
+    _Language(r"jawaban(?:nya)?|jawapan(?:nya)?", r"adalah|ialah|yaitu"),  # Indonesian, Malay
+    _Language(r"đáp án|câu trả lời|phương án đúng", r"(?:chính )?là", particle=""),  # Vietnamese
+    _Language(r"jibu|sagot", r"ni|ay"),  # Swahili, Filipino
+    _Language(  # Chinese
+        r"(?:答案|正确选项|正確選項|正确的选项|正解)(?:应该|應該|应当|就)?", r"是|为|為|应为|應為|选|選|应选|选择"
     ),
-    (r"(?:故|因此|所以|应该|应|應|我|综上|本题)(?:本题)?(?:应)?(?:选择|選擇|选|選)", "", True),  # "hence choose"
-    (r"答え|正解|回答|解答|正答", r"は", False),  # Japanese
-    (r"정답|답|답변|해답", r"은|는|이", False),  # Korean
-    (r"الجواب|الإجابة|الاجابة|جواب|پاسخ", r"هي|هو", True),  # Arabic, Persian, Urdu
-    (r"התשובה|תשובה", r"היא|הוא", True),  # Hebrew
-    (  # Hindi, Bengali, Tamil, Telugu, Gujarati, Punjabi, Kannada, Malayalam
-        r"उत्तर|जवाब|सही विकल्प|উত্তর|பதில்|விடை|సమాధానం|జవాబు|જવાબ|ਜਵਾਬ|ಉತ್ತರ|ഉത്തരം",
-        r"है|हैं|হল|হলো|হচ্ছে|છે",
-        True,
+    _Language(r"答え|正解|回答|解答|正答", particle=r"は"),  # Japanese
+    _Language(r"정답|답|답변|해답", particle=r"은|는|이"),  # Korean
+    _Language(r"الجواب|الإجابة|الاجابة|جواب|پاسخ", r"هي|هو", particle=""),  # Arabic, Persian, Urdu
+    _Language(r"התשובה|תשובה", r"היא|הוא", particle=""),  # Hebrew
+    _Language(  # Hindi, Bengali, Tamil, Telugu, Gujarati, Punjabi, Kannada, Malayalam
+        r"उत्तर|जवाब|सही विकल्प|উত্তর|பதில்|விடை|సమాధానం|జవాబు|જવાબ|ਜਵਾਬ|ಉತ್ತರ|ഉത്തരം", r"है|हैं|হলো|হল|হচ্ছে|છે", particle=""
     ),
-    (r"คำตอบ(?:ที่ถูกต้อง|ที่ถูก)?", r"คือ|เป็น", True),  # Thai
+    _Language(r"คำตอบ(?:ที่ถูกต้อง|ที่ถูก)?", r"คือ|เป็น", particle=""),  # Thai
 )
 _NOT = compact(r"""
     (?:non|nicht|não|nao|nie|niet|không|ikke|inte|nunca|bukan|tidak|değil|ليست|ليس|נה|לא|नहीं
@@ -81,13 +85,16 @@ _NOT = compact(r"""
 _POINTS = r"\s?(?:[-=]>|】?[:=|→]|】|-(?=\s))"
 
 
-def _announced(nouns: str, verbs: str, direct: bool) -> str:
-    """A noun, up to two adjectives of three letters or more, and a verb or a colon; or nothing, if `direct`."""
-    ways = [_POINTS, *([rf"\s?(?:{verbs}){_SHUT}"] if verbs else []), *([""] if direct else [])]
-    return rf"(?:{nouns})[\"')]{{0,2}}(?:\s(?!{_NOT})[^\W\d_]{{3,15}}){{0,2}}[\"']?(?:{'|'.join(ways)})"
+def _announced(nouns: str, verbs: str, others: str = "") -> str:
+    """A noun, up to two adjectives of three letters or more, and one of the `verbs` or `others`."""
+    ways = "|".join(filter(None, (verbs and rf"\s?(?:{verbs}){_SHUT}", others)))
+    return rf"(?:{nouns})[\"')]{{0,2}}(?:\s(?!{_NOT})[^\W\d_]{{3,15}}){{0,2}}[\"']?(?:{ways})"
 
 
-_NOUNS_ANYWHERE = "|".join(_announced(*language) for language in _LANGUAGES)
+_NOUNS_ANYWHERE = "|".join(_announced(language.nouns, language.verbs, _POINTS) for language in _LANGUAGES)
+_VERB_LAST = "|".join(
+    _announced(language.nouns, language.particle) for language in _LANGUAGES if language.particle is not None
+)
 _NOUN = compact(r"""
     (?:answers?(?: (?:choice|option|letter|key))?|ans|solution
     |exception|odd one out
@@ -128,6 +135,7 @@ CUES: tuple[Cue, ...] = (
         clear=True,
     ),
     Cue("Die richtige Antwort lautet c.", rf"{_OPEN}(?:{_NOUNS_ANYWHERE})", clear=True),
+    Cue("Doğru cevap C'dir.", rf"{_OPEN}(?:{_VERB_LAST})", clear=True, verb_last=True),
     Cue(
         "I would choose option C, I believe.",
         r"""
@@ -143,6 +151,7 @@ CUES: tuple[Cue, ...] = (
         rf"\b(?:i|we) (?:think|believe|guess|suspect|say|feel)(?: that)?(?: {_IT_IS}| the answer is)?(?!\w)",
     ),
     Cue("选C。", r"(?:^|[，。；：\n])\s?(?:选择|選擇|选|選)(?![^，。；\n]{0,4}的)", clear=True),
+    Cue("故本题选C。", r"(?:故|因此|所以|应该|应|應|我|综上|本题)(?:本题)?(?:应)?(?:选择|選擇|选|選)", clear=True),
     Cue(
         "Je choisis la réponse C, parce que …",
         r"""

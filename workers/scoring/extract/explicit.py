@@ -14,6 +14,7 @@ from workers.scoring.extract.other_cases import of_another_case
 from workers.scoring.extract.patterns import compiled
 from workers.scoring.extract.several import is_one_of_several, is_only_called_right
 from workers.scoring.extract.targets import Claim, Place, read_target
+from workers.scoring.extract.verb_last import STANDS
 from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT
 
 __all__ = ["answer_statement", "answer_tag", "boxed", "judged_label"]
@@ -62,6 +63,8 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
             claim = read_target(place, "answer-statement")
             if claim is None and cue.sentence:
                 claim = _stated(place)
+            if cue.verb_last and claim and not STANDS.match(answer.lower, claim.end):
+                continue
             if claim is not None and not (cue.hence and _is_no_conclusion(answer, claim, found)):
                 yield claim
     yield from (claim for claim, only in _judged(answer) if only)

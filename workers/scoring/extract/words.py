@@ -38,7 +38,7 @@ _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 
 #: An end, a sign, or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
-    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।【]|-(?=\s|$)|\s[-(\[|]
+    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s[-(\[|]
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: … or one of the words that explain it.
@@ -52,7 +52,7 @@ GOES_ON = compiled(r"""
     |richtig|korrekt|die (?:richtige|korrekte)
     |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
     |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{0,8}|seçene\w{0,8}|jest
-    |adalah)\b|'[dt][ıiuü]r\b
+    |adalah|là (?:đáp án )?(?:đúng|chính xác))\b|'[dt][ıiuü]r\b
 """)
 #: Small words that go on with a sentence after `c.`; any other small word makes `C. difficile` a name.
 RESUMES = compiled(r"""
@@ -77,7 +77,10 @@ DENIED_AFTER = compiled(rf"""
     |(?<!\.\s)(?:cannot\b|(?:do|did|would|could|will|can) not\b)|does not\b
     |ist (?:nicht|falsch)|n'est|est (?:faux|fausse|incorrecte?)|no es|es (?:incorrecta|falsa)|não é|non è
     |è (?:sbagliata|errata)|가 아|이 아|では(?:な|あり)|じゃな|でも|吗|嗎
-    |नहीं|değil|نیست|নয়|✗|✘|❌|✕|不是|不对|错误|是错)
+    |नहीं|değil|نیست|নয়|✗|✘|❌|✕|不是|不对|错误|是错|以外|之外|不了
+    |的(?:可能(?!性?(?:最|很|较|更)[大高])|人|说法|同学|学生|观点|想法|话)|这[种个](?:说法|观点|想法)
+    |(?<!\.\s)(?:ผิด|ไม่(?:ถูก|น่า|ใช่(?!\s?[(\[]?[a-z]))|गलत|ग़लत|सही नहीं|ভুল|সঠিক নয়|தவற|తప్పు|ખોટ|ਗਲਤ|ತಪ್ಪ|തെറ്റ
+    |خاطئ|خطأ|غير صحيح|ليست? (?:ال)?صحيح|نادرست|اشتباه|غلط|درست نہیں|صحیح نیست|שגוי|לא נכונ|אינ))
 """)
 #: Between "is" and "the answer" these say that it is not: "is wrong, as the answer …", "is close to the answer".
 _APART = r"(?:not|never|wrong|incorrect|false|because|since|as|to|of|from|for|if|when|than|like|near|unlike|against)\b"
@@ -137,7 +140,7 @@ SUPPOSED = compiled(r"""
 DENIED_BEFORE = compiled(r"""
     \b(?:not|never|neither|nor|nobody|none|hardly|cannot|no one|no way|(?<!no )(?<!a )(?<!out )doubt|except
     |anything but|nicht|kein|keine|nie|ne|pas|no(?! doubt| question)|não|non|не|bukan|tidak|không)\b
-    |n't\b|不|没|아니
+    |n't\b|不|没|아니|(?:لا يمكن أن |المستحيل أن |لن )(?:تكون|يكون) (?:هي |هو )?$|ليست? $
 """)
 #: Where a sentence turns from what was supposed or denied to what is concluded.
 TURNS = re.compile(r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此")
@@ -193,7 +196,9 @@ RETRACTED = compiled(r"""
     |\w{1,20} (?:isn't|is not) among the (?:options|choices)|das ist (?:aber )?(?:falsch|nicht richtig))
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
-DENIED_NEXT = compiled(r"[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:no[,.]|nein[,.]|non[,.])")
+DENIED_NEXT = compiled(r"""
+    [^.!?。\n]{0,80}[.!?。\n]{1,4}\s?(?:(?:no|nein|non)[,.]|いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
+""")
 #: A second look that comes to the same answer.
 CONFIRMED = compiled(r"""
     \b(?:checks out|(?:yes|ok|okay|good|great|indeed|so)[,.! ]{1,2}(?:that|it|this)(?:'s| is) (?:right|correct|fine)
