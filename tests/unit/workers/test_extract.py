@@ -254,6 +254,71 @@ def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None
 
 
 @pytest.mark.parametrize(
+    "explanation",
+    [
+        "So A (the acid) donates a proton to B (the base).",
+        "So A, being heavier, sinks.",
+        "Therefore A - the acid - donates a proton.",
+        "Thus B, not A, is the limiting reagent.",
+        "So B, as the slower car, never catches up.",
+        "So A is right of B.",
+        "In the picture, A is right above B.",
+        "We choose A as the pivot.",
+        "1. Choose A as the starting point.",
+    ],
+)
+def test_a_letter_that_an_explanation_speaks_of_is_no_answer(explanation: str) -> None:
+    assert label(explanation) is None
+    assert label(f"The answer is C. {explanation}") == "C"
+    assert label(f"**C**\n\n{explanation}") == "C"
+
+
+@pytest.mark.parametrize(
+    "explanation",
+    [
+        "Of the two alleles, A is the dominant one.",
+        "In the diagram, A is the faster one.",
+        "So A is right.",
+        "Thus A.",
+        "It's A.",
+        "This makes A the heavier body.",
+        "We choose A as the left neighbour.",
+        "Popular opinion holds that the answer is A.",
+        "Back then, the answer was A.",
+        "I would choose A, if friction mattered.",
+    ],
+)
+@pytest.mark.parametrize("announced", ["The answer is C.", "**Answer: C**\n\nExplanation:", "C\n\n", r"\boxed{C}"])
+def test_what_may_only_explain_the_answer_does_not_displace_it(announced: str, explanation: str) -> None:
+    found = extract(f"{announced} {explanation}", CITIES)
+    assert found.label in {None, "C"}
+    assert label(f"The answer is A. {explanation}") == "A"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So C (Paris) is correct.",
+        "So C (not A) is correct.",
+        "Thus C, not A, is the right answer.",
+        "So C, the city on the Seine, is the answer.",
+        "So C (the third one) it is.",
+        "Therefore, C, since the Seine flows through it.",
+        "So C is right after all.",
+        "We choose C as the answer.",
+        "I'd choose C as the most likely capital.",
+        "I think the answer is A. No: it is in Germany. So C.",
+        "The answer is A. But Berlin is in Germany. The answer is C.",
+        "The answer is A. Berlin? No. I conclude that C is the correct answer.",
+        "C is the faster one. The answer is C.",
+        "A is the faster one. The answer is C.",
+    ],
+)
+def test_a_conclusion_about_the_choice_itself_is_still_an_answer(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
     ("right", "wrong"),
     [
         ("الإجابة الصحيحة هي C.", "الإجابة A خاطئة لأن برلين في ألمانيا."),
@@ -411,6 +476,10 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "答案是",
         "Q1: 25\n",
         "Q: a word\n",
+        "So A (",
+        "So A, and ",
+        "that the answer is A, ",
+        "We choose A as the ",
         "उत्तर A है, ",
         "正解はA、",
         "정답은 A라고 ",

@@ -7,7 +7,7 @@ From text to choice: `visible_text` leaves out reasoning and what follows the an
 - Questions that ask for what is *not* so: `sought` tells them, and `odd_one_out` has their rules.
 - What stands at one place: `targets` (a label, number or text), `options` (the choices as a text may name them).
 - What is no answer: `lists` of the choices, `other_cases`, one of `several` right ones; `words` that deny or take back;
-  where the verb comes last, whatever is not among the words of `verb_last`.
+  where the verb comes last, whatever is not among the words of `verb_last`; what is only `explained`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ class Cue(NamedTuple):
     clear: bool = False
     #: The sentence that follows may end with the choice: "Answer: The capital is Paris."
     sentence: bool = False
+    #: An explanation may say so, too: of a point or a car that is called C.
+    weak: bool = False
     #: A conclusion, which may be one of several.
     hence: bool = False
     #: What is said of the answer stands behind it, be it that it is wrong.
@@ -116,7 +118,9 @@ _IS = compact(r"""
     (?:is|was|are|be|being|remains|becomes|(?:would|will|should|must|has to|have to|seems to|appears to) be)(?![\w'])
 """)
 _SURE = r"(?:definitely|clearly|obviously|certainly|surely|probably|likely|presumably|yes|ok|okay|evidently)"
-_HENCE = r"(?:so|therefore|thus|hence|ergo|consequently|accordingly|in conclusion|in summary|to conclude|overall)"
+_HENCE = (
+    r"(?:so|therefore|thus|hence|ergo|consequently|accordingly|in conclusion|in summary|to conclude(?! that)|overall)"
+)
 _IT_IS = r"(?:(?:it|that|this)(?:'s| is)|(?:it|that|this) (?:must|has to|should|would|can only) be)"
 
 CUES: tuple[Cue, ...] = (
@@ -168,16 +172,20 @@ CUES: tuple[Cue, ...] = (
         (?<![\w-]){_HENCE}\b(?! (?:is|are|was|does|do|can|could|will|would)\b)[,:]?
         (?: (?:{_IT_IS}|we (?:choose|have|get|pick)))?(?!\w)
         """,
+        weak=True,
         hence=True,
     ),
-    Cue("I looked. It's C.", rf"\b{_IT_IS}(?!\w)"),
+    Cue("I looked. It's C.", rf"\b{_IT_IS}(?!\w)", weak=True),
     Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick)\b,?"),
-    Cue("This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→", hence=True),
     Cue(
-        "This makes C the only viable option.", r"\b(?:this|that|which) makes\b|(?:^|\n)(?:correct|right|response)\s?:"
+        "This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→", weak=True, hence=True
     ),
+    Cue("This makes C the only viable option.", r"\b(?:this|that|which) makes\b", weak=True),
+    Cue("Right: C", r"(?:^|\n)(?:correct|right|response)\s?:"),
     Cue("3 * 6 = 18\n\n#### C", r"(?:^|\n)####\s(?=[^\n]{1,20}(?:\n|$))", clear=True),
-    Cue("It is in France. This corresponds to option C.", r"\b(?:this|that|it) (?:corresponds to|matches)\b"),
+    Cue(
+        "It is in France. This corresponds to option C.", r"\b(?:this|that|it) (?:corresponds to|matches)\b", weak=True
+    ),
     Cue(
         "I say A. No, wait: C.",
         r"\b(?:(?:actually|i meant|i mean|make that|correction|edit|no)[,:]|(?<=- )sorry,|wait[,:.])(?: no[,:])?(?!\w)",

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from workers.scoring.extract.answer import Answer, is_taken_back, stated
 from workers.scoring.extract.cues import CUES
+from workers.scoring.extract.explained import is_explanation, is_no_conclusion, is_reported, is_role
 from workers.scoring.extract.normalize import lowered
 from workers.scoring.extract.other_cases import of_another_case
 from workers.scoring.extract.patterns import compiled
-from workers.scoring.extract.several import is_one_of_several, is_only_called_right
+from workers.scoring.extract.several import is_one_of_several
 from workers.scoring.extract.targets import Claim, Place, read_target
 from workers.scoring.extract.verb_last import STANDS
-from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT
+from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT, WORKS
 
 __all__ = ["answer_statement", "answer_tag", "boxed", "judged_label"]
 
@@ -63,10 +64,12 @@ def answer_statement(answer: Answer) -> Iterator[Claim]:
             claim = read_target(place, "answer-statement")
             if claim is None and cue.sentence:
                 claim = _stated(place)
-            if cue.verb_last and claim and not STANDS.match(answer.lower, claim.end):
+            if claim is None or is_role(answer, claim, found):
                 continue
-            if claim is not None and not (cue.hence and _is_no_conclusion(answer, claim, found)):
-                yield claim
+            if cue.verb_last and not STANDS.match(answer.lower, claim.end):
+                continue
+            if not (cue.hence and is_no_conclusion(answer, claim, found)):
+                yield replace(claim, weak=cue.weak or is_explanation(answer, claim, found))
     yield from (claim for claim, only in _judged(answer) if only)
     yield from _judged_texts(answer)
 
@@ -83,26 +86,16 @@ def _stated(place: Place) -> Claim | None:
     return replace(claim, labels=tuple(sorted({*claim.labels, label[1]})))
 
 
-_OUT = compiled(r"""
-    [^.!?\n]{0,200}\b(?:wrong|incorrect|false|out|can't be|cannot be|fails|excluded|eliminated|contradicts
-    |impossible)\b
-""")
-
-
-def _is_no_conclusion(answer: Answer, claim: Claim, cue: re.Match[str]) -> bool:
-    """Whether "so A" goes on with what is wrong about A, or with what else is right, or is cut off."""
-    cut_off = claim.end == len(answer.text) and answer.lower[: cue.start()].rstrip().endswith(",")
-    return cut_off or is_only_called_right(answer, claim) or _OUT.match(answer.lower, claim.end) is not None
-
-
 _THE_ANSWER = re.compile(r"\bthe (?:\w{1,15} )?(?:answer|choice|option)\b")
 #: A choice that a sentence begins with.
 _BEGINS = re.compile(r"(?:^|[\n.,;!?]\s?|\b(?:so|hence|thus|therefore|that) )[\"']?$")
 #: "Only option C works."
 _ONLY = re.compile(r"\bonly (?:option |choice |answer )?[(\"']{0,2}$")
-_WORKS = re.compile(
-    r"[)\]\"']{0,2}\s(?:is (?:possible|left|correct|valid)|works|fits|satisf\w{1,6}|remains|holds|makes sense)\b"
-)
+#: What is called so is called the answer; "the faster one" may be a car.
+_CALLED_ANSWER = compiled(r"""
+    \banswer$|\b(?:correct|right|true) one$|\b(?:correct|right|best|better|only|final|valid|true|intended|likely
+    |appropriate|suitable|accurate|plausible|probable|reasonable|logical|fitting|remaining) (?:choice|option)$
+""")
 _LABEL_SUBJECT = compiled(r"""
     (?:^|[\n.,;:!?(\"']\s?|(?<![a-z])(?:option|choice|answer|letter|antwort|that|only|believe|think|so|hence|thus
     |therefore|la|el|lettre|opción|alternativa)\s|(?:因此|所以|故此?|综上)[，：]?)[(\"']{0,2}([a-z])(?![a-z\d'])(?:选项|選項|项|項)?
@@ -119,12 +112,18 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
         verdict = JUDGED_RIGHT.match(answer.lower, found.end()) or JUDGED_RIGHT.match(answer.lower, found.end(1) + own)
         only = bool(verdict and verdict["only"])
         if verdict is None and _ONLY.search(answer.lower, max(0, found.start(1) - 20), found.start(1)):
-            verdict = _WORKS.match(answer.lower, found.end(1) + own)
+            verdict = WORKS.match(answer.lower, found.end(1) + own)
             only = verdict is not None
         if verdict is None or answer.lower[verdict.end() :][:1] == "?":
             continue
         if not is_taken_back(answer.lower, found.start(1)):
-            yield Claim("answer-statement", (label,), found.start(1), verdict.end()), only
+            weak = _is_weak(answer.lower, found.start(1), verdict)
+            yield Claim("answer-statement", (label,), found.start(1), verdict.end(), weak), only
+
+
+def _is_weak(lower: str, start: int, verdict: re.Match[str]) -> bool:
+    """Whether the verdict on what begins at `start` may be part of an explanation."""
+    return _CALLED_ANSWER.search(verdict[0]) is None or is_reported(lower, start)
 
 
 def _judged_texts(answer: Answer) -> Iterator[Claim]:
@@ -137,7 +136,8 @@ def _judged_texts(answer: Answer) -> Iterator[Claim]:
         letter = len(text) == 1 and text.upper() in answer.options.labels
         if letter or not verdict or not verdict["only"] or not begins or is_taken_back(answer.lower, start):
             continue
-        claim = Claim("option-text", answer.options.having(text), start, verdict.end())
+        weak = _is_weak(answer.lower, start, verdict)
+        claim = Claim("option-text", answer.options.having(text), start, verdict.end(), weak)
         if not of_another_case(claim, answer.lower):
             yield claim
 

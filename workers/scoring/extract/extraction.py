@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workers.scoring.extract.answer import Answer
-from workers.scoring.extract.implicit import final_label
+from workers.scoring.extract.implicit import final_label, leading_label
 from workers.scoring.extract.json_answer import json_answer
 from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.options import Options
@@ -124,7 +124,7 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
     if _is_retracted(last, answer):
         return Extraction(None, "retracted", last.labels)
     too = replace(last, labels=tuple({*last.labels, *also_right(answer, last)}))
-    return _only([*_beside(claims, answer), *_joined(claims, answer), too, last])
+    return _only([*_beside(claims, answer), *_joined(claims, answer), *_explained(claims, answer), too, last])
 
 
 def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
@@ -138,6 +138,16 @@ def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
         last = claims[at]
         found.append(last)
     return found
+
+
+def _explained(claims: list[Claim], answer: Answer) -> list[Claim]:
+    """The answer that a weak last claim may only explain: `The answer is C. So A …`; none where that one fell."""
+    last = claims[-1]
+    if not last.weak:
+        return []
+    announced = [claim for claim in claims if not claim.weak and claim.end <= last.start]
+    before = announced[-1:] or list(leading_label(answer))
+    return [claim for claim in before if not _is_retracted(claim, answer, last.start)]
 
 
 def _joined(claims: list[Claim], answer: Answer) -> list[Claim]:

@@ -57,6 +57,8 @@ class Claim:
     labels: tuple[str, ...]
     start: int
     end: int
+    #: It may be part of an explanation, and no answer: `So A`, `A is the faster one`.
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True)

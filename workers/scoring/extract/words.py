@@ -29,6 +29,7 @@ __all__ = [
     "TURNS",
     "VERDICTS",
     "VOID",
+    "WORKS",
 ]
 
 # --- right behind an answer -----------------------------------------------------------------------------------------
@@ -41,17 +42,23 @@ ENDS = compiled(rf"""
     \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s[-(\[|]
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
+#: Not right of, next to or about something: "A is right next to B", "B is right about the speed".
+_AS_SUCH = compact(r"""
+    (?! (?:of|next|above|below|behind|beside|under|over|before|after(?! all)|about|on|at|near|that|in front
+    |in \w{3,15}ing)\b)
+""")
 #: … or one of the words that explain it.
-GOES_ON = compiled(r"""
+GOES_ON = compiled(rf"""
     \s(?:because|since|as|due to|given|which|so|but|and not|not|rather than|instead of|over|based on|here
-    |for the (?:following )?reasons?|for (?:this|that|these)|in (?:this|that|our|my)|with (?:\w{1,12} )?confidence
+    |for the (?:following )?reasons?|for (?:this|that|these)|in (?:this|that|our|my)|with (?:\w{{1,12}} )?confidence
     |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
-    |correct|right|the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
+    |(?:correct|right){_AS_SUCH}|the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
     |(?:too|as well)(?=[.,;!\n]|$)
-    |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{1,15} )?(?:correct|right|answer|best (?:answer|choice|fit))
+    |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{{1,15}} )?(?:(?:correct|right){_AS_SUCH}|answer
+    |best (?:answer|choice|fit))
     |richtig|korrekt|die (?:richtige|korrekte)
     |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
-    |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{0,8}|seçene\w{0,8}|jest
+    |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{{0,8}}|seçene\w{{0,8}}|jest
     |adalah|là (?:đáp án )?(?:đúng|chính xác))\b|'[dt][ıiuü]r\b
 """)
 #: Small words that go on with a sentence after `c.`; any other small word makes `C. difficile` a name.
@@ -101,12 +108,16 @@ JUDGED_RIGHT = compiled(rf"""
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
     |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
-    (?![\w-]| (?:but|only|if|unless)\b)
+    (?![\w-]| (?:but|only|if|unless)\b){_AS_SUCH}
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
     |es (?:la )?(?:respuesta |opción )?correcta\b|é (?:a )?correta\b|è (?:la )?(?:risposta )?corretta\b
     |が正解|が正しい|是正确|是正確|正确|가 정답|이 정답|가 맞)
 """)
 
+#: Behind the only choice that does.
+WORKS = re.compile(
+    r"[)\]\"']{0,2}\s(?:is (?:possible|left|correct|valid)|works|fits|satisf\w{1,6}|remains|holds|makes sense)\b"
+)
 #: Behind a choice that is a word of assent as well: nothing is answered yet. "Yes, let me think step by step."
 BEGINS_TO_THINK = compiled(r"""
     [,.!]\s?(?:(?:so|well|okay|ok)[, ]\s?)?(?:let me|let's|let us|(?:i|we)(?:'ll| will| need to| have to| must
@@ -197,7 +208,7 @@ RETRACTED = compiled(r"""
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"""
-    [^.!?。\n]{0,80}[.!?。\n]{1,4}\s?(?:(?:no|nein|non)[,.]|いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
+    [^.!?。\n]{0,80}[.!?。\n]{1,4}\s?(?:(?:no|nein|non)[,.:]|いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
 """)
 #: A second look that comes to the same answer.
 CONFIRMED = compiled(r"""
