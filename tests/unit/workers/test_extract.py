@@ -254,6 +254,75 @@ def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None
 
 
 @pytest.mark.parametrize(
+    "mistake",
+    [
+        "A common misconception is that the answer is A.",
+        "A widespread misunderstanding is that A is the correct answer.",
+        "The most common error is thinking that the answer is A.",
+        "It is a myth that the answer is A.",
+        "It would be a fallacy to conclude that the answer is A.",
+        "Many fall into the trap of believing that the answer is A.",
+        "Careless readers will conclude that the answer is A.",
+        "Beware of thinking that the answer is A.",
+        "Be careful: it is easy to think the answer is A.",
+        "Une erreur fréquente est de croire que la réponse est A.",
+        "Un error común es pensar que la respuesta es A.",
+        "कुछ लोग सोचते हैं कि उत्तर A है।",
+    ],
+)
+def test_an_answer_that_is_called_a_mistake_is_none(mistake: str) -> None:
+    assert label(mistake) is None
+    assert label(f"The correct answer is C. {mistake}") == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This is a common misconception. The answer is C.",
+        "The standard error is small, so the answer is C.",
+        "There is no error in this: the answer is C.",
+        "Beware of the units. The answer is C.",
+        "It is a trap question, but the answer is C.",
+    ],
+)
+def test_a_mistake_that_is_another_sentence_or_clause_denies_no_answer(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A is hardly the correct answer.",
+        "A is rarely the best choice.",
+        "A is almost the right answer.",
+        "A seems right, but it is not.",
+        "Answer: A -> B",
+        "The answer is A --> B.",
+        "Berlin is in Germany. So A is out. B is Madrid. So B",
+        "Option A is about Germany. Therefore, B",
+    ],
+)
+def test_what_is_nearly_an_answer_or_cut_off_before_it_is_one_is_none(text: str) -> None:
+    assert label(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C is clearly the right answer.",
+        "Answer: C -> Paris",
+        "Answer: C --> Paris",
+        "Berlin is in Germany. So A is out. So C.",
+        "It is in France.\n\nSo C",
+        "So C",
+        "It is in France. So the answer is C",
+    ],
+)
+def test_near_neighbours_of_those_are_answers(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
     "explanation",
     [
         "So A (the acid) donates a proton to B (the base).",
@@ -480,6 +549,7 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "So A, and ",
         "that the answer is A, ",
         "We choose A as the ",
+        "error of a word to ",
         "उत्तर A है, ",
         "正解はA、",
         "정답은 A라고 ",

@@ -26,6 +26,8 @@ _ASIDE = compiled(r"""
     |,\s(?!(?:because|since|as(?! (?:the|an?)\b)|given|due|for|so|but|and|or)\b)[^,.;:!?\n]{1,80},)(?=\s[a-z])
 """)
 _IT_IS = re.compile(r"\s(?:it|he|she|they)\b")
+#: The last words of a text that goes on with a conclusion in the same line: "… is in Spain. So B".
+_CUT_OFF = re.compile(r"[.!?;)] (?:so|thus|hence|therefore),?\s[a-z]\Z")
 
 #: What is chosen for something of its own: "We choose A as the pivot."
 _CHOSEN = re.compile(r"(?:choose|chose|select|selected|pick|picked)\s?\Z")
@@ -63,8 +65,9 @@ def is_no_conclusion(answer: Answer, claim: Claim, cue: re.Match[str]) -> bool:
 
 
 def _is_cut_off(lower: str, claim: Claim, cue: re.Match[str]) -> bool:
-    """Whether the text ends with the claim while its sentence may go on."""
-    return claim.end == len(lower) and lower[: cue.start()].rstrip().endswith(",")
+    """Whether the text ends with the claim while its sentence, or its line, may go on."""
+    behind_comma = lower[: cue.start()].rstrip().endswith(",")
+    return claim.end == len(lower) and (behind_comma or _CUT_OFF.search(lower, max(0, claim.end - 20)) is not None)
 
 
 def _is_subject(lower: str, end: int) -> bool:

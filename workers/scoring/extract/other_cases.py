@@ -41,7 +41,7 @@ _CASE_BEHIND = re.compile(rf"(?<= ){_NOUN} (?:mainly |primarily |especially )?{_
 #: "For Lyme disease, the best choice is", "In children the answer would be", "Were she pregnant, the answer would be",
 #: "the best choice for Lyme disease is".
 _CASE_BEFORE = compiled(rf"""
-    ^[\s>*#•-]{{0,6}}(?:note(?: that)?:?\s)?(?:(?:but|however|and|while|though|whereas),?\s)?
+    (?:^[\s>*#•-]{{0,6}}(?:note(?: that)?:?\s)?(?:(?:but|however|and|while|though|whereas),?\s)?|,\s(?:while|whereas)\s)
     (?:\w{{1,12}}:\s)?(?:{_CASE}|{_ELSEWHERE}|(?:were|had|should)\s(?:it|he|she|they|the|this|a|an|we|there)\b)
     |\b(?:best|ideal|preferred|better|first-line|(?:most|more) \w{{1,20}})\s{_NOUN}\s{_CASE}
     |\banswer (?:{_CASE}

@@ -39,7 +39,7 @@ _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 
 #: An end, a sign, or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
-    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s[-(\[|]
+    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s(?:[(\[|]|-(?!-?>))
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: Not right of, next to or about something: "A is right next to B", "B is right about the speed".
@@ -90,7 +90,10 @@ DENIED_AFTER = compiled(rf"""
     |خاطئ|خطأ|غير صحيح|ليست? (?:ال)?صحيح|نادرست|اشتباه|غلط|درست نہیں|صحیح نیست|שגוי|לא נכונ|אינ))
 """)
 #: Between "is" and "the answer" these say that it is not: "is wrong, as the answer …", "is close to the answer".
-_APART = r"(?:not|never|wrong|incorrect|false|because|since|as|to|of|from|for|if|when|than|like|near|unlike|against)\b"
+_APART = compact(r"""
+    (?:not|never|hardly|scarcely|barely|rarely|seldom|nowhere|almost|nearly|wrong|incorrect|false|because|since|as|to|of
+    |from|for|if|when|than|like|near|unlike|against)\b
+""")
 #: "The … answer" that these speak of is not the one given.
 _LESSER = compact(r"""
     (?:wrong|incorrect|false|worst|worse|least|less|weak\w*|first|second|third|next|last|other|another|opposite
@@ -108,7 +111,7 @@ JUDGED_RIGHT = compiled(rf"""
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
     |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
     |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
-    (?![\w-]| (?:but|only|if|unless)\b){_AS_SUCH}
+    (?![\w-]| (?:but|only|if|unless)\b|,? but (?:it|that|this)(?:'s| is)?(?: not|n't)\b){_AS_SUCH}
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
     |es (?:la )?(?:respuesta |opción )?correcta\b|é (?:a )?correta\b|è (?:la )?(?:risposta )?corretta\b
     |が正解|が正しい|是正确|是正確|正确|가 정답|이 정답|가 맞)
@@ -136,15 +139,22 @@ CONDITION = compiled(r"""
 #: In its clause: what follows is supposed, another's opinion, or past; or it is another answer than the one given.
 SUPPOSED = compiled(r"""
     \b(?:suppos\w{1,4}|assum\w{1,4}|imagine|tempting|tempted|mistake|mistakenly|initial|initially|previous|at first
-    |first thought|says|said|told|claims|claimed|heard|argues|let's say
+    |first thought|wrote|says|said|told|claims|claimed|heard|argues|let's say
     |(?:some|many|most|others?|one|you|people|someone|students?|they)\b[^.,;\n]{0,30}?
     \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?)
     |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
     |it (?:could|might|may|can) be (?:argued|said|thought)|unlikely that|hard to argue that|refuse)\b
-    |错误|有人
+    |错误|误以为|误认为|有人|लोग|छात्र|البعض|الكثير|برخی|บางคน|หลายคน
+    |\b(?:misconception|misunderstanding|misbelief|myth|fallacy|error|slip|trap|pitfall|blunder|confusion)s?
+    (?: of(?: \w{1,12}){1,3}| here)?(?: (?:is|was|would be)(?: simply| just| often)?)?
+    \s(?:that|to|of \w{3,15}ing|\w{3,15}ing)\b
+    |\b(?:une erreur|error común|erro comum|un errore)\b
+    |\b(?:beaucoup|certains|muchos|algunos|muitos|alguns|molti|alcuni|многие|некоторые)\b[^.,;\n]{0,30}?
+    \b(?:pensent|croient|disent|piensan|creen|dicen|pensam|acham|dizem|pensano|credono|думают|считают)\b
+    |\b(?:beware|careless(?:ly)?|hast(?:e|y|ily)|fooled|misled|tricked|easy to (?:think|believe|assume|conclude|say))\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
     |first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative
-    |possible|plausible|tempting|common|popular|obvious|naive|intuitive|trap|tricky
+    |possible|plausible|distractor|student|user|tempting|common|popular|obvious|naive|intuitive|trap|tricky
     |falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
