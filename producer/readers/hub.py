@@ -29,8 +29,12 @@ def _is_saved(folder: Path) -> bool:
 
 
 def read_dataset(source: Source) -> Iterator[Record]:
-    """Yield the records of the requested split, or the only one. Class labels become names; unknown ones are None."""
+    """Yield the records of the requested split, or the only one. Class labels become names; unknown ones are None.
+
+    Images, sounds and the like are left as they are stored: no question is asked about them.
+    """
     rows = _rows(source)
+    _leave_encoded(rows.info.features)
     names = _class_names(getattr(rows, "features", None))
     for number, row in enumerate(rows, start=1):
         fields = {name: _named(value, names.get(name)) for name, value in row.items()}
@@ -96,6 +100,17 @@ def _library() -> Any:
         ) from None
     datasets.disable_progress_bars()
     return datasets
+
+
+def _leave_encoded(feature: Any) -> None:
+    """Have images, sounds and the like, at any depth, read as they are stored; JSON becomes plain data all the same."""
+    if isinstance(feature, Mapping):
+        for each in feature.values():
+            _leave_encoded(each)
+    elif hasattr(feature, "feature"):
+        _leave_encoded(feature.feature)
+    elif hasattr(feature, "decode") and not isinstance(feature, _library().Json):
+        feature.decode = False
 
 
 def _class_names(features: Mapping[str, Any] | None) -> dict[str, list[str]]:

@@ -8,6 +8,8 @@ import io
 import json
 import lzma
 import zipfile
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,11 @@ import pytest
 from benchmarks.layout_files import lines
 from contract.errors import InputError, QuestionFileError
 from producer.readers import HowToRead, Source, understand
+from producer.readers.answer_fields import Key
+from producer.readers.answers import Way
+from producer.readers.fields import to_row
+from producer.readers.layouts import OWN
+from producer.readers.record import Record
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
 from producer.runs.runconfig import FewShotConfig
 from tests.support import needed_package
@@ -175,6 +182,74 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     found = questions(file)
     assert [each.right for each in found[:3]] == [("A",), ("B",), ("A",)]
     assert (len(found), found[0].metadata) == (3000, {"score": None})
+
+
+def test_bytes_within_a_cell_are_counted_instead_of_written_out(tmp_path: Path) -> None:
+    """An image of 20,000 bytes, as the hub stores it, made a question of 95,679."""
+    stored = {"bytes": b"\xff" * 20_000, "path": "x.png"}
+    row = {"question": "q", "choices": ["x", "y"], "answer": 1, "image": stored, "more": [stored], "raw": b"\xff" * 3}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "q")
+
+    (question,) = questions(understand(Source(tmp_path / "q", "q")))
+
+    shown = '{"bytes":"<20,000 bytes>","path":"x.png"}'
+    assert question.metadata == {"image": shown, "more": f"[{shown}]", "raw": "<3 bytes>"}
+
+
+def test_times_and_decimals_of_a_cell_are_kept_as_text(tmp_path: Path) -> None:
+    found = {"at": datetime(2024, 7, 26, 12), "on": [date(2024, 7, 26)], "for": timedelta(1), "price": Decimal("1.50")}
+    row = {"question": "q", "choices": ["x", "y"], "answer": 1, **found}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "q")
+
+    (question,) = questions(understand(Source(tmp_path / "q", "q")))
+
+    shown = ['"2024-07-26 12:00:00"', '["2024-07-26"]', '"1 day, 0:00:00"', '"1.50"']
+    assert question.metadata == dict(zip(found, shown, strict=True))
+
+
+def test_an_object_is_called_by_its_type_as_its_address_differs_each_time() -> None:
+    fields = {"question": "q", "choices": ["x", "y"], "answer": 1, "scan": object(), "scans": [object()]}
+
+    row = to_row(Record(1, fields, fields), OWN, Key(Way.ANY), "q")
+
+    assert row.question
+    assert row.question.metadata == {"scan": '"<object>"', "scans": '["<object>"]'}
+
+
+def test_images_of_a_dataset_are_not_decoded_and_do_not_change_from_one_reading_to_the_next(tmp_path: Path) -> None:
+    """Each reading decoded every image and found another address in memory, so that no run was ever resumed."""
+    datasets = needed_package("datasets")
+    features = datasets.Features(
+        {
+            "question": datasets.Value("string"),
+            "choices": datasets.List(datasets.Value("string")),
+            "answer": datasets.Value("int64"),
+            "image": datasets.Image(),
+            "pages": datasets.List({"scan": datasets.Image(), "number": datasets.Value("int64")}),
+            "more": datasets.Json(),
+        }
+    )
+    # Decoding it would fail.
+    image = {"bytes": b"no image", "path": "x.png"}
+    row = {
+        "question": "q",
+        "choices": ["x", "y"],
+        "answer": 1,
+        "image": image,
+        "pages": [{"scan": image, "number": 1}],
+        "more": {"level": 3},
+    }
+    datasets.Dataset.from_list([row], features=features).save_to_disk(tmp_path / "saved")
+
+    first, second = (questions(understand(Source(tmp_path / "saved", "saved"))) for _ in range(2))
+
+    shown = '{"bytes":"<8 bytes>","path":"x.png"}'
+    assert first == second
+    assert first[0].metadata == {
+        "image": shown,
+        "pages": f'[{{"scan":{shown},"number":1}}]',
+        "more": '{"level":3}',
+    }
 
 
 def test_a_saved_dataset_is_read_by_its_folder(tmp_path: Path) -> None:
