@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Protocol
 
@@ -36,6 +37,7 @@ DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons", "|": "CSV wit
 _SAMPLE_ROWS = 50
 #: Maximum number of words in the name of a column.
 _MOST_WORDS = 4
+_SPACE_AND_QUOTE = re.compile(' +"')
 #: What hardly is the name of a column, as "Correct?" may be.
 _ASKS = re.compile(r"\S+\s+\S+\s.*\?|.*？", re.DOTALL)
 
@@ -61,8 +63,10 @@ class Dialect:
     #: Whether double quotes enclose cells; in many TSV files they are ordinary characters.
     quoted: bool
     #: Names of the columns.
-    names: tuple[str, ...]
-    header: bool
+    names: tuple[str, ...] = ()
+    header: bool = False
+    #: Whether quotes may follow a space, `red, "blue, green"`; spaces in front of a cell then belong to no cell.
+    spaced: bool = False
 
     @property
     def title(self) -> str:
@@ -79,21 +83,22 @@ def dialect_of(
     the header whatever it contains; `numbered`: the user refers to columns by number, starting at 1.
     """
     best: tuple[int, Dialect] | None = None
+    head = text.head(HEAD_BYTES)
     for delimiter in DELIMITERS:
         for quoted in (True, False) if delimiter == "\t" else (True,):
-            rows = _sample(text, delimiter, quoted)
+            bare = Dialect(delimiter, quoted, spaced=_is_spaced(head, delimiter))
+            rows = _sample(text, bare)
             if rows and len(rows[0]) >= MIN_CHOICES:
                 # A recognised header outweighs the number of rows of equal length.
                 score = sum(len(row) == len(rows[0]) for row in rows) + 2 * _SAMPLE_ROWS * is_header(rows[0])
                 if best is None or score > best[0]:
-                    best = score, _dialect(rows, delimiter, quoted, is_header, named=named, numbered=numbered)
+                    best = score, _dialect(rows, bare, is_header, named=named, numbered=numbered)
     return best[1] if best else None
 
 
 def _dialect(
     rows: Sequence[Sequence[str]],
-    delimiter: str,
-    quoted: bool,
+    bare: Dialect,
     is_header: Callable[[Sequence[str]], bool],
     *,
     named: bool,
@@ -102,9 +107,21 @@ def _dialect(
     first = tuple(name.strip() for name in rows[0])
     if numbered:
         numbers = tuple(str(at) for at in range(1, len(first) + 1))
-        return Dialect(delimiter, quoted, numbers, header=is_header(first))
+        return replace(bare, names=numbers, header=is_header(first))
     headless = () if named or is_header(first) else _headless(rows)
-    return Dialect(delimiter, quoted, headless or first, header=not headless)
+    return replace(bare, names=headless or first, header=not headless)
+
+
+def _is_spaced(head: str, delimiter: str) -> bool:
+    """Whether quotes behind a space enclose cells, `red, "blue, green"`, more often than they are part of them."""
+    end = rf"[{delimiter}\r\n]"
+    # Most files have neither, and dividing them into cells takes longer.
+    if delimiter == "\t" or not re.search(rf'{end} +"', head):
+        return False
+    quoted = r'"[^"]*(?:""[^"]*)*"'
+    cells = re.finditer(rf'(?:^|{end})(?:(?P<enclosed> +{quoted}(?={end}|$))|(?P<part> +")|{quoted})?', head)
+    found = Counter(cell.lastgroup for cell in cells)
+    return found["enclosed"] > found["part"]
 
 
 #: The line in which Excel declares the delimiter. It is ignored, as the delimiter is detected from the cells.
@@ -122,8 +139,8 @@ def _lines(text: Text) -> Iterator[str]:
             yield "\n" if number == 0 and _SEPARATOR.fullmatch(line) else line
 
 
-def _sample(text: Text, delimiter: str, quoted: bool) -> list[list[str]]:
-    reader = _reader(_lines(text), delimiter, quoted)
+def _sample(text: Text, dialect: Dialect) -> list[list[str]]:
+    reader = _reader(_lines(text), dialect)
     rows: list[list[str]] = []
     for _ in range(_SAMPLE_ROWS):
         try:
@@ -153,7 +170,7 @@ def refuse_column_before_question(text: Text, dialect: Dialect) -> None:
 
     Otherwise the id would be read as the question, the question as choice A, and every label would be off by one.
     """
-    rows = [row for row in _sample(text, dialect.delimiter, dialect.quoted) if len(row) == len(dialect.names)]
+    rows = [row for row in _sample(text, dialect) if len(row) == len(dialect.names)]
     first, second = [row[0].strip() for row in rows], [row[1].strip() for row in rows]
     most = len(rows) / 2
     words = sum(not re.search(r"\s", each) for each in first) > most
@@ -199,7 +216,7 @@ def _example_header(dialect: Dialect, at: int | None) -> str:
 def _column_of_keys(text: Text, dialect: Dialect) -> int | None:
     """Return the last column with a label, or an index, in the first line and all rows below it; None without one."""
     width = len(dialect.names)
-    rows = [row for row in _sample(text, dialect.delimiter, dialect.quoted) if len(row) == width]
+    rows = [row for row in _sample(text, dialect) if len(row) == width]
     first, *below = [[_kind_of_key(cell.strip(), width) for cell in row] for row in rows]
     # Labels or numbers side by side may be the names of the choices, or the numbers that pandas gives columns.
     if not below or any(kind and kind == following for kind, following in pairwise(first)):
@@ -227,7 +244,7 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
         message = f"header: there are two columns {twice[0]!r}."
         raise QuestionFileError(message, path=text.shown, line=1, hint="Give each column a unique name.")
     lines = _Remembering(_lines(text))
-    reader = _reader(lines, dialect.delimiter, dialect.quoted)
+    reader = _reader(lines, dialect)
     if dialect.header:
         # Skip blank rows before the header, as `dialect_of` does.
         next(filter(any, reader), None)
@@ -240,7 +257,7 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
             if lines.ended:
                 raise _never_closed(text, line, trouble) from None
             content = lines.content()
-            yield Record(line, content, trouble=_malformed(trouble, content, dialect.delimiter))
+            yield Record(line, content, trouble=_malformed(trouble, content, dialect))
             continue
         if cells is None:
             return
@@ -276,10 +293,10 @@ class _Remembering:
         return "".join(self._kept).rstrip("\r\n")
 
 
-def _reader(lines: Iterator[str], delimiter: str, quoted: bool) -> Reader:
-    if quoted:
-        return csv.reader(lines, delimiter=delimiter, strict=True)
-    return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
+def _reader(lines: Iterator[str], dialect: Dialect) -> Reader:
+    if dialect.quoted:
+        return csv.reader(lines, delimiter=dialect.delimiter, skipinitialspace=dialect.spaced, strict=True)
+    return csv.reader(lines, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE, strict=True)
 
 
 def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileError:
@@ -291,9 +308,9 @@ def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileErro
     )
 
 
-def _malformed(trouble: csv.Error, content: str, delimiter: str) -> FieldTrouble:
+def _malformed(trouble: csv.Error, content: str, dialect: Dialect) -> FieldTrouble:
     hint = "Put a cell with a comma, a quote or a line break in double quotes, and double the quotes inside it."
-    stray = _stray_quote(content, delimiter)
+    stray = _stray_quote(content, dialect)
     if stray is None:
         return FieldTrouble("", f"malformed CSV: {trouble}.", hint)
     around = content[max(0, stray - 15) : stray + 15]
@@ -301,21 +318,21 @@ def _malformed(trouble: csv.Error, content: str, delimiter: str) -> FieldTrouble
     return FieldTrouble("", message, hint, kind="malformed CSV: a quote inside a quoted cell is not doubled")
 
 
-def _stray_quote(content: str, delimiter: str) -> int | None:
+def _stray_quote(content: str, dialect: Dialect) -> int | None:
     """Return the position of the first quote inside a quoted cell that neither closes it nor is doubled."""
-    quoted, at = False, 0
+    quoted, starts, at = False, True, 0
     while at < len(content):
         if content[at] == '"':
             after = content[at + 1 : at + 2]
-            starts = at == 0 or content[at - 1] == delimiter
             if not quoted:
                 quoted = starts
             elif after == '"':
                 at += 1
-            elif after in ("", delimiter, "\r", "\n"):
+            elif after in ("", dialect.delimiter, "\r", "\n"):
                 quoted = False
             else:
                 return at
+        starts = content[at] == dialect.delimiter or (starts and dialect.spaced and content[at] == " ")
         at += 1
     return None
 
@@ -323,8 +340,11 @@ def _stray_quote(content: str, delimiter: str) -> int | None:
 def _record(line: int, cells: list[str], names: Sequence[str]) -> Record:
     if len(cells) != len(names):
         message = f"found {len(cells)} cells, expected {len(names)}."
-        kind = f"{'too many' if len(cells) > len(names) else 'too few'} cells"
-        trouble = FieldTrouble("", message, "Put a cell with a comma in double quotes.", kind=kind)
+        too_many = len(cells) > len(names)
+        hint = "Put a cell with a comma in double quotes."
+        if too_many and any(map(_SPACE_AND_QUOTE.match, cells)):
+            hint = "Remove the space in front of a quote that begins a cell."
+        trouble = FieldTrouble("", message, hint, kind=f"too {'many' if too_many else 'few'} cells")
         return Record(line, cells, trouble=trouble)
     raw = {name or f"column {at}": cell for at, (name, cell) in enumerate(zip(names, cells, strict=True), start=1)}
     return Record(line, raw, raw, untyped=True)

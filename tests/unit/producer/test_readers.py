@@ -289,6 +289,53 @@ def test_a_csv_row_with_a_stray_quote_is_refused_alone_and_shows_it(tmp_path: Pa
     assert [row.question.answer for row in (two, last) if row.question] == ["B", "A"]
 
 
+@pytest.mark.parametrize("header", ["question, A, B, C, answer\n", ""])
+def test_quotes_behind_a_space_enclose_a_cell_like_any_other(tmp_path: Path, header: str) -> None:
+    """The quotes became part of the choices, and a comma between them began another cell."""
+    rows = '"Is it, or not?", "red, or ""so""", "blue", green, B\n"Is it?", "re\nd",  "blue", "green", C\n'
+
+    one, two = questions_of(write(tmp_path, "q.csv", header + rows))
+
+    assert (one.question, one.choices, one.answer) == ("Is it, or not?", ('red, or "so"', "blue", "green"), "B")
+    assert (two.question, two.choices, two.answer) == ("Is it?", ("re\nd", "blue", "green"), "C")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|"])
+def test_a_space_before_a_cell_is_kept_where_no_quote_follows_it(tmp_path: Path, delimiter: str) -> None:
+    rows = ["question,A,B,answer", 'q, x," ""y""",B', 'r, "x" and y,"a, "" b",A']
+
+    one, two = questions_of(write(tmp_path, "q.csv", "\n".join(rows).replace(",", delimiter)))
+
+    assert one.choices == (" x", ' "y"')
+    assert two.choices == (' "x" and y', f'a{delimiter} " b')
+
+
+def test_tabs_are_followed_by_what_belongs_to_the_cell(tmp_path: Path) -> None:
+    (question,) = questions_of(write(tmp_path, "q.tsv", 'question\tA\tB\tanswer\nq\t "x"\ty\tB\n'))
+
+    assert question.choices == (' "x"', "y")
+
+
+def test_one_row_with_a_stray_quote_does_not_change_how_the_others_are_divided(tmp_path: Path) -> None:
+    rows = ['"He said "no"", "red", "blue", A', 'q, "red, "so"", "blue", A', 'r, "red", "blue", B', 's, "x", "y", B']
+
+    *bad, third, last = rows_of(write(tmp_path, "q.csv", "\n".join(["question, A, B, answer", *rows])))
+
+    assert [row.trouble.kind for row in bad if row.trouble] == [
+        "malformed CSV: a quote inside a quoted cell is not doubled"
+    ] * 2
+    assert "the quote at column 10 (…" in str(bad[1].trouble)
+    assert [row.question.choices for row in (third, last) if row.question] == [("red", "blue"), ("x", "y")]
+
+
+def test_a_cell_whose_quote_follows_a_space_is_told_so_where_other_cells_begin_with_such_quotes(tmp_path: Path) -> None:
+    rows = ['q, "x" and y,z,A', 'q, "x" or y,z,B', 'r, "a, b",z,B']
+
+    *_, bad = rows_of(write(tmp_path, "q.csv", "\n".join(["question,A,B,answer", *rows])))
+
+    assert "found 5 cells, expected 4. Remove the space in front of a quote that begins a cell" in str(bad.trouble)
+
+
 def test_an_empty_csv_cell_between_choices_is_refused_by_its_letter_without_advice_for_json(tmp_path: Path) -> None:
     (row,) = rows_of(write(tmp_path, "q.csv", "question,A,B,C,answer\nq,x,,z,C\n"))
 
