@@ -201,12 +201,14 @@ def _read(given: Given, way: Way) -> tuple[str, ...]:
 
 
 def _one(answer: object, given: Given, way: Way) -> str:
-    if isinstance(answer, float) and answer.is_integer():
-        answer = int(answer)
-    if isinstance(answer, bool) or not isinstance(answer, str | int):
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         return ""
     if way is Way.TEXT:
         return _by_text(str(answer), given)
+    if isinstance(answer, float):
+        if not answer.is_integer():
+            return ""
+        answer = int(answer)
     if way is Way.LABEL:
         return _by_label(str(answer), given)
     index = _INDEX.fullmatch(str(answer).strip())
@@ -215,11 +217,17 @@ def _one(answer: object, given: Given, way: Way) -> str:
 
 
 def _by_text(answer: str, given: Given) -> str:
-    for fold in (str.strip, lambda text: text.strip().rstrip(".").casefold()):
+    for fold in (str.strip, lambda text: text.strip().rstrip(".").casefold(), _whole):
         places = [at for at, text in enumerate(given.choices) if fold(text) == fold(answer)]
         if len(places) == 1:
             return LABELS[places[0]]
     return ""
+
+
+def _whole(text: str) -> str:
+    """Return `2` for `2.0`, as pandas writes it where a cell of the column is empty; any other text unchanged."""
+    found = _INDEX.fullmatch(text.strip())
+    return found[1] if found else text
 
 
 def _by_label(answer: str, given: Given) -> str:

@@ -40,8 +40,9 @@ def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> Non
     if not from_0:
         message = "no answer is 0, and some are as large as the number of choices: they do not count from 0."
         raise FieldTrouble("answer", message, "Add --map base=1.", kind="counted from 1")
-    if numbers and all(str(at) in choices for at, choices in numbers):
-        differ = [at for at, choices in numbers if choices.index(str(at)) != at]
+    places = [_place_of_text(at, choices) for at, choices in numbers]
+    if None not in places:
+        differ = [at for (at, _), place in zip(numbers, places, strict=True) if place != at]
         if differ:
             message = f"{differ[0]} is ambiguous: it may be the text of a choice, or an index from 0."
             raise FieldTrouble("answer", message, f"Put texts in quotes. {SAY_BASE}", kind="ambiguous")
@@ -51,6 +52,11 @@ def _index(answer: object) -> int | None:
     if isinstance(answer, bool) or not isinstance(answer, int | float):
         return None
     return int(answer) if answer == answer // 1 and answer >= 0 else None
+
+
+def _place_of_text(number: int, choices: Sequence[str]) -> int | None:
+    """Return the place of the first choice that reads `2` or `2.0`; None if there is none."""
+    return next((at for at, text in enumerate(choices) if text in (str(number), f"{number}.0")), None)
 
 
 def _are_numbered(choices: Sequence[str]) -> bool:

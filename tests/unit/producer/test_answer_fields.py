@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,18 @@ def test_two_fields_that_name_different_choices_are_refused(tmp_path: Path, row:
 
     assert said in told
     assert f"Use --map answer={[*row][1]} for the latter, --map answer={next(iter(row))} for the former" in told
+
+
+@pytest.mark.parametrize("options", [[2.0, 4.0, 1.0, 3.0], [2, 4, 1, 3]])
+@pytest.mark.parametrize("as_answer", [float, int])
+def test_numbers_among_choices_that_are_numbers_are_no_sure_indices(
+    tmp_path: Path, options: list[float], as_answer: Callable[[int], float]
+) -> None:
+    """2.0 was taken for the third choice, 1.0, as its text was compared without the decimal point."""
+    content = lines(*({"question": f"q{at}", "options": options, "answer": as_answer(at)} for at in (2, 1, 3)))
+
+    assert all("ambiguous" in each for each in keys(tmp_path, content))
+    assert keys(tmp_path, content, base="0") == ["C", "B", "D"]
 
 
 def test_several_right_ones_contradict_none_that_is_among_them(tmp_path: Path) -> None:
@@ -175,6 +188,8 @@ def test_our_own_numbers_that_are_choices_too_are_refused_if_no_other_shows_that
     assert "ambiguous" in refusal(tmp_path, lines(*numbers))
     assert keys(tmp_path, lines(*numbers, {**numbers[0], "question": "q", "answer": 0})) == ["B", "C", "A"]
     assert keys(tmp_path, lines(*numbers), base="1") == ["A", "B"]
+    floats = [{**row, "choices": [f"{each}.0" for each in range(1, 5)], "answer": 1.0} for row in numbers]
+    assert "ambiguous" in refusal(tmp_path, lines(*floats))
 
 
 def test_marks_are_what_choices_are_called_in_whatever_order(tmp_path: Path) -> None:

@@ -161,6 +161,32 @@ def test_numbers_that_are_choices_and_indices_are_neither() -> None:
         right_labels(given[0], Way.ANY)
 
 
+@pytest.mark.parametrize(
+    ("answers", "choices"),
+    [
+        ([2.0, 0.0], ["2.0", "0.0", "1.0", "3.0"]),
+        (["2", "0"], ["2.0", "0.0", "1.0", "3.0"]),
+        ([2.0, 0.0], ["2", "0", "1", "3"]),
+        ([2, 0], ["2", "0", "1", "3"]),
+    ],
+)
+def test_numbers_that_are_choices_and_indices_are_neither_with_or_without_a_decimal_point(
+    answers: list[object], choices: list[str]
+) -> None:
+    given = [Given(each, choices) for each in answers]
+
+    assert settle(given, ALL) is Way.ANY
+    with pytest.raises(FieldTrouble, match="ambiguous"):
+        right_labels(given[0], Way.ANY)
+
+
+def test_a_number_is_the_choice_that_reads_so_however_many_decimals_it_has() -> None:
+    choices = ["2", "2.0", "2.5"]
+
+    assert [right_labels(Given(each, choices), Way.TEXT) for each in (2, 2.0, 2.5)] == [("A",), ("B",), ("C",)]
+    assert settle([Given(2.5, choices), Given(2.0, choices)], ALL) is Way.TEXT
+
+
 def test_numbers_count_as_their_columns_do() -> None:
     options = [Given(2, COLORS, ["1", "2", "3"]), Given(1, COLORS, ["1", "2", "3"])]
 
