@@ -407,6 +407,19 @@ def test_a_gold_list_of_numbers_is_the_answer(tmp_path: Path) -> None:
     assert [each.right for each in questions(read(tmp_path, lines(*rows)))] == [("B",), ("A",)]
 
 
+def test_a_query_with_choices_is_no_yes_no_question_though_it_has_a_classification(tmp_path: Path) -> None:
+    """It was asked with yes and no, and the index 1 meant yes."""
+    rows = [
+        {"query": f"q{at}", "options": ["x", "y"], "answer": at, "classification": "True" if at else "False"}
+        for at in (0, 1)
+    ]
+
+    file = read(tmp_path, lines(*rows))
+
+    assert file.layout.name == "named"
+    assert [(each.choices, each.right) for each in questions(file)] == [(("x", "y"), ("A",)), (("x", "y"), ("B",))]
+
+
 def test_the_predecessors_fields_stay_and_its_hash_is_computed_where_it_is_missing(tmp_path: Path) -> None:
     text = "Which?\nA) red\nB) seven"
     row = {"question": text, "answer": "A", "text": "Red.", "source_chunk_id": "c_0001", "source_path": "a.pdf"}
