@@ -2,7 +2,8 @@
 
 Several fields may look like the key. The one with the most reliable name is used, but a letter or a text is more
 reliable than a bare number: if there are both, the number is interpreted so that they agree, or ignored if it is a flag
-or a row number.
+or a row number. The others must not contradict the key if they are letters or texts, or numbers that are a second key
+(`second_key`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_k
 from producer.readers.field_names import names_of, spelled
 from producer.readers.parts import Parts, answers_of
 from producer.readers.record import FieldTrouble, shown_value
+from producer.readers.second_key import Column, way_of_second_key
 
 __all__ = ["Key", "key_of", "refuse_contradiction", "says_beside"]
 
@@ -28,6 +30,10 @@ _FROM_0 = frozenset(
 _OFTEN_ELSE = frozenset(
     ["key", "correct", "label", "labels", "answer_id", "correct_answer_id", "target", "classification"]
 )
+#: Names of which numbers beside a key may say something else: also how many are right, the result, or a passage.
+_NOT_SURE = _OFTEN_ELSE | {
+    *("answers", "correct_answers", "solution", "gold", "answer_text", "correct_answer_text", "correct_text")
+}
 
 
 class Key(NamedTuple):
@@ -70,14 +76,13 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
         if said:
             way, agreed = _agreeing(fields[name], fields[said[0]], ways)
             if agreed or not _is_else(name, fields[name]):
-                return Key(way, None, _beside(said, fields))
+                return Key(way, None, _beside(name, way, fields, said))
             field = said[0]
         elif _is_else(name, fields[name]):
             field = next((each for each in fields if _may_be_index(each, fields[each])), name)
     elif name not in said and said and _name_all(fields[name]):
         field = said[0]
     given = [each for each in fields[field] if each]
-    beside = _beside([each for each in said if each != field], fields)
     supposed = False
     try:
         way = settle(given, ways, like if like in INDICES else None)
@@ -85,13 +90,13 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
         if not _counts_from_0(head, field):
             raise
         way, supposed = Way.INDEX_0, True
-    return Key(way, None if field == name else field, beside, supposed)
+    return Key(way, None if field == name else field, _beside(field, way, fields, said), supposed)
 
 
 def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
-    """Return the fields other than `name` that give the answer by label or text."""
-    fields = {each: _given(head, each) for each in _others(head, name)}
-    return _beside([each for each, given in fields.items() if _says_by_label_or_text(given)], fields)
+    """Return the fields that give the answer as well as the key in `name`, whose numbers count from 0."""
+    fields = {each: _given(head, each) for each in (name, *_others(head, name))}
+    return _beside(name, Way.ANY_0, fields, [each for each, given in fields.items() if _says_by_label_or_text(given)])
 
 
 def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None:
@@ -109,11 +114,7 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
             raise FieldTrouble("answer", message, hint, kind="two answers contradict")
 
 
-#: The answer of each record of the head in one field; None if the record has no key there.
-_Column = Sequence[Given | None]
-
-
-def _given(head: Sequence[Parts], name: str) -> _Column:
+def _given(head: Sequence[Parts], name: str) -> Column:
     values = (each.answer if each.used.answer == name else each.rest.get(name) for each in head)
     return [
         None if no_key(value, each.choices) else Given(value, each.choices, each.labels)
@@ -132,23 +133,23 @@ def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
     return [each for each in there if each != name]
 
 
-def _says_by_label_or_text(column: _Column) -> bool:
+def _says_by_label_or_text(column: Column) -> bool:
     """Whether these values name choices other than by number."""
     given = [each for each in column if each]
     said = sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
     return bool(said) and said >= _MOST * len(given)
 
 
-def _name_all(column: _Column) -> bool:
+def _name_all(column: Column) -> bool:
     """Whether these values merely list all choices or all labels."""
     return all(len(meant(each, Way.ANY)) == len(each.choices) for each in column if each)
 
 
-def _are_numbers(column: _Column) -> bool:
+def _are_numbers(column: Column) -> bool:
     return all(is_number(each.answer) for each in column if each)
 
 
-def _is_else(name: str, column: _Column) -> bool:
+def _is_else(name: str, column: Column) -> bool:
     """Whether these numbers are probably not a key: flags, or all different, like row numbers."""
     numbers = [str(each.answer).strip() for each in column if each]
     if spelled(name) not in _OFTEN_ELSE:
@@ -156,13 +157,13 @@ def _is_else(name: str, column: _Column) -> bool:
     return {each.lower() for each in numbers} <= {"0", "1", "true", "false"} or len({*numbers}) == len(numbers)
 
 
-def _may_be_index(name: str, column: _Column) -> bool:
+def _may_be_index(name: str, column: Column) -> bool:
     given = [each for each in column if each]
     read = max((sum(bool(meant(each, way)) for each in given) for way in INDICES), default=0)
     return bool(given) and read >= _MOST * len(given) and not _is_else(name, column)
 
 
-def _agreeing(numbers: _Column, said: _Column, ways: Sequence[Way]) -> tuple[Way, bool]:
+def _agreeing(numbers: Column, said: Column, ways: Sequence[Way]) -> tuple[Way, bool]:
     """Return the way in which the most numbers agree with the other field, and whether nearly all of them do."""
     pairs = [(one, meant(other, Way.ANY)) for one, other in zip(numbers, said, strict=True) if one and other]
     agree = {way: sum(meant(one, way) == other for one, other in pairs) for way in ways}
@@ -170,8 +171,17 @@ def _agreeing(numbers: _Column, said: _Column, ways: Sequence[Way]) -> tuple[Way
     return best, bool(pairs) and agree[best] >= _MOST * len(pairs)
 
 
-def _beside(names: Iterable[str], fields: Mapping[str, _Column]) -> tuple[tuple[str, Way], ...]:
-    return tuple((name, settle(filter(None, fields[name]), (Way.LABEL, Way.TEXT))) for name in names)
+def _beside(key: str, way: Way, fields: Mapping[str, Column], said: Sequence[str]) -> tuple[tuple[str, Way], ...]:
+    """Return the fields that must not contradict `key`, those in `said` and second keys, and how they name choices."""
+    right = [meant(each, way) if each else () for each in fields[key]]
+    beside = {
+        name: settle(filter(None, column), (Way.LABEL, Way.TEXT))
+        if name in said
+        else way_of_second_key(column, right, sure=spelled(name) not in _NOT_SURE)
+        for name, column in fields.items()
+        if name != key
+    }
+    return tuple((name, way) for name, way in beside.items() if way)
 
 
 def _counts_from_0(head: Sequence[Parts], field: str) -> bool:

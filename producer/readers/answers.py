@@ -34,6 +34,7 @@ __all__ = [
     "meant",
     "names_a_choice",
     "no_key",
+    "read_as",
     "right_labels",
     "settle",
     "shown_answer",
@@ -103,7 +104,7 @@ def is_number(found: object) -> bool:
 
 def names_a_choice(given: Given) -> bool:
     """Whether `given` names a choice in any way."""
-    return not no_key(given.answer, given.choices) and any(_read(given, way) for way in _SINGLE)
+    return not no_key(given.answer, given.choices) and any(read_as(given, way) for way in _SINGLE)
 
 
 def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None) -> Way:
@@ -115,7 +116,7 @@ def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None
     known = [each for each in given if not no_key(each.answer, each.choices)]
     # A -1 that is also the text of a choice may still mean "no key", so the way is decided by the other answers.
     known = [each for each in known if not _is_minus_one(each.answer)] or known
-    readings = {way: [_read(each, way) for each in known] for way in ways}
+    readings = {way: [read_as(each, way) for each in known] for way in ways}
     # Answers that no way can read (`?`, `n/a`) say nothing about the others.
     readable = sum(map(any, zip(*readings.values(), strict=True)))
     counts = {way: sum(map(bool, read)) for way, read in readings.items()}
@@ -141,14 +142,14 @@ def _mixed(known: Sequence[Given], ways: Sequence[Way]) -> Way:
     """Return the way for answers of different kinds, with the base of the indices if the numbers among them show it."""
     bases = [way for way in ways if way in INDICES]
     if len(bases) > 1:
-        numbers = [each for each in known if is_number(each.answer) and not _read(each, Way.LABEL)]
-        bases = [way for way in bases if numbers and all(_read(each, way) for each in numbers)]
+        numbers = [each for each in known if is_number(each.answer) and not read_as(each, Way.LABEL)]
+        bases = [way for way in bases if numbers and all(read_as(each, way) for each in numbers)]
     return next((mixed for mixed, indices in _MIXED.items() if indices == tuple(bases)), Way.ANY)
 
 
 def _undecided(known: Sequence[Given]) -> FieldTrouble:
     """Return the error for answers among which there is neither a 0 nor the number of choices."""
-    shown = shown_value(next(each.answer for each in known if _read(each, Way.INDEX_1)))
+    shown = shown_value(next(each.answer for each in known if read_as(each, Way.INDEX_1)))
     message = f"{shown} may count from 0 or from 1: no answer is 0 or as large as the number of choices."
     return FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
 
@@ -162,11 +163,11 @@ def right_labels(given: Given, way: Way) -> tuple[str, ...]:
     # Among indices, -1 means "no key" even if it is also the text of a choice.
     if no_key(given.answer, given.choices) or (way in INDICES and _is_minus_one(given.answer)):
         return ()
-    if way not in _MIXED and (found := _read(given, way)):
+    if way not in _MIXED and (found := read_as(given, way)):
         return found
-    meanings = {each: found for each in (Way.LABEL, Way.TEXT) if (found := _read(given, each))}
+    meanings = {each: found for each in (Way.LABEL, Way.TEXT) if (found := read_as(given, each))}
     if way in _MIXED and Way.LABEL not in meanings:
-        indices = {each: _read(given, each) for each in _MIXED[way]}
+        indices = {each: read_as(given, each) for each in _MIXED[way]}
         if any(indices.values()):
             # Keep a base by which the answer names no choice: that alone does not make the other one certain.
             meanings |= indices
@@ -187,7 +188,7 @@ def meant(given: Given, way: Way) -> tuple[str, ...]:
         return ()
 
 
-def _read(given: Given, way: Way) -> tuple[str, ...]:
+def read_as(given: Given, way: Way) -> tuple[str, ...]:
     """Return the labels that the answer names if read in this way; empty if it cannot be read so."""
     answer = given.answer
     if isinstance(answer, list | tuple):
