@@ -1,4 +1,4 @@
-"""Who may import whom. The whole code is read, function bodies included; nothing of it is run but for the last tests."""
+"""Who may import whom. The whole code is read, function bodies included; only the last tests run any."""
 
 from __future__ import annotations
 
