@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_key, settle
 from producer.readers.field_names import names_of, spelled
@@ -52,11 +52,15 @@ class Key(NamedTuple):
         first = parts.used.answer
         if self.field is None or self.field == first:
             return parts
-        rest = dict(parts.rest)
-        answer = rest.pop(self.field, None)
+        rest = {name: value for name, value in parts.rest.items() if name != self.field}
         if first is not None:
             rest[first] = parts.answer
-        return parts._replace(answer=answer, rest=rest, used=parts.used._replace(answer=self.field))
+        return parts._replace(
+            answer=_found(parts, self.field),
+            gold_passages=() if parts.used.gold == self.field else parts.gold_passages,
+            rest=rest,
+            used=parts.used._replace(answer=self.field),
+        )
 
 
 def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
@@ -65,10 +69,9 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
     Raises FieldTrouble if it cannot be decided.
     """
     keyed = Counter(each.used.answer for each in head if not no_key(each.answer, each.choices))
-    first = next(iter(keyed.most_common(1)), None)
-    if first is None or first[0] is None:
+    name = next((each for each, _ in keyed.most_common(1)), None) or _gold_with_keys(head)
+    if name is None:
         return Key(settle((), ways))
-    name = first[0]
     fields = {each: _given(head, each) for each in (name, *_others(head, name))}
     said = [each for each, given in fields.items() if _says_by_label_or_text(given)]
     field = name
@@ -90,7 +93,9 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
         if not _counts_from_0(head, field):
             raise
         way, supposed = Way.INDEX_0, True
-    return Key(way, None if field == name else field, _beside(field, way, fields, said), supposed)
+    # Wherever a list of the key was taken for passages, it is to be taken from there.
+    usual = field == name and all(each.used.gold != name for each in head)
+    return Key(way, None if usual else field, _beside(field, way, fields, said), supposed)
 
 
 def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
@@ -115,11 +120,24 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
 
 
 def _given(head: Sequence[Parts], name: str) -> Column:
-    values = (each.answer if each.used.answer == name else each.rest.get(name) for each in head)
+    values = (_found(each, name) for each in head)
     return [
         None if no_key(value, each.choices) else Given(value, each.choices, each.labels)
         for value, each in zip(values, head, strict=True)
     ]
+
+
+def _found(parts: Parts, name: str) -> Any:
+    """Return what the field holds, whatever the layout took it for."""
+    if parts.used.answer == name:
+        return parts.answer
+    return list(parts.gold_passages) if parts.used.gold == name else parts.rest.get(name)
+
+
+def _gold_with_keys(head: Sequence[Parts]) -> str | None:
+    """Return the field `gold` if its lists, which are usually of passages, are labels or texts of choices."""
+    names = {each.used.gold for each in head if each.used.gold and spelled(each.used.gold) == "gold"}
+    return next((name for name in names if _says_by_label_or_text(_given(head, name))), None)
 
 
 def _others(head: Sequence[Parts], name: str) -> Iterable[str]:

@@ -41,6 +41,8 @@ class Used(NamedTuple):
     answer: str | None = None
     #: Fields that repeat one of these, and so are not kept as metadata.
     more: tuple[str | None, ...] = ()
+    #: The field of the gold passages.
+    gold: str | None = None
 
     @property
     def all(self) -> frozenset[str | None]:
@@ -80,7 +82,7 @@ def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
         subject=subject if subject is None or isinstance(subject, str) else str(subject),
         context=context,
         gold_passages=gold_ids(golds[0], fields[golds[0]]) if golds else (),
-        used=used,
+        used=used._replace(gold=golds[0]) if golds else used,
         **known,
     )
 

@@ -407,6 +407,36 @@ def test_a_gold_list_of_numbers_is_the_answer(tmp_path: Path) -> None:
     assert [each.right for each in questions(read(tmp_path, lines(*rows)))] == [("B",), ("A",)]
 
 
+@pytest.mark.parametrize("listed", [(["B"], ["A"]), (["y"], ["x"]), (["B", "C"], ["A"]), ("B", ["A"]), (["B"], "A")])
+def test_gold_lists_that_name_choices_are_the_answer_where_there_is_no_other(
+    tmp_path: Path, listed: tuple[list[str] | str, ...]
+) -> None:
+    """It was taken for passages, and the file had no key."""
+    rows = [{"question": f"q{at}", "options": ["x", "y", "z"], "gold": gold} for at, gold in enumerate(listed)]
+    file = read(tmp_path, lines(*rows))
+
+    assert file.fields.answer == ("gold",)
+    assert [each.right[0] for each in questions(file)] == ["B", "A"]
+    assert [each.gold_passages for each in questions(file)] == [(), ()]
+
+
+def test_a_gold_list_that_names_no_choice_is_refused_where_the_others_do(tmp_path: Path) -> None:
+    rows = [{"question": f"q{at}", "options": ["x", "y"], "gold": ["B" if at else "p1"]} for at in range(20)]
+
+    bad, *good = read(tmp_path, lines(*rows)).rows()
+
+    assert "['p1'] names no choice" in str(bad.trouble)
+    assert [row.question.right for row in good if row.question] == [("B",)] * 19
+
+
+def test_a_gold_list_of_passages_is_no_answer(tmp_path: Path) -> None:
+    rows = [{"question": f"q{at}", "options": ["x", "y"], "gold": gold} for at, gold in enumerate((["p1"], ["1", "0"]))]
+
+    found = questions(read(tmp_path, lines(*rows)))
+
+    assert [(each.right, each.gold_passages) for each in found] == [((), ("p1",)), ((), ("1", "0"))]
+
+
 def test_a_query_with_choices_is_no_yes_no_question_though_it_has_a_classification(tmp_path: Path) -> None:
     """It was asked with yes and no, and the index 1 meant yes."""
     rows = [
