@@ -641,3 +641,16 @@ def test_purge_asks_nobody_where_there_is_nobody(producer: Producer, five: Path,
     assert len(ledger.runs()) == 1
     assert f"deleted {run_id}" in producer("purge", "last", "--yes").stdout
     assert ledger.runs() == []
+
+
+@pytest.mark.parametrize(("words", "told"), [((), True), (("--set", "rag.use_context_field=true"), False)])
+def test_a_context_that_the_model_is_not_shown_is_pointed_out(
+    producer: Producer, tmp_path: Path, words: tuple[str, ...], told: bool
+) -> None:
+    file = tmp_path / "questions.jsonl"
+    asked = {"choices": ["tea", "salt"], "answer": "A", "context": "It is a red box."}
+    file.write_text("".join(json.dumps({"question": f"What is in box {i}?", **asked}) + "\n" for i in range(4)))
+
+    result = producer("enqueue", file, *words)
+
+    assert ("4 questions with a context, which the model is not shown" in result.stderr) is told
