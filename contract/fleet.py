@@ -98,7 +98,7 @@ class WorkerRecord(BaseModel):
     busy: float | None = None
     #: Run → why this worker currently requeues its questions.
     puts_off: dict[str, str] = Field(default_factory=dict)
-    #: What it needs before it is ready, and does not get yet, e.g. a server that is away; empty: nothing.
+    #: What it needs and does not get for now, e.g. a server that is away or overloaded; empty: nothing.
     waits_for: str = ""
     #: `host:port` of its Prometheus metrics, reachable by others unless it is a loopback address; empty: none.
     metrics_at: str = ""

@@ -42,7 +42,7 @@ def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:
 
 
 def waiting_lines(workers: Iterable[WorkerRecord]) -> list[str]:
-    """Return which of `workers` cannot start yet, and what they wait for."""
+    """Return which of `workers` cannot start or go on, and what they wait for."""
     return [f"{each.name} waits for {each.waits_for}" for each in workers if each.waits_for]
 
 

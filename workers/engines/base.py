@@ -138,7 +138,7 @@ class Engine(abc.ABC):
 
     @property
     def waits_for(self) -> str:
-        """Return what the engine, while it starts, needs from elsewhere and does not get yet; empty: nothing."""
+        """Return what the engine needs from elsewhere and does not get for now; empty: nothing."""
         return ""
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:

@@ -47,6 +47,8 @@ JUDGES = (
 JUDGEMENTS = (AssertionError, AttributeError, ImportError, LookupError, NotImplementedError, TypeError, ValueError)
 #: An error caused by one of these may be temporary, such as an unreachable hub.
 PASSING = (OSError, MemoryError)
+#: So may one of these packages: the hub's client, and the clients that it has been built on.
+NETWORK = frozenset({"huggingface_hub", "httpx", "httpcore", "httpx2", "httpcore2", "requests"})
 #: vLLM's message for a folder without weights; truncated or invalid files are reported by safetensors.
 NO_WEIGHTS = re.compile("Cannot find any model weights with `(.+)`")
 #: Messages that do not tell the cause. vLLM inspects a model's class in a separate process and does not say why that
@@ -182,4 +184,4 @@ def _led_to(trouble: BaseException) -> Iterator[BaseException]:
 
 
 def _of_network(trouble: BaseException) -> bool:
-    return type(trouble).__module__.partition(".")[0] in {"httpx", "httpcore", "huggingface_hub", "requests"}
+    return type(trouble).__module__.partition(".")[0] in NETWORK

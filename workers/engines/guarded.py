@@ -38,8 +38,9 @@ class _Shortage:
 class GuardedEngine(Engine):
     """Wrapper that remembers how many requests fit, and requires `engine` to answer within `batch_deadline_s`.
 
-    An answer to any call counts, as one call may wait long behind the others on a busy engine. A call hung in native
-    code cannot be interrupted, so the watchdog thread calls `on_hang`, which is expected to end the process.
+    An answer to any call counts, as one call may wait long behind the others on a busy engine. Time in which the engine
+    waits for something elsewhere (`waits_for`) does not. A call hung in native code cannot be interrupted, so the
+    watchdog thread calls `on_hang`, which is expected to end the process.
     """
 
     def __init__(self, engine: Engine, on_hang: Callable[[], object]) -> None:
@@ -130,6 +131,8 @@ class GuardedEngine(Engine):
     def _watch(self) -> None:
         deadline_s = self.settings.batch_deadline_s
         while not self._closed.wait(min(LOOK_S, deadline_s / 4)):
+            if self._engine.waits_for:
+                self._answered_at = time.monotonic()
             oldest = min(self._running_since.copy().values(), default=None)
             if oldest is not None and time.monotonic() - max(oldest, self._answered_at) > deadline_s:
                 log.critical("the engine has not answered for %g s (batch_deadline_s); treating it as dead", deadline_s)

@@ -12,12 +12,14 @@ If a server cannot provide what a request needs, that request fails and says wha
 
 The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after
 the delay that the server asks for; also 429 and 5xx that the server sends inside an answer with status 200. If none of
-its retries is answered, if there is nothing in an answer, or if the server broke a text off, the worker retries the
-question. A text that a content filter withheld is a failure.
+its retries is answered and the server refuses everybody, it is waited for (`workers.engines.openai_patience`). If it
+refuses this request only, if there is nothing in an answer, or if it broke a text off, the worker retries the question.
+A text that a content filter withheld is a failure.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -44,15 +46,8 @@ from workers.engines.base import (
     in_order,
 )
 from workers.engines.capacity import Capacity
-from workers.engines.openai_server import (
-    Connection,
-    Offers,
-    await_server,
-    find_out,
-    is_away,
-    is_no_answer,
-    may_pass,
-)
+from workers.engines.openai_patience import Patience
+from workers.engines.openai_server import Connection, Offers, await_server, find_out, is_no_answer, may_pass
 from workers.engines.vllm_server import LocalServer
 
 if TYPE_CHECKING:
@@ -107,8 +102,9 @@ class OpenAiEngine(Engine):
     """`Engine` on an OpenAI-compatible server.
 
     Without `judge`, it uses the server of `settings`, booted first if `boot_local` is set: `start` waits for it and
-    probes its capabilities, and if it goes away the engine is dead. With `judge`, it uses that server, which only
-    generates text: `start` does not wait for it, and a request that it does not answer fails alone.
+    probes its capabilities; if it goes away the engine is dead, and if it refuses everybody for a while it is waited
+    for. With `judge`, it uses that server, which only generates text: `start` does not wait for it, and a request that
+    it does not answer fails alone.
     """
 
     def __init__(self, settings: Settings, judge: OpenAiSettings | None = None) -> None:
@@ -122,6 +118,7 @@ class OpenAiEngine(Engine):
         )
         self._offers = Offers(chat=True)
         self._connection: Connection | None = None
+        self._patience: Patience | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._places = Capacity(self._server.concurrency, lambda: self.room_came())
         self._waits_for = ""
@@ -133,13 +130,15 @@ class OpenAiEngine(Engine):
         self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         if not self._is_judge:
             self._waits_for = f"the server at {self._server.base_url}"
-            await_server(self._connection, self.settings.server_startup_timeout)
+            until = time.monotonic() + self.settings.server_startup_timeout
+            await_server(self._connection, until - time.monotonic())
+            self._offers = find_out(self._server, until - time.monotonic())
             self._waits_for = ""
-            self._offers = find_out(self._server)
+            self._patience = Patience(self._server, in_chat=self._offers.chat)
 
     @property
     def waits_for(self) -> str:
-        return self._waits_for
+        return self._waits_for or (self._patience.waits_for if self._patience else "")
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         heads: list[tuple[int, _PartialScore]] = []
@@ -212,6 +211,8 @@ class OpenAiEngine(Engine):
         return {"engine": "openai", "server": self._server.base_url, "model": self._server.model, "offers": offers}
 
     def close(self) -> None:
+        if self._patience is not None:
+            self._patience.close()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         if self._connection is not None:
@@ -267,19 +268,32 @@ class OpenAiEngine(Engine):
         return None
 
     def _tried(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | Failure:
-        from openai import APITimeoutError, AuthenticationError, OpenAIError, PermissionDeniedError
+        from openai import OpenAIError
 
         assert self._connection is not None
+        while True:
+            try:
+                return ask()
+            except OpenAIError as trouble:
+                if self._outlasted(trouble):
+                    continue
+                said = f"{self._connection.says(trouble)}{self._remedy(trouble)}"
+                kind = UnexpectedFailure if self._is_worth_another_attempt(trouble) else Failure
+                return kind(type=type(trouble).__name__, message=said)
+
+    def _outlasted(self, trouble: OpenAIError) -> bool:
+        """Return whether the server refused everybody and now serves again; False if it refused this request only."""
+        from openai import OpenAIError
+
+        if self._patience is None:
+            return False
         try:
-            return ask()
-        except OpenAIError as trouble:
-            said = self._connection.says(trouble)
-            for_all = is_away(trouble) or isinstance(trouble, AuthenticationError | PermissionDeniedError)
-            if for_all and not isinstance(trouble, APITimeoutError) and not self._is_judge:
-                last_words = self._local.last_words() if self._local else ""
-                raise EngineDead(f"The server no longer serves requests: {said} {last_words}".rstrip()) from None
-            kind = UnexpectedFailure if self._is_worth_another_attempt(trouble) else Failure
-            return kind(type=type(trouble).__name__, message=f"{said}{self._remedy(trouble)}")
+            return self._patience.outlast(trouble)
+        except OpenAIError as of_all:
+            assert self._connection is not None
+            last_words = self._local.last_words() if self._local else ""
+            said = f"The server no longer serves requests: {self._connection.says(of_all)} {last_words}"
+            raise EngineDead(said.rstrip()) from None
 
     def _is_worth_another_attempt(self, trouble: OpenAIError) -> bool:
         """Whether the question should be asked again, as the server was in trouble for longer than the client tries.

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_away", "is_no_answer", "may_pass"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Numbers of next tokens to request, in this order; OpenAI's own plain completions list at most 5.
 TOP_WANTED = (20, 5)
@@ -172,31 +174,35 @@ def is_away(trouble: OpenAIError) -> bool:
     return isinstance(trouble, APIConnectionError)
 
 
-def find_out(server: OpenAiSettings) -> Offers:
+def find_out(server: OpenAiSettings, timeout_s: float = 0) -> Offers:
     """Probe what the server offers, with one-token requests.
 
-    If it answers none of them, raises EngineError if all may be answered later, else SettingsError.
+    If it answers none of them, raises EngineError after `timeout_s` if all may be answered later, else SettingsError.
     """
     connection = Connection(server.model_copy(update={"max_retries": min(server.max_retries, PROBE_RETRIES)}))
     try:
-        probe = _Probe(connection)
-        chat, chat_top = probe.next_tokens(in_chat=True)
-        plain, plain_top = probe.next_tokens(in_chat=False)
-        if not chat and not plain:
-            kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
-            said = connection.says(probe.refused[0])
-            raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
-        return Offers(
-            chat=chat,
-            plain=plain,
-            chat_top=chat_top,
-            plain_top=plain_top,
-            chat_echo=chat and probe.echoes(in_chat=True) and probe.continues_turns(),
-            plain_echo=plain and probe.echoes(in_chat=False),
-            context=probe.context(),
-        )
+        return _until_answered(lambda: _offers(connection), timeout_s)
     finally:
         connection.client.close()
+
+
+def _offers(connection: Connection) -> Offers:
+    probe = _Probe(connection)
+    chat, chat_top = probe.next_tokens(in_chat=True)
+    plain, plain_top = probe.next_tokens(in_chat=False)
+    if not chat and not plain:
+        kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
+        said = connection.says(probe.refused[0])
+        raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
+    return Offers(
+        chat=chat,
+        plain=plain,
+        chat_top=chat_top,
+        plain_top=plain_top,
+        chat_echo=chat and probe.echoes(in_chat=True) and probe.continues_turns(),
+        plain_echo=plain and probe.echoes(in_chat=False),
+        context=probe.context(),
+    )
 
 
 @dataclass
@@ -244,10 +250,13 @@ class _Probe:
             return 0
 
     def _tried(self, path: str, **body: Any) -> dict[str, Any] | None:
-        from openai import OpenAIError
+        from openai import OpenAIError, RateLimitError
 
         try:
             return self.connection.post(path, **body)
+        except RateLimitError as trouble:  # says nothing about what it offers
+            hint = "Does it limit requests? Set openai.requests_per_minute."
+            raise EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint) from None
         except OpenAIError as trouble:
             self.refused.append(trouble)
             return None
@@ -258,30 +267,39 @@ def await_server(connection: Connection, timeout_s: float) -> None:
 
     Raises EngineError after `timeout_s`, SettingsError if it rejects the key.
     """
+    impatient = connection.client.with_options(max_retries=0, timeout=min(connection.server.timeout_s, HELLO_S))
+    _until_answered(lambda: _greet(connection, impatient), timeout_s)
+
+
+def _greet(connection: Connection, client: Any) -> None:
     from openai import AuthenticationError, OpenAIError, PermissionDeniedError
 
+    try:
+        client.models.list()
+    except (AuthenticationError, PermissionDeniedError) as trouble:
+        hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
+        raise SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint) from None
+    except OpenAIError as trouble:
+        if is_away(trouble):  # anything else answers, and need not list its models
+            hint = "Check openai.url; is the server running?"
+            raise EngineError(f"No server answers: {connection.says(trouble)}", hint=hint) from None
+
+
+def _until_answered(ask: Callable[[], T], timeout_s: float) -> T:
+    """Return what `ask` returns; while it raises EngineError, log why and ask again, for up to `timeout_s`."""
     started = time.monotonic()
     told_at = float("-inf")
-    impatient = connection.client.with_options(max_retries=0, timeout=min(connection.server.timeout_s, HELLO_S))
     while True:
         try:
-            impatient.models.list()
-        except (AuthenticationError, PermissionDeniedError) as trouble:
-            hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
-            raise SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint) from None
-        except OpenAIError as trouble:
-            if not is_away(trouble):
-                return  # it answers, and need not list its models
-            said, waited_s = connection.says(trouble), time.monotonic() - started
+            return ask()
+        except EngineError as trouble:
+            waited_s = time.monotonic() - started
             if waited_s > timeout_s:
-                hint = "Check openai.url; is the server running?"
-                raise EngineError(f"No server answers: {said}", hint=hint) from None
+                raise
             if waited_s - told_at >= TELL_EVERY_S:
                 told_at = waited_s
-                log.warning("waiting up to %g s for the server at openai.url to answer: %s", timeout_s, said)
+                log.warning("waiting up to %g s for the server at openai.url: %s", timeout_s, trouble)
             time.sleep(WAIT_S)
-        else:
-            return
 
 
 def _nearest_model(connection: Connection) -> str:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from openai import DefaultHttpxClient
 
 from contract.errors import SettingsError
 from contract.logs import JsonFormatter, PersonFormatter, set_up
@@ -23,11 +24,17 @@ def record(level: int = logging.INFO, **more: object) -> logging.LogRecord:
     return made
 
 
+def package_of(of_a_library: type) -> str:
+    """The package that its base class comes from, which may change with the library."""
+    return of_a_library.__bases__[0].__module__.partition(".")[0]
+
+
 @pytest.fixture
 def _logging_as_before() -> Iterator[None]:
     """`set_up` belongs to a process; here it must not outlive its test."""
     root = logging.getLogger()
-    before = {each: each.level for each in (root, *map(logging.getLogger, ("celery", "kombu", "httpx")))}
+    libraries = ("celery", "kombu", package_of(DefaultHttpxClient))
+    before = {each: each.level for each in (root, *map(logging.getLogger, libraries))}
     handlers = list(root.handlers)
     yield
     root.handlers[:] = handlers
@@ -123,7 +130,7 @@ def test_setting_up_again_replaces_and_does_not_double(capsys: pytest.CaptureFix
 def test_libraries_speak_up_only_to_warn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCQUEUE_LOG_LEVEL", "Debug")
     set_up()
-    for name in ("celery.worker", "kombu", "httpx", "workers"):
+    for name in ("celery.worker", "kombu", package_of(DefaultHttpxClient), "workers"):
         logging.getLogger(name).info("told by %s", name)
         logging.getLogger(name).warning("warned by %s", name)
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]

@@ -52,6 +52,8 @@ class Script:
     thought: str = ""
     #: Statuses of the next answers.
     refusals: list[int] = field(default_factory=list)
+    #: Statuses of the answers to requests that contain a text.
+    unwanted: dict[str, int] = field(default_factory=dict)
     #: Whole bodies of the next answers, sent with status 200.
     bodies: list[dict[str, Any]] = field(default_factory=list)
     #: Why the next texts end.
@@ -71,6 +73,8 @@ class Script:
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.refusals:
             return self.refusals.pop(0), _refusal("not now")
+        if unwanted := [status for text, status in self.unwanted.items() if text in json.dumps(body)]:
+            return unwanted[0], _refusal("not this")
         if self.bodies:
             return 200, self.bodies.pop(0)
         if path == "/tokenize" and self.context:
@@ -155,12 +159,16 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the base class names it so
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # with the default, 5, connections that are made at the same moment are reset
+
+
 @contextmanager
 def serving(script: Script) -> Iterator[str]:
     """Serve `script` on a loopback port; yields the URL."""
     handler = type("Handler", (_Handler,), {"script": script})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
+    with _Server(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         script.url = f"http://127.0.0.1:{server.server_port}"

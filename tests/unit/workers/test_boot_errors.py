@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import HfHubHTTPError
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
@@ -73,6 +74,12 @@ def test_what_is_wrong_with_model_or_arguments_lasts(module: str, line: str) -> 
 )
 def test_what_others_on_the_machine_or_the_network_may_have_caused_may_pass(module: str, line: str) -> None:
     assert not cause_of(raised_in(module, line)).lasting
+
+
+def test_what_the_hubs_client_says_of_the_network_may_pass() -> None:
+    (_, client, *_) = (each.__module__.partition(".")[0] for each in HfHubHTTPError.__mro__)
+    refused = f"raise ValueError('no configuration') from __import__('{client}').ConnectError('refused')"
+    assert not cause_of(raised_in("vllm.config.model", refused)).lasting
 
 
 @dataclass

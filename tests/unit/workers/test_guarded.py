@@ -220,6 +220,31 @@ def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered
     door.close()
 
 
+def test_an_engine_that_waits_for_a_server_is_not_hung(clock: Clock) -> None:
+    hung, may_end = threading.Event(), threading.Event()
+
+    class Waiting(SlowTexts):
+        @property
+        def waits_for(self) -> str:
+            return "" if may_end.is_set() else "the server"
+
+        def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+            may_end.wait(PATIENCE_S)
+            yield from super().answers(requests)
+
+    door = GuardedEngine(Waiting(load_settings(None, [DEADLINE]), "nothing is slow"), hung.set)
+    door.start()
+    waits = threading.Thread(target=door.generate, args=(requests(1),), daemon=True)
+    waits.start()
+    for _ in range(3):
+        clock.pass_by(2 * DEADLINE_S)
+        assert not hung.wait(2 * LOOK_S)
+    may_end.set()
+    waits.join(PATIENCE_S)
+    assert not hung.is_set()
+    door.close()
+
+
 def test_nothing_that_an_engine_can_do_is_lost_behind_the_guard() -> None:
     own = {name for name, value in vars(GuardedEngine).items() if callable(value)}
     wanted = {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +15,7 @@ from contract.errors import EngineDead, EngineError, SettingsError
 from contract.settings import OpenAiSettings
 from contract.spec import ChatTemplate, Judge, Mode, Sampling
 from contract.turns import Role, Turn, one_turn
-from tests.support import PATIENCE_S, make_questions, make_spec, open_run
+from tests.support import PATIENCE_S, make_questions, make_spec, open_run, wait_until
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_server import VOCABULARY, Script, serving, weigh
 from tests.unit.workers.test_modes import Writer
@@ -37,8 +38,9 @@ WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client's pauses between retries, which are its own affair."""
+    """The client's pauses between retries, which are its own affair, and ours for a server that refuses everybody."""
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.01)
+    monkeypatch.setattr("workers.engines.openai_patience.WAIT_S", 0.01)
 
 
 def settings_for(url: str, **more: object) -> Settings:
@@ -284,7 +286,7 @@ def test_a_success_that_is_no_answer_costs_its_question_an_attempt_and_no_more(b
     assert isinstance(first.error, UnexpectedFailure)
     assert f"an answer without choices: {body}" in first.error.message
     assert second.error is None
-    assert len(script.asked) == 2
+    assert [each.get("prompt") for each in script.asked] == [None, None, None]
 
 
 def test_an_answer_that_also_reports_an_error_is_an_answer() -> None:
@@ -315,28 +317,28 @@ def test_a_proxy_that_lost_its_server_costs_no_question_an_attempt_but_the_worke
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500])
-def test_a_question_that_met_a_busy_server_is_asked_again_later_and_not_failed(status: int) -> None:
+def test_a_question_that_alone_is_refused_for_now_is_asked_again_later_and_not_failed(status: int) -> None:
     script, books = Script(), MemoryLedger()
     run = open_run(books, make_questions(2), model="grader")
     with started(script, max_retries=1) as engine:
         context = StageContext(engine.settings, books, "w@host", lambda *_: None, stopping=lambda: True)
         scorer = BatchScorer(context, engine)
-        script.refusals = [status] * 4  # each question's request, and the client's retry of it
+        script.unwanted = {"What is 0 plus": status}
         batch = batch_of(message(run, "q0", "q1"))
         scorer.run(batch)
         assert batch.held[0].settlement is Settlement.REQUEUE
-        assert books.counts(run.run_id).settled == 0
+        assert books.counts(run.run_id).settled == 1
+        script.unwanted = {}
         scorer.run(batch_of(message(run, "q0", "q1")))
     assert [each.error for _, each in books.results(run.run_id) if each] == [None, None]
 
 
-def test_a_question_that_met_a_busy_server_at_each_attempt_is_failed_with_what_it_said() -> None:
-    script, books = Script(), MemoryLedger()
+def test_a_question_that_alone_is_refused_at_each_attempt_is_failed_with_what_the_server_said() -> None:
+    script, books = Script(unwanted={"What is 0 plus": 429}), MemoryLedger()
     run = open_run(books, make_questions(1), model="grader")
     with started(script, max_retries=0) as engine:
         context = StageContext(engine.settings, books, "w@host", lambda *_: None, stopping=lambda: True)
         scorer = BatchScorer(context, engine)
-        script.refusals = [429] * engine.settings.max_attempts
         for _ in range(engine.settings.max_attempts):
             scorer.run(batch_of(message(run, "q0")))
     ((_, verdict),) = books.results(run.run_id)
@@ -344,6 +346,65 @@ def test_a_question_that_met_a_busy_server_at_each_attempt_is_failed_with_what_i
     assert verdict.error is not None
     assert verdict.error.type == "TooManyAttempts"
     assert verdict.error.message.count("RateLimitError") == engine.settings.max_attempts
+
+
+@pytest.mark.parametrize("status", [402, 408, 409, 429, 500])
+def test_a_server_that_refuses_everybody_is_waited_for_and_costs_no_question_an_attempt(status: int) -> None:
+    script, books = Script(), MemoryLedger()
+    run = open_run(books, make_questions(8), model="grader")
+    with started(script, max_retries=0) as engine:
+        scorer = BatchScorer(StageContext(engine.settings, books, "w@host", lambda *_: None, lambda: True), engine)
+        script.refusals = [status] * 40
+        scorer.run(batch_of(message(run, *[f"q{i}" for i in range(8)])))
+        assert not script.refusals
+        assert books.counts(run.run_id).settled == 8
+        assert not any(books.troubles(run.run_id, f"q{i}") for i in range(8))
+        assert engine.waits_for == ""
+
+
+def test_what_a_server_that_refuses_everybody_says_is_shown_while_it_is_waited_for() -> None:
+    script = Script()
+    with started(script, max_retries=0, api_key="s3cret") as engine:
+        script.refusals = [429] * 100_000
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(engine.generate, [WRITE])
+            wait_until(lambda: bool(engine.waits_for), "refusal")
+            said = engine.waits_for
+            script.refusals = []
+            assert asked.result()[0].error is None
+    assert said.startswith(f"the server, which refuses everything for now: {script.url}/v1: Error code: 429")
+
+
+def test_an_engine_that_is_closed_waits_no_longer() -> None:
+    script = Script(refusals=[])
+    with started(script, max_retries=0) as engine, ThreadPoolExecutor() as pool:
+        script.refusals = [429] * 100_000
+        asked = pool.submit(engine.generate, [WRITE])
+        wait_until(lambda: bool(engine.waits_for), "refusal")
+        engine.close()
+        with pytest.raises(EngineDead, match="closed while it waited"):
+            asked.result()
+
+
+def test_a_text_that_the_server_does_not_want_fails_its_question_and_not_the_engine() -> None:
+    script = Script()
+    with started(script) as engine:
+        script.unwanted = {"Write.": 403}
+        (refused,) = engine.generate([WRITE])
+        script.unwanted = {}
+        (other,) = engine.generate([WRITE])
+    assert refused.error is not None
+    assert (type(refused.error), refused.error.type) == (Failure, "PermissionDeniedError")
+    assert other.error is None
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_key_or_a_model_that_is_taken_away_ends_the_engine_before_it_fails_a_question(status: int) -> None:
+    script = Script()
+    with started(script) as engine:
+        script.refusals = [status] * 2
+        with pytest.raises(EngineDead, match=f"no longer serves requests: .* {status}"):
+            engine.generate([WRITE])
 
 
 @pytest.mark.parametrize("ending", ["abort", "error", "insufficient_system_resource"])
@@ -459,7 +520,7 @@ def test_a_server_that_goes_away_is_the_engines_death_and_no_questions_failure()
 def test_a_key_that_is_refused_in_mid_run_costs_no_question() -> None:
     script = Script()
     with started(script, api_key="s3cret") as engine:
-        script.refusals = [401]
+        script.refusals = [401] * 2
         with pytest.raises(EngineDead) as caught:
             engine.generate([WRITE])
     assert "s3cret" not in str(caught.value)
@@ -485,7 +546,8 @@ def test_a_server_that_is_away_is_waited_for_aloud(
     engine.close()
     assert engine.waits_for == "the server at http://127.0.0.1:1/v1"
     (said,) = caplog.messages
-    assert said.startswith("waiting up to 600 s for the server at openai.url to answer: http://127.0.0.1:1/v1: ")
+    expected = "waiting up to 600 s for the server at openai.url: No server answers: http://127.0.0.1:1/v1: "
+    assert said.startswith(expected)
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -519,6 +581,15 @@ def test_a_server_that_only_fails_at_its_start_is_tried_again_and_no_mistake_in_
         engine = make_engine(settings_for(url, max_retries=0))
         with pytest.raises(EngineError, match="The server answers no test request"):
             engine.start()
+        engine.close()
+
+
+def test_a_server_that_is_busy_when_the_worker_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.engines.openai_server.WAIT_S", 0.01)
+    with serving(Script(refusals=[429] * 100)) as url:
+        engine = make_engine(settings_for(url, max_retries=0).model_copy(update={"server_startup_timeout": PATIENCE_S}))
+        engine.start()
+        assert engine.describe()["offers"]["chat_echo"]
         engine.close()
 
 
