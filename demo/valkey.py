@@ -32,6 +32,8 @@ CONFIGURATION: Mapping[str, object] = {
 }
 
 
+#: File with the port that the folder was served on last.
+LAST_PORT = "port"
 #: Not reachable from other hosts, so the server needs no password.
 LOOPBACK = "127.0.0.1"
 #: The only user of a server that other hosts can reach; without a password only PING is allowed.
@@ -42,8 +44,9 @@ USERS = "user default on nopass resetchannels -@all +ping\nuser mcqueue on >{pas
 def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
     """Run a server on a free port of `host` with its data in `folder`; yield its URL.
 
-    Except on loopback, the URL has a password, generated anew at each start. Raises OSError if another process serves
-    that folder, ValkeyServerError if the server does not start.
+    The port is the one that the folder was served on last, if it is free, so that workers find the server again. Except
+    on loopback, the URL has a password, generated anew at each start. Raises OSError if another process serves that
+    folder, ValkeyServerError if the server does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -62,8 +65,10 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
             login = f"mcqueue:{password}@"
             # protected-mode would reject other hosts because the default user has no password.
             configuration |= {"bind": host, "aclfile": (folder / "users.acl").resolve(), "protected-mode": "no"}
-        server = ValkeyServer(port=free_port(host), host=host, data_dir=folder, persist=True, config=configuration)
+        port = _last_port(folder, host) or free_port(host)
+        server = ValkeyServer(port=port, host=host, data_dir=folder, persist=True, config=configuration)
         server.start()
+        (folder / LAST_PORT).write_text(str(port))
         try:
             yield f"redis://{login}{server.host}:{server.port}/0"
         finally:
@@ -72,6 +77,18 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
 
 def _pid_file(folder: Path) -> Path:
     return (folder / "server.pid").resolve()
+
+
+def _last_port(folder: Path, host: str) -> int | None:
+    """Return the port that `folder` was served on last, if there is one and it is free."""
+    try:
+        port = int((folder / LAST_PORT).read_text())
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that just ended do not count
+            probe.bind((host, port))
+    except (OSError, ValueError):
+        return None
+    return port
 
 
 def free_port(host: str = LOOPBACK) -> int:

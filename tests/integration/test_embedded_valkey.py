@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
+from demo.valkey import serve
 from tests.support import PATIENCE_S, process, wait_until
 
 
@@ -16,3 +19,17 @@ def test_it_ends_with_its_server_and_says_so(tmp_path: Path) -> None:
         psutil.Process(int((folder / "server.pid").read_text())).kill()
         assert owner.wait(PATIENCE_S) == 1
     assert f"error: the server ended by itself; its log: {folder}/valkey.log" in log.read_text()
+
+
+def test_it_comes_back_where_it_was_so_that_running_workers_find_it(tmp_path: Path) -> None:
+    with serve(tmp_path) as first:
+        pass
+    with serve(tmp_path) as second:
+        assert second == first
+
+
+def test_it_moves_if_another_program_has_taken_its_port(tmp_path: Path) -> None:
+    with serve(tmp_path) as first:
+        port = urlsplit(first).port
+    with socket.create_server(("127.0.0.1", port or 0)), serve(tmp_path) as second:
+        assert second != first
