@@ -179,6 +179,7 @@ class Worker:
     def close(self) -> None:
         """Free the engine or index, and release the name."""
         self._job.close()
+        self._events.close()
         self._janitor.stop()
         self._heart.stop()
         self._exporter.close()

@@ -95,15 +95,15 @@ class SimulatedEngine(Engine):
             threading.Event().wait()
 
     def _complete(self, request: Request) -> Completion:
-        reject = self.settings.simulated.reject_text
-        if reject and reject in request.prompt:
+        reject, prompt = self.settings.simulated.reject_text, request.prompt
+        if reject and reject in prompt:
             return Completion(error=Failure(type="RequestRejected", message="simulated rejection"))
-        words = len(request.prompt.split())
+        words = len(prompt.split())
         if isinstance(request, GenerateRequest):
             return Completion(texts=_texts(request), prompt_tokens=words, prefill_tokens=words)
         return Completion(
-            logprobs=_logprobs(f"{request.adapter}{request.prompt}", request.continuations),
-            token_counts=tuple([len(each.split()) for each in request.continuations]),
+            logprobs=_logprobs(f"{request.adapter}{prompt}", request.continuations),
+            token_counts=_word_counts(request.continuations),
             prompt_tokens=words,
             prefill_tokens=words,
         )
@@ -133,3 +133,8 @@ def _hash(text: str) -> int:
 
 #: Most continuations are labels, which recur in every question.
 _known_hash = lru_cache(maxsize=1024)(_hash)
+
+
+@lru_cache(maxsize=1024)
+def _word_counts(texts: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple([len(each.split()) for each in texts])
