@@ -277,7 +277,7 @@ class RedisLedger(Ledger):
                 bodies = cast("list[str | None]", self._redis.hmget(names.verdicts, ids))
             arguments = [run_id]
             for each, body in zip(ids, bodies, strict=True):
-                if body and Verdict.model_validate_json(body).outcome is Outcome.FAILED:
+                if body and self._failed(run_id, each, body):
                     arguments += (each, body)
             found = self._step(self._reopen, run_id, books, arguments) if len(arguments) > 1 else 0
             if isinstance(found, str):
@@ -311,13 +311,22 @@ class RedisLedger(Ledger):
             question = Question.model_validate_json(cast(str, body))
             return question, None if verdict is None else Verdict.model_validate_json(verdict)
         except ValidationError as trouble:
-            first = trouble.errors()[0]
-            what = ".".join((trouble.title, *map(str, first["loc"])))
-            raise LedgerError(
-                f"Run {run_id}, question {question_id!r}: cannot be read from the ledger at {self._place} "
-                f"({what}: {first['msg']}).",
-                hint="Another version of mcqueue wrote it, or it is damaged: use that version, or purge the run.",
-            ) from None
+            raise self._unreadable(run_id, question_id, trouble) from None
+
+    def _failed(self, run_id: str, question_id: str, verdict: str) -> bool:
+        try:
+            return Verdict.model_validate_json(verdict).outcome is Outcome.FAILED
+        except ValidationError as trouble:
+            raise self._unreadable(run_id, question_id, trouble) from None
+
+    def _unreadable(self, run_id: str, question_id: str, trouble: ValidationError) -> LedgerError:
+        first = trouble.errors()[0]
+        what = ".".join((trouble.title, *map(str, first["loc"])))
+        return LedgerError(
+            f"Run {run_id}, question {question_id!r}: cannot be read from the ledger at {self._place} "
+            f"({what}: {first['msg']}).",
+            hint="Another version of mcqueue wrote it, or it is damaged: use that version, or purge the run.",
+        )
 
     def _ids(self, run_id: str, start: int = 0, stop: int | None = None) -> Iterator[list[str]]:
         self._refuse_unknown(run_id)

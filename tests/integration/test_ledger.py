@@ -757,3 +757,13 @@ def test_redis_is_not_reported_away_because_a_run_was_purged_during_a_scrape(red
 
     assert [each.value for each in found["mcqueue_redis_up"]] == [1]
     assert {each.labels["run"] for each in found["mcqueue_run_questions"]} == {there.run_id}
+
+
+def test_a_verdict_of_another_version_is_told_with_a_remedy_by_all_who_read_it(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(1))
+    newer = json.dumps({"question_id": "q0", "outcome": "failed", "aura": 1})
+    redis_ledger.commit(run.run_id, [verdict("q0", Outcome.FAILED)])
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).verdicts, "q0", newer)
+    for read in (redis_ledger.reopen_failed, lambda run_id: list(redis_ledger.results(run_id))):
+        with pytest.raises(LedgerError, match=r"question 'q0': cannot be read .*aura.* Another version of mcqueue"):
+            read(run.run_id)
