@@ -93,7 +93,8 @@ class BatchEvents:
                 while True:
                     found.append(self._unsent.get_nowait())
             closed = None in found
-            self._send([event for events in found for event in events or ()])
+            if sending := [event for events in found for event in events or ()]:
+                self._send(sending)
             if not closed:
                 time.sleep(EVERY_S)
 
@@ -106,6 +107,8 @@ class BatchEvents:
             self._dispatcher.flush()
         except Exception as trouble:  # noqa: BLE001 - monitoring must never cost a verdict
             log.warning("task events not sent: %s", trouble)
+            with suppress(Exception):  # it may be broken in any way, or not made yet
+                self._dispatcher.connection.release()
             self._dispatcher = None
 
     def _connected(self) -> Any:
