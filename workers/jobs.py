@@ -52,7 +52,7 @@ class Job(abc.ABC):
 
     @property
     def waits_for(self) -> str:
-        """What it needs from elsewhere before it can start up, and does not get yet; empty: nothing."""
+        """What it needs from elsewhere and does not get for now; empty: nothing."""
         return ""
 
     @abc.abstractmethod
@@ -90,6 +90,7 @@ class Scoring(Job):
         # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.
         engine.room_came = lambda: None if self._stage.asks_alone else room_came()
         engine.gone = engine_gone
+        engine.stopping = context.stopping
 
     def _end_hung(self) -> NoReturn:
         """Record in the ledger that the engine hangs, unless that hangs as well, and exit."""
@@ -101,7 +102,7 @@ class Scoring(Job):
 
     @property
     def waits_for(self) -> str:
-        """The server that the engine is on, until it answers."""
+        """The server that the engine is on, while it does not answer."""
         return self._engine.waits_for
 
     def start(self) -> None:

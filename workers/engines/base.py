@@ -131,6 +131,8 @@ class Engine(abc.ABC):
         #: Set before `start`. Called with the reason, from any thread, when the engine has died without being closed,
         #: even while it is idle. An engine that cannot detect this raises EngineDead at its next call.
         self.gone: Callable[[str], object] = lambda _: None
+        #: Set before `start`. Whether the worker is stopping: an engine that waits for something gives up then.
+        self.stopping: Callable[[], bool] = lambda: False
 
     @abc.abstractmethod
     def start(self) -> None:

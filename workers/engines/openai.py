@@ -134,7 +134,9 @@ class OpenAiEngine(Engine):
             await_server(self._connection, until - time.monotonic())
             self._offers = find_out(self._server, until - time.monotonic())
             self._waits_for = ""
-            self._patience = Patience(self._server, in_chat=self._offers.chat)
+            self._patience = Patience(
+                self._connection, self.stopping, in_chat=self._offers.chat, is_ours=self._local is not None
+            )
 
     @property
     def waits_for(self) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contract.errors import EngineError, SettingsError, nearest
@@ -113,20 +114,25 @@ class Connection:
         )
         self.pacer = RateLimiter(server.requests_per_minute)
 
-    def post(self, path: str, **body: Any) -> dict[str, Any]:
-        """Return the server's answer, which has choices. Raises OpenAIError."""
+    def post(self, path: str, *, once: bool = False, **body: Any) -> dict[str, Any]:
+        """Return the server's answer, which has choices; `once` means without retries. Raises OpenAIError."""
         self.pacer.wait()
-        return self._answer(path, "choices", body)
+        return self._answer(path, "choices", body, {"max_retries": 0} if once else {})
 
     def tokenize(self, **body: Any) -> dict[str, Any]:
         """Return the server's answer, which has a token count. Raises OpenAIError if the server does not count."""
         return self._answer(f"{self.server.base_url.removesuffix('/v1')}/tokenize", "count", body)
 
-    def _answer(self, path: str, expected: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _answer(
+        self, path: str, expected: str, body: dict[str, Any], options: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
         from openai import OpenAIError
 
         asked = {name: value for name, value in body.items() if value is not None}
-        answer = self.client.post(path, cast_to=object, body={"model": self.server.model, **asked})
+        try:
+            answer = self.client.post(path, cast_to=object, body={"model": self.server.model, **asked}, options=options)
+        except ValueError as trouble:  # a body that is empty or cut off
+            raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
         if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
         return cast("dict[str, Any]", answer)

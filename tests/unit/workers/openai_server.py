@@ -56,6 +56,8 @@ class Script:
     unwanted: dict[str, int] = field(default_factory=dict)
     #: Whole bodies of the next answers, sent with status 200.
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    #: Contents of the next answers, sent as JSON with status 200.
+    cut_off: list[str] = field(default_factory=list)
     #: Why the next texts end.
     endings: list[str | None] = field(default_factory=list)
     #: Statuses of the next answers to who asks which models there are.
@@ -139,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             script.released.wait()
         with script.lock:  # before it is sent: who has an answer may ask again at once
             script.at_once -= 1
-        self._send(status, answer)
+        self._send(status, script.cut_off.pop(0) if script.cut_off else answer)
 
     def do_GET(self) -> None:
         if self.script.away:
@@ -147,8 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._send(200, {"object": "list", "data": [{"id": "grader", "object": "model"}]})
 
-    def _send(self, status: int, answer: dict[str, Any]) -> None:
-        content = json.dumps(answer).encode()
+    def _send(self, status: int, answer: dict[str, Any] | str) -> None:
+        content = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
