@@ -66,7 +66,18 @@ def set_up(who: str = "") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for noisy in ("celery", "kombu", "amqp", "httpx", "httpcore", "httpx2", "httpcore2", "urllib3", "asyncio"):
+    for noisy in (
+        "celery",
+        "kombu",
+        "amqp",
+        "httpx",
+        "httpcore",
+        "httpx2",
+        "httpcore2",
+        "openai",
+        "urllib3",
+        "asyncio",
+    ):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 

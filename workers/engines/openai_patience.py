@@ -94,7 +94,7 @@ class Patience:
             if asked_at - told_at >= TELL_EVERY_S:
                 told_at = asked_at
                 log.warning("waiting for %s", self.waits_for)
-            if self._closed.wait(WAIT_S) or self._stopping():
+            if self._stopping() or self._closed.wait(WAIT_S):
                 return _Finding(
                     asked_at, waited, EngineDead(f"The worker stopped while it waited for {self.waits_for}")
                 )
