@@ -116,7 +116,7 @@ class Observer(threading.Thread):
 
 
 class LiveScreen(Screen):
-    """A live table below the printed lines."""
+    """A live table below the printed lines. Once the terminal is gone, and the output goes to a file, plain lines."""
 
     def __init__(self, console: Console, observer: Observer) -> None:
         super().__init__(console)
@@ -125,10 +125,16 @@ class LiveScreen(Screen):
         self._shown_at = 0.0
         self._children: Sequence[Child] = ()
 
+    def say(self, line: str) -> None:
+        if self._console.is_terminal:
+            super().say(line)
+        else:  # a console decides once, when it is made, whether its cursor can be moved
+            Screen(Console(stderr=True)).say(line)
+
     def show(self, children: Sequence[Child]) -> None:
         self._children = children
         self._observer.look_at(children)
-        if time.monotonic() - self._shown_at >= LOOK_EVERY_S:
+        if time.monotonic() - self._shown_at >= LOOK_EVERY_S and self._console.is_terminal:
             self._draw()
 
     def _draw(self) -> None:
@@ -142,8 +148,9 @@ class LiveScreen(Screen):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._observer.stop()
-        self._draw()  # the final state stays on the terminal
-        self._live.stop()
+        if self._console.is_terminal:
+            self._draw()  # the final state stays on the terminal
+            self._live.stop()
 
 
 def make_screen(settings: Settings) -> Screen:
