@@ -31,6 +31,7 @@ from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.live_table import make_screen
 from workers.host.name_conflicts import refuse_taken
 from workers.host.placement import SettingsSources, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.redis_watch import RedisWatch
 from workers.host.remote_control import drain, restart
 from workers.recheck import (
     as_asked,
@@ -87,7 +88,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     with suppress(LedgerError):  # workers wait for a Redis that is away, and say so
         refuse_taken(Fleet.connect(fleet[0]), [node_name(plan) for plan in plans], screen.say)
     supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children))
-    with screen:
+    with screen, RedisWatch(fleet[0], screen.say):
         exit_code = supervisor.run()
     sys.exit(exit_code)
 

@@ -18,11 +18,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+import redis
 from celery import Celery
 from click.testing import CliRunner
 
 from contract import Outcome, RedisLedger, Run, keys
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
+from contract.settings import load_settings
 from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (
     NOT_BY_ITSELF,
@@ -36,6 +38,8 @@ from tests.support import (
     open_run,
     process,
     processes_of_session,
+    url_of,
+    valkey,
     wait_until,
     worker,
 )
@@ -43,6 +47,7 @@ from workers.cli import main as workers_main
 from workers.engines.simulated import CORE
 from workers.host.launcher import Supervisor
 from workers.host.placement import WorkerPlan
+from workers.host.redis_watch import RedisWatch
 
 
 class Launched:
@@ -523,6 +528,38 @@ def test_two_workers_of_one_model_share_a_gpu_under_names_and_logs_of_their_own(
         assert {path.name for path in tmp_path.glob("gpu*")} == {"gpu0.log", "gpu0.2.log"}
         workers_command("drain", "gpu0.2")
         assert names(redis_ledger) == ["gpu0"]
+
+
+def test_a_redis_that_goes_away_is_told_once_and_once_that_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with valkey(tmp_path / "data") as server:
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", url_of(server))
+        with launched(tmp_path) as up:
+            up.wait_ready(1)
+            server.stop()
+            wait_until(lambda: "No Redis answers at" in up.said(), "that it is away")
+            assert "Workers wait until it responds." in up.said()
+            server.start()
+            wait_until(lambda: "Redis is back after" in up.said(), "that it is back")
+            up.process.terminate()
+            assert up.process.wait(timeout=PATIENCE_S) == 0
+    assert (up.said().count("No Redis answers"), up.said().count("is back")) == (1, 1)
+
+
+def test_a_redis_that_refuses_writes_is_told_like_one_that_is_away(tmp_path: Path) -> None:
+    told: list[str] = []
+    with (
+        valkey(tmp_path) as server,
+        redis.Redis.from_url(url_of(server)) as client,
+        RedisWatch(load_settings(None, [f"redis_url={url_of(server)}"]), told.append),
+    ):
+        client.config_set("maxmemory", 1)
+        wait_until(lambda: len(told) == 1, "that it is full")
+        client.config_set("maxmemory", 0)
+        wait_until(lambda: len(told) == 2, "that it is not")
+    assert told[0].endswith("it is at its memory limit (OOM). Workers wait until it responds.")
+    assert told[1].startswith("Redis is back after")
 
 
 def test_a_plan_that_cannot_be_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
