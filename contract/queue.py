@@ -120,7 +120,7 @@ def make_celery(settings: Settings) -> Celery:
         worker_prefetch_multiplier=0,  # the aggregator's gate counts questions instead
         worker_enable_prefetch_count_reduction=False,
         worker_hijack_root_logger=False,
-        worker_send_task_events=False,  # sent by workers/monitoring/events.py
+        worker_send_task_events=True,  # for Celery's banner; workers/monitoring/events.py sends them
         worker_cancel_long_running_tasks_on_connection_loss=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,

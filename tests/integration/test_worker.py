@@ -236,6 +236,16 @@ def test_flower_sees_every_message_received_started_and_succeeded_once(
     assert all("correct" in result or "wrong" in result for result in results)
 
 
+@pytest.mark.usefixtures("redis_url")
+def test_the_banner_of_a_worker_started_by_hand_says_that_it_sends_task_events(tmp_path: Path) -> None:
+    command = ("-m", "celery", "-A", "workers.app", "worker", "--pool", "threads", "-n", "w0@test")
+    environment = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": SIMULATED_MODEL}
+    log = tmp_path / "log"
+    with process(*command, environment=environment, log=log):
+        wait_until(lambda: "ready: takes question batches" in log.read_text(), "the worker to be ready")
+    assert "task events: ON" in log.read_text()
+
+
 @contextmanager
 def captured_events(app: Celery, on_event: Callable[[dict[str, Any]], None]) -> Iterator[None]:
     """Celery's own event receiver, the one that Flower uses, in a thread."""
