@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from contract.errors import PlanError
 from contract.wording import number
 
-__all__ = ["Device", "cut", "cut_all", "find", "group_name", "shared", "words_of"]
+__all__ = ["OPTION", "Device", "cut", "cut_all", "find", "group_name", "shared", "words_of"]
+
+#: Where a user names GPUs: the setting, or the option of `workers run`.
+SETTING = "gpu_groups"
+OPTION = "--gpus"
+#: What to do instead of naming GPUs there.
+INSTEAD = {SETTING: "use gpu_groups: auto", OPTION: "leave --gpus out to run on the CPU"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +42,29 @@ def words_of(chosen: str) -> list[str]:
     return [each.strip() for each in chosen.split(",") if each.strip() not in {"", "-1"}]
 
 
-def find(word: str, visible: Sequence[Device]) -> Device:
-    """Return the device that `word` names. Raises PlanError if there is none, or more than one."""
+def find(word: str, visible: Sequence[Device], option: str = SETTING) -> Device:
+    """Return the device that `word` names. Raises PlanError, about `option`, if there is none, or more than one."""
     meant = [device for device in visible if device.is_called(word)]
     if len(meant) == 1:
         return meant[0]
     names = ", ".join(device.name for device in visible)
     if meant:
-        raise PlanError(f"gpu_groups: {word!r} matches {len(meant)} UUIDs.", hint="Use a longer prefix.")
+        raise PlanError(f"{option}: {word!r} matches {len(meant)} UUIDs.", hint="Use a longer prefix.")
     parts = [device.name for device in visible if device.part_of == word]
     if parts:
-        raise PlanError(f"gpu_groups asks for GPU {word}, which is split into {', '.join(parts)}.", hint="Name those.")
+        raise PlanError(f"{option} asks for GPU {word}, which is split into {', '.join(parts)}.", hint="Name those.")
     raise PlanError(
-        f"gpu_groups asks for GPU {word}; {f'{len(visible)} visible: {names}' if visible else 'none is visible'}.",
-        hint="Check nvidia-smi -L and CUDA_VISIBLE_DEVICES, or use gpu_groups: auto.",
+        f"{option} asks for GPU {word}; {f'{len(visible)} visible: {names}' if visible else 'none is visible'}.",
+        hint=f"Check nvidia-smi -L and CUDA_VISIBLE_DEVICES, or {INSTEAD[option]}.",
     )
 
 
-def cut(wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
-    """Return the groups in `wanted`, each of `size` devices (tensor × pipeline parallel size). Raises PlanError."""
-    groups = [tuple(find(str(word), visible) for word in group) for group in wanted]
+def cut(
+    wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: int, option: str = SETTING
+) -> list[tuple[Device, ...]]:
+    """Return the groups in `wanted` (of `option`), each of `size` devices (tensor × pipeline parallel size). Raises
+    PlanError."""
+    groups = [tuple(find(str(word), visible, option) for word in group) for group in wanted]
     for group in groups:
         names = ", ".join(device.name for device in group)
         if len(set(group)) < len(group):

@@ -14,7 +14,7 @@ from contract.layers import parse_overrides
 from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
 from contract.spec import slug
 from contract.wording import number
-from workers.gpus.groups import Device, cut, cut_all, group_name, shared
+from workers.gpus.groups import OPTION, Device, cut, cut_all, group_name, shared
 
 __all__ = ["SettingsSources", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
 
@@ -111,7 +111,7 @@ def plan_worker(
 ) -> WorkerPlan:
     """Return the plan of a single worker on `gpus` or all cores, by default named after these. Raises PlanError."""
     if gpus:
-        (devices,) = cut([gpus], visible, settings.gpus_per_worker)
+        (devices,) = cut([gpus], visible, settings.gpus_per_worker, OPTION)
         plan = _on_gpus(settings, devices)
     else:
         plan = _on_cores(settings, 0, cores)

@@ -198,6 +198,14 @@ def test_a_single_worker_is_pinned_to_what_its_command_names() -> None:
     assert plan_worker(settings, (), EIGHT, CORES, SettingsSources()).place == "cores 0-7"
 
 
+def test_a_gpu_that_the_command_names_and_nobody_sees_is_no_fault_of_the_settings() -> None:
+    (settings,) = fleet()
+    with pytest.raises(PlanError, match=r"^--gpus asks for GPU 0; none is visible") as refused:
+        plan_worker(settings, ("0",), [], CORES, SettingsSources())
+    assert "leave --gpus out" in str(refused.value)
+    assert "gpu_groups" not in str(refused.value)
+
+
 def test_workers_read_the_settings_that_their_launcher_read(tmp_path: Path) -> None:
     environment = SettingsSources(tmp_path / "x.yaml", ["batch_size=8", "vllm_args.dtype=float32"]).environment()
     assert environment["MCQUEUE_CONFIG"] == str((tmp_path / "x.yaml").resolve())
