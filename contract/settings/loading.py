@@ -37,7 +37,7 @@ OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
 #: Selects one model of a deploy file with several; set by the launcher for its workers.
 MODEL_VARIABLE = "MCQUEUE_MODEL"
 #: Settings whose values may contain secrets.
-MAY_HOLD_SECRETS = frozenset({"redis_url", "openai", "judge_api_key", "http"})
+MAY_HOLD_SECRETS = frozenset({"redis_url", "openai", "judge_api_key", "http", "models"})
 #: Variables with the prefix that are not settings.
 OTHER_VARIABLES = frozenset(
     {
@@ -80,12 +80,19 @@ def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Ma
     The environment is left out, and so are `--set` values that may hold a password. Raises SettingsError.
     """
     layers = replace(_Layers.read(config, overrides), environment={})
-    over = {name: value for name, value in layers.over.items() if name not in MAY_HOLD_SECRETS}
+    over = _without_secrets(layers.over)
     if not layers.models:
         return merge(merge(layers.file, over), found)
-    for_each = {name: value for name, value in over.items() if name not in {"model", "models"}}
-    entries = [merge(merge(entry, for_each), found if name == model else {}) for name, entry in layers.models.items()]
+    for_each = {name: value for name, value in over.items() if name != "model"}
+    listed = layers.models
+    if "models" in layers.over:
+        listed = {name: _without_secrets(entry) for name, entry in listed.items()}
+    entries = [merge(merge(entry, for_each), found if name == model else {}) for name, entry in listed.items()]
     return {**layers.file, "models": entries}
+
+
+def _without_secrets(layer: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in layer.items() if name not in MAY_HOLD_SECRETS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,3 +43,5 @@ def test_a_record_holds_no_password_that_was_typed(monkeypatch: pytest.MonkeyPat
     typed = ["tune", "last", "--set", "redis_url=redis://:secret@host", "--set=openai.api_key=secret", "--set", "a.b=c"]
     monkeypatch.setattr(sys, "argv", ["workers", *typed])
     assert environment()["command"].endswith("tune last --set 'redis_url=…' '--set=openai.api_key=…' --set a.b=c")
+    monkeypatch.setattr(sys, "argv", ["workers", "tune", '--set=models=[{"openai": {"api_key": "secret"}}]'])
+    assert environment()["command"].endswith("tune '--set=models=…'")

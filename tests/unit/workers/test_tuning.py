@@ -361,6 +361,17 @@ def test_the_deploy_file_has_nothing_of_the_environment(tmp_path: Path, monkeypa
     assert yaml.safe_load((tmp_path / "tuned.yaml").read_text()) == found.chosen()
 
 
+def test_the_deploy_file_has_no_key_that_models_on_the_command_line_hold(tmp_path: Path) -> None:
+    base = tmp_path / "base.yaml"
+    base.write_text("batch_timeout: 1.0\nmodels: [{model: other}]\n")
+    models = f'models=[{{"model": "{SIMULATED_MODEL}", "openai": {{"api_key": "secret"}}}}, {{"model": "small"}}]'
+    best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
+    write_deploy_file(tmp_path / "tuned.yaml", base, [models], open_run(MemoryLedger(), make_questions(2)), found)
+    written = yaml.safe_load((tmp_path / "tuned.yaml").read_text())
+    assert written["models"] == [{"model": SIMULATED_MODEL, **found.chosen()}, {"model": "small"}]
+
+
 def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() -> None:
     books, questions = MemoryLedger(), make_questions(3)
     run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
