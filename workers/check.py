@@ -43,6 +43,7 @@ from workers.host.diagnostics import (
     builds,
     check_batching,
     clocks,
+    drafting,
     fleet_at_work,
     leases,
     lost,
@@ -207,6 +208,7 @@ def _arguments(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "engine", f"vLLM knows all of vllm_args: {', '.join(settings.vllm_args)}")
         if is_cpu_build():
             yield from number_type(settings.vllm_args.get("dtype", "auto"), computes_16_bits())
+            yield from drafting(settings.vllm_args.get("speculative_config"))
 
 
 def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ __all__ = [
     "builds",
     "check_batching",
     "clocks",
+    "drafting",
     "fleet_at_work",
     "leases",
     "lost",
@@ -158,6 +159,14 @@ def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
         yield Finding("warning", "engine", f"dtype {dtype} is slow here: this CPU computes it in software", remedy)
 
 
+def drafting(speculative_config: object) -> Iterator[Finding]:
+    """Report that vLLM on a CPU, with `speculative_config`, writes texts but scores nothing."""
+    if speculative_config:
+        found = "with vllm_args.speculative_config, vLLM on a CPU gives no log-probabilities"
+        remedy = "Leave it out: letter and likelihood questions fail with it."
+        yield Finding("warning", "engine", found, remedy)
+
+
 def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[str, float]) -> Iterator[Finding]:
     """Report GPUs with less free memory than the engines planned there request (`gpu_memory_utilization`) together."""
     for name, (free, total) in free_and_total_bytes.items():
@@ -170,11 +179,15 @@ def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[
 
 
 def room(info: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check in Redis' INFO whether it has memory left and can write to its disk."""
+    """Check in Redis' INFO whether its memory has a limit and is not used up, and whether it can write to its disk."""
     used, limit = (info.get(name, 0) / 2**30 for name in ("used_memory", "maxmemory"))
     if limit and used > MEMORY_SHARE * limit:
         remedy = "Raise maxmemory, or export and purge old runs, before Redis refuses writes."
         yield Finding("warning", "Redis", f"{used:.2f} of {limit:.2f} GiB of memory in use (maxmemory)", remedy)
+    if info.get("maxmemory") == 0:
+        remedy = "Set maxmemory to half of what Redis may take; a full one then refuses writes, and workers wait."
+        found = "no maxmemory: if memory is used up, the kernel kills it or another program"
+        yield Finding("ok", "Redis", found, remedy)
     files = {"aof_last_write_status": "append-only file", "rdb_last_bgsave_status": "snapshot"}
     for name, file in files.items():
         if info.get(name, "ok") != "ok":

@@ -23,6 +23,7 @@ from workers.host.diagnostics import (
     builds,
     check_batching,
     clocks,
+    drafting,
     fleet_at_work,
     leases,
     memory,
@@ -198,6 +199,13 @@ def test_sixteen_bits_named_for_a_cpu_that_computes_them_in_software() -> None:
     assert not [*number_type("bfloat16", cpu_has_it=True), *number_type("auto", cpu_has_it=False)]
 
 
+def test_an_engine_on_a_cpu_that_drafts_tokens_scores_nothing() -> None:
+    (trouble,) = drafting({"method": "ngram", "num_speculative_tokens": 3})
+    assert (trouble.what, trouble.level) == ("engine", "warning")
+    assert "letter and likelihood" in trouble.remedy
+    assert not [*drafting(None)]
+
+
 def test_a_gpu_without_the_memory_that_vllm_will_ask_for() -> None:
     (trouble,) = memory({"0": (10 * GIB, 80 * GIB), "1": (79 * GIB, 80 * GIB)}, {"0": 0.9, "1": 0.9})
     assert "GPU 0: 10.0 of 80.0 GiB free, vLLM asks for 72.0" in trouble.found
@@ -231,12 +239,19 @@ def test_clocks_apart_from_redis() -> None:
 
 def test_a_redis_without_room_and_one_that_could_not_write_its_file() -> None:
     well = {"used_memory": GIB, "maxmemory": 4 * GIB, "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok"}
-    assert list(room(well)) == list(room({**well, "used_memory": 9 * GIB, "maxmemory": 0})) == list(room({})) == []
+    assert list(room(well)) == list(room({})) == []
     (full,) = room({**well, "maxmemory": 1.05 * GIB})
     assert "1.00 of 1.05 GiB" in full.found
     for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
         (unwritten,) = room({**well, name: "err"})
         assert name in unwritten.found
+
+
+def test_a_redis_without_a_memory_limit_is_no_error_and_it_is_said_what_becomes_of_it() -> None:
+    (unlimited,) = room({"used_memory": 9 * GIB, "maxmemory": 0})
+    assert (unlimited.level, unlimited.what) == ("ok", "Redis")
+    assert unlimited.found.startswith("no maxmemory: ")
+    assert unlimited.remedy.startswith("Set maxmemory")
 
 
 def test_a_dead_workers_messages_need_another_worker_only_where_none_is_alive() -> None:
