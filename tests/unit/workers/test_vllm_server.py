@@ -5,10 +5,12 @@ That the program is vLLM's is shown in tests/acceptance.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -22,15 +24,19 @@ from workers.engines import vllm_server
 from workers.engines.arguments import as_flags
 from workers.engines.vllm_server import LocalServer, serve_command, serve_environment
 
-#: Answers /health once it listens, and has a child that ignores SIGTERM, as vLLM's core does.
-SERVER = """
+#: In the command of all cores of this process' servers.
+CORE = f"core-of-{os.getpid()}"
+#: Answers /health once it listens, and has a child that ignores SIGTERM, as vLLM's core does. If the tests are killed,
+#: and cannot kill it, it ends after ten minutes.
+SERVER = f"""
 import subprocess, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(15, 1); signal.pause()"])
+core = "import signal; signal.signal(15, 1); signal.alarm(600); signal.pause()"
+subprocess.Popen([sys.executable, "-c", core, "{CORE}"])
 HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
@@ -44,6 +50,16 @@ def settings() -> Settings:
 def _no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_server, "check_arguments", lambda _: None)
     monkeypatch.setattr(vllm_server, "resolve", lambda name: name)
+
+
+@pytest.fixture(autouse=True)
+def _no_core_stays() -> Iterator[None]:
+    """End those whose server was killed, or whose test failed."""
+    yield
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if CORE in each.cmdline():
+                each.kill()
 
 
 def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
