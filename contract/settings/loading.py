@@ -119,7 +119,7 @@ class _Layers:
 
     @property
     def _listed_in(self) -> str:
-        return self._place(self.file, self.source)(("models",))
+        return self._place((self.source, self.file))(("models",))
 
     @property
     def chosen(self) -> str:
@@ -127,23 +127,24 @@ class _Layers:
         return str(self.environment.get("model") or self.over.get("model") or "")
 
     def common(self) -> Settings:
-        return _checked(self._over(self.file), self._place(self.file, self.source))
+        return _checked(self._over(self.file), self._place((self.source, self.file)))
 
     def of_model(self, name: str) -> Settings:
         """Return the settings of one model: the environment over `--set` over its entry over the rest of the file."""
         if name not in self.models:
             hint = nearest(name, list(self.models)) or f"It has {', '.join(self.models)}."
             raise SettingsError(f"{self._listed_in}: models: none is called {name!r}.", hint=hint)
-        lower = merge(self.file, self.models[name])
-        values = {**self._over(lower), "model": name, "models": []}
-        return _checked(values, self._place(lower, f"{self.source}: model {name}"))
+        entry = self.models[name]
+        values = {**self._over(merge(self.file, entry)), "model": name, "models": []}
+        sources = ((f"{self._listed_in}: model {name}", entry), (f"{self.source}: model {name}", self.file))
+        return _checked(values, self._place(*sources))
 
     def _over(self, lower: Mapping[str, Any]) -> dict[str, Any]:
         """Return the `--set` layer and the environment over `lower`."""
         return merge(merge(lower, self.over), self.environment)
 
-    def _place(self, file: Mapping[str, Any], source: str) -> Place:
-        """Return a function that names the layer of a setting's value; `file` is the lowest layer, called `source`."""
+    def _place(self, *lower: tuple[str, Mapping[str, Any]]) -> Place:
+        """Return a function that names the layer of a setting's value; `lower` are those below `--set`, upper first."""
 
         def place(path: tuple[Any, ...]) -> str:
             variables = [PREFIX + "__".join(map(str, path[:end])).upper() for end in range(1, len(path) + 1)]
@@ -151,9 +152,9 @@ class _Layers:
                 return variables[-1]
             if path and has(self.over, path):
                 return OVERRIDE
-            if has(file, path):
-                return source
-            return next((each for each in variables if each in os.environ), source)  # JSON with this setting in it
+            sources = [source for source, layer in lower if has(layer, path)]
+            sources += [each for each in variables if each in os.environ]  # JSON with this setting in it
+            return sources[0] if sources else lower[-1][0]
 
         return place
 

@@ -410,6 +410,24 @@ def test_models_that_are_no_list_are_told_with_the_place_where_they_were_given(
     assert refusal(several, *filter(None, [override])).startswith(f"{place}: models: expected a list of settings")
 
 
+ENTRY = '[{"model": "mine", "batch_siz": 3}]'
+
+
+@pytest.mark.parametrize(
+    ("variable", "override", "place"), [(ENTRY, "", "MCQUEUE_MODELS"), ("", f"models={ENTRY}", "--set")]
+)
+def test_a_wrong_setting_in_an_entry_of_models_is_told_with_the_place_where_they_were_given(
+    several: Path, monkeypatch: pytest.MonkeyPatch, variable: str, override: str, place: str
+) -> None:
+    if variable:
+        monkeypatch.setenv("MCQUEUE_MODELS", variable)
+    overrides = [*filter(None, [override]), "model=mine"]
+    assert refusal(several, *overrides).startswith(f"{place}: model mine: unknown setting 'batch_siz'")
+    several.write_text("batch_size: many\n")
+    monkeypatch.setenv("MCQUEUE_MODELS", '[{"model": "mine"}]')
+    assert refusal(several, "model=mine").startswith(f"{several}: model mine: batch_size: "), "the rest is the file's"
+
+
 @pytest.mark.parametrize(
     ("asked", "served"),
     [
