@@ -1,7 +1,7 @@
-"""Reporting which fields of a file its questions, choices and answers were taken from, as names can be misleading.
+"""Reporting which fields of a file the parts of its questions were taken from, as names can be misleading.
 
 A file whose `answer` is an old model's output and whose key is `gold_label` is as readable as one with the key in
-`answer`.
+`answer`; and ids in a column called `No.` are not recognised as such.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ __all__ = ["UsedFields"]
 
 #: Maximum number of fields that are listed individually; of more, only the first and the last are shown.
 MOST_NAMED = 5
+#: Stands for a field if the file is an object of questions by id.
+_KEY = "the key of each question"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class UsedFields:
     answer: tuple[str, ...]
     #: Other fields that could be the answer, judging by name and value.
     also_there: tuple[str, ...]
+    #: Empty if all ids are hashes of the content.
+    id: tuple[str, ...]
+    #: These two are empty if no question has such a field.
+    subject: tuple[str, ...]
+    context: tuple[str, ...]
 
     @classmethod
     def of(cls, apart: Sequence[tuple[Record, Parts]]) -> UsedFields:
@@ -44,14 +51,26 @@ class UsedFields:
             choices=_each(name for each in used for name in each.choices),
             answer=answer,
             also_there=tuple(name for name in others if name not in answer),
+            id=_each(parts.used.id or (record.key and _KEY) for record, parts in apart),
+            subject=_each(each.subject for each in used),
+            context=_each(name for each in used for name in each.contexts),
         )
 
     def describe(self) -> str:
-        """Describe the fields: `question ← stem · choices ← A, B, C · answer ← answer (also there: gold_label)`."""
+        """Describe the fields: `question ← stem · choices ← A, B, C · answer ← answer (also there: label) · id ← qid`.
+
+        A part that no field holds is left out, except the two that the user would miss: the answer and the id.
+        """
         others = f" (also there: {_listed(self.also_there)})" if self.also_there else ""
-        parts = [("question", self.question), ("choices", self.choices)]
-        shown = [f"{part} ← {_listed(names)}" for part, names in parts if names]
-        return " · ".join([*shown, f"answer ← {_listed(self.answer) or 'none'}{others}"])
+        shown = {
+            "question": _listed(self.question),
+            "choices": _listed(self.choices),
+            "answer": f"{_listed(self.answer) or 'none'}{others}",
+            "id": _listed(self.id) or "none",
+            "subject": _listed(self.subject),
+            "context": _listed(self.context),
+        }
+        return " · ".join(f"{part} ← {names}" for part, names in shown.items() if names)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for `--json`."""

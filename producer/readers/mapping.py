@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from contract.errors import nearest
@@ -69,11 +69,18 @@ _SUREST = {part: names[0] for part, names in PARTS.items()}
 def _as_in_the_file(used: Used, mapping: Mapping[str, str]) -> Used:
     """Return the used fields under their names in the file, instead of those that `_renamed` gave them."""
     given: dict[str | None, str] = {_SUREST[part]: source for part, source in mapping.items()}
-    choices = [given[name].split("+") if name in given else [name] for name in used.choices]
+
+    def each_of(names: Iterable[str | None]) -> tuple[str, ...]:
+        paths = (given[name].split("+") if name in given else [name] for name in names)
+        return tuple(path for each in paths for path in each if path)
+
     return used._replace(
         question=given.get(used.question, used.question),
-        choices=tuple(path for each in choices for path in each if path),
+        choices=each_of(used.choices),
         answer=given.get(used.answer, used.answer),
+        id=given.get(used.id, used.id),
+        subject=given.get(used.subject, used.subject),
+        contexts=each_of(used.contexts),
     )
 
 

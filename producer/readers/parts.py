@@ -33,7 +33,7 @@ _SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", 
 
 
 class Used(NamedTuple):
-    """The fields that a record's question, choices and answer were taken from, spelled as in its file."""
+    """The fields that a record's parts were taken from, spelled as in its file."""
 
     question: str | None = None
     #: The field of all choices, or one field per choice; empty if the layout implies the choices.
@@ -43,10 +43,14 @@ class Used(NamedTuple):
     more: tuple[str | None, ...] = ()
     #: The field of the gold passages.
     gold: str | None = None
+    id: str | None = None
+    subject: str | None = None
+    #: The fields that make up the context.
+    contexts: tuple[str, ...] = ()
 
     @property
     def all(self) -> frozenset[str | None]:
-        """All of these fields."""
+        """All fields of the question, its choices and its answer."""
         return frozenset((self.question, *self.choices, self.answer, *self.more))
 
 
@@ -75,14 +79,20 @@ def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
     context, from_contexts = context_of(fields, names, own)
     golds = [name for name in names.golds if name not in own and gold_ids(name, fields[name]) is not None]
     subject = fields[names.subject] if names.subject and names.subject not in own else None
+    found_id = fields[names.id] if names.id else None
     taken = {*own, names.id, names.subject, *golds[:1], *from_contexts}
     known.setdefault("rest", {name: value for name, value in fields.items() if name not in taken and name})
     return Parts(
-        id=fields[names.id] if names.id else None,
+        id=found_id,
         subject=subject if subject is None or isinstance(subject, str) else str(subject),
         context=context,
         gold_passages=gold_ids(golds[0], fields[golds[0]]) if golds else (),
-        used=used._replace(gold=golds[0]) if golds else used,
+        used=used._replace(
+            gold=golds[0] if golds else None,
+            id=None if found_id is None else names.id,
+            subject=None if subject is None else names.subject,
+            contexts=tuple(from_contexts),
+        ),
         **known,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from producer.readers.answers import no_key
@@ -97,7 +98,12 @@ def has_labelled_choices(fields: Fields, _names: Names) -> bool:
 
 #: Most records of our own layout have only these fields.
 _MOST_COMMON = frozenset({"id", "question", "choices", "answer", "subject"})
-_USED = Used("question", ("choices",), "answer")
+
+
+@lru_cache(maxsize=64)
+def _used(*, has_id: bool, has_subject: bool, contexts: tuple[str, ...] = ()) -> Used:
+    found_id, subject = "id" if has_id else None, "subject" if has_subject else None
+    return Used("question", ("choices",), "answer", id=found_id, subject=subject, contexts=contexts)
 
 
 def own(fields: Fields, names: Names) -> Parts:
@@ -113,13 +119,15 @@ def own(fields: Fields, names: Names) -> Parts:
     texts = checked(found)
     if mark_of(texts[0]):
         _refuse_other_order(texts)
-    beside = question, texts, fields.get("answer"), None, fields.get("id"), fields.get("subject")
+    found_id, subject = fields.get("id"), fields.get("subject")
+    beside = question, texts, fields.get("answer"), None, found_id, subject
     if _MOST_COMMON.issuperset(fields):
-        return Parts(*beside, used=_USED)
+        return Parts(*beside, used=_used(has_id=found_id is not None, has_subject=subject is not None))
     golds, context, contexts = _own_passages(fields, names)
-    taken = {*_MOST_COMMON, *contexts, *golds}
+    used = _used(has_id=found_id is not None, has_subject=subject is not None, contexts=tuple(contexts))
+    taken = {*_MOST_COMMON, "context", *contexts, *golds}
     rest = {name: value for name, value in fields.items() if name not in taken}
-    return Parts(*beside, context, _golds(golds, fields), rest, _USED)
+    return Parts(*beside, context, _golds(golds, fields), rest, used)
 
 
 def _golds(golds: list[str], fields: Fields) -> Any:
@@ -148,8 +156,7 @@ def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, 
     if fields.get("context") is not None and not isinstance(fields["context"], str | list):
         message = f"found {shown_value(fields['context'])}, expected text."
         raise FieldTrouble("context", message, "Write it as text.", kind="not text")
-    context, contexts = context_of(fields, names, ())
-    return golds, context, [*contexts, "context"]
+    return golds, *context_of(fields, names, ())
 
 
 def is_own(fields: Fields, names: Names) -> bool:

@@ -228,8 +228,9 @@ def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
 ) -> None:
     (tmp_path / "old.csv").write_text("question,A,B,C,answer,gold_label\nWhich is a colour?,red,seven,loud,B,A\n")
     refused = run(session, "enqueue", "old.csv", "--dry-run")
-    fields = "question ← question · choices ← A, B, C · answer ← answer (also there: gold_label)\n"
+    fields = "question ← question · choices ← A, B, C · answer ← answer (also there: gold_label) · id ← none\n"
     told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
+    none_of: dict[str, list[str]] = {"id": [], "subject": [], "context": []}
 
     assert refused.exit_code == 1
     assert "Use --map answer=gold_label for the latter, --map answer=answer for the former" in refused.stderr
@@ -239,13 +240,13 @@ def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
         shown = run(session, *command).stdout
         assert fields in shown
         assert shown.rstrip().endswith("B. seven"), "the key stands below the prompt"
-        assert json.loads(run(session, *command, "--json").stdout)["fields"] == told
+        assert json.loads(run(session, *command, "--json").stdout)["fields"] == told | none_of
     assert inspected(session, "old.csv", *chosen)["keys"] == [["B"]]
     assert json.loads(run(session, "enqueue", "old.csv", "--dry-run", "--json", *chosen).stdout)["key"] == ["B"]
     assert fields in run(session, "enqueue", "old.csv", *chosen).stdout
 
     mapped = run(session, "inspect", "old.csv", "--map", "answer=gold_label").stdout
-    assert "answer ← gold_label (also there: answer)\n" in mapped
+    assert "answer ← gold_label (also there: answer) ·" in mapped
     assert mapped.rstrip().endswith("A. red")
 
 

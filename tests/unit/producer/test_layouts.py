@@ -41,21 +41,23 @@ def test_a_layout_is_recognised_by_its_content_and_read(tmp_path: Path, name: st
 
 #: Case → what is told of its fields.
 FIELDS = {
-    "own": "question ← question · choices ← choices · answer ← answer",
-    "ARC": "question ← stem · choices ← choices · answer ← answerKey",
-    "CommonsenseQA, no key": "question ← stem · choices ← choices · answer ← none",
-    "CMMLU": "question ← Question · choices ← A, B, C, D · answer ← Answer",
+    "own": "question ← question · choices ← choices · answer ← answer · id ← none",
+    "ARC": "question ← stem · choices ← choices · answer ← answerKey · id ← id",
+    "CommonsenseQA, no key": "question ← stem · choices ← choices · answer ← none · id ← id",
+    "CMMLU": "question ← Question · choices ← A, B, C, D · answer ← Answer · id ← none",
     "SciQ": "question ← question · choices ← correct_answer, distractor1, distractor2, distractor3"
-    " · answer ← correct_answer",
-    "MedQA": "question ← question · choices ← options · answer ← answer_idx (also there: answer)",
-    "PubMedQA": "question ← QUESTION · answer ← final_decision",
-    "BoolQ": "question ← question · answer ← answer",
-    "TruthfulQA": "question ← question · choices ← mc1_targets · answer ← mc1_targets",
-    "TruthfulQA CSV": "question ← Question · choices ← Best Answer, Incorrect Answers · answer ← Best Answer",
-    "BIG-bench on the hub": "question ← inputs · choices ← multiple_choice_targets · answer ← multiple_choice_scores",
-    "the predecessor's": "question ← question · choices ← question · answer ← answer",
-    "instruction": "question ← instruction · choices ← instruction · answer ← answer",
-    "chat": "question ← input · choices ← input · answer ← ideal",
+    " · answer ← correct_answer · id ← none · context ← support",
+    "MedQA": "question ← question · choices ← options · answer ← answer_idx (also there: answer) · id ← none",
+    "PubMedQA": "question ← QUESTION · answer ← final_decision · id ← the key of each question · context ← CONTEXTS",
+    "BoolQ": "question ← question · answer ← answer · id ← none · context ← passage",
+    "TruthfulQA": "question ← question · choices ← mc1_targets · answer ← mc1_targets · id ← none",
+    "TruthfulQA CSV": "question ← Question · choices ← Best Answer, Incorrect Answers · answer ← Best Answer"
+    " · id ← none · subject ← Category",
+    "BIG-bench on the hub": "question ← inputs · choices ← multiple_choice_targets · answer ← multiple_choice_scores"
+    " · id ← none",
+    "the predecessor's": "question ← question · choices ← question · answer ← answer · id ← none · context ← text",
+    "instruction": "question ← instruction · choices ← instruction · answer ← answer · id ← none",
+    "chat": "question ← input · choices ← input · answer ← ideal · id ← none",
 }
 
 
@@ -69,7 +71,35 @@ def test_mapped_fields_are_told_by_the_names_that_the_file_has_for_them(tmp_path
 
     file = read(tmp_path, "t,one,two,k,label\nq,x,y,2,A\n", mapping=mapping)
 
-    assert file.fields.describe() == "question ← t · choices ← one, two · answer ← k (also there: label)"
+    assert file.fields.describe() == "question ← t · choices ← one, two · answer ← k (also there: label) · id ← none"
+
+
+def test_the_fields_of_id_subject_and_context_are_told_as_the_file_spells_them(tmp_path: Path) -> None:
+    own = {"subject": "s", "context": "c", "question": "q", "choices": ["x", "y"], "answer": "A"}
+    usual = {"qid": 7, "Category": "s", "Passage": "p", "Query": "q", "options": ["x", "y"], "label": "A"}
+    empty = {**own, "id": None, "subject": None, "context": None}
+
+    told = {
+        name: read(tmp_path, lines(row, row | {name: 9})).fields.describe().partition(" · id ← ")[2]
+        for name, row in (("id", own | {"id": 8}), ("qid", usual), ("level", empty))
+    }
+
+    assert told == {
+        "id": "id · subject ← subject · context ← context",
+        "qid": "qid · subject ← Category · context ← Passage",
+        "level": "none",
+    }
+
+
+def test_a_column_of_numbers_that_is_not_taken_as_id_is_seen_by_id_none_until_it_is_mapped(tmp_path: Path) -> None:
+    table = "No.,unit,question,A,B,key,one,two\n1,u,q,x,y,B,a,b\n2,u,r,x,y,A,c,d\n"
+
+    alone = read(tmp_path, table)
+    mapped = read(tmp_path, table, mapping={"id": "No.", "subject": "unit", "context": "one+two"})
+
+    assert alone.fields.describe().endswith(" · answer ← key · id ← none")
+    assert mapped.fields.describe().endswith(" · answer ← key · id ← No. · subject ← unit · context ← one, two")
+    assert [(each.id, each.context) for each in questions(mapped)] == [("1", "a\n\nb"), ("2", "c\n\nd")]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -624,7 +654,8 @@ def test_a_file_of_answers_counts_whatever_answers_the_questions_have(tmp_path: 
     file = read(tmp_path, rows, answers=labels)
 
     assert [each.right for each in questions(file)] == [("A",), ("B",)]
-    assert file.fields.describe().split(" (")[0] == f"question ← question · choices ← choices · answer ← {labels}"
+    told = file.fields.describe().split(" (")[0].removesuffix(" · id ← none")
+    assert told == f"question ← question · choices ← choices · answer ← {labels}"
 
 
 @pytest.mark.parametrize("outer", [{"answerKey": "B"}, {}])
