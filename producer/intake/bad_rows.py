@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from contract.errors import QuestionFileError
+from producer.beyond_json import in_text
 
 __all__ = ["BadRows", "rejected_row", "write_rejected_row"]
 
@@ -95,5 +96,4 @@ def rejected_row(raw: Any, trouble: QuestionFileError) -> dict[str, Any]:
 
 def write_rejected_row(file: IO[str], row: dict[str, Any]) -> None:
     """Write one line of `rejected.jsonl`."""
-    # Parquet and datasets have values that JSON cannot represent, such as times, decimals and bytes.
-    file.write(json.dumps(row, ensure_ascii=True, default=str) + "\n")
+    file.write(json.dumps(row, ensure_ascii=True, default=in_text) + "\n")

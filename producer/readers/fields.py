@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from datetime import date, time, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
-from numbers import Number
 from typing import Any
-from uuid import UUID
 
 from pydantic import ValidationError
 
 from contract.question import Question, content_id
+from producer.beyond_json import in_text
 from producer.readers.answer_fields import Key, refuse_contradiction
 from producer.readers.answers import Given, right_labels
 from producer.readers.field_names import PARTS, names_of, spelled
@@ -26,9 +24,6 @@ from producer.readers.record import FieldTrouble, Record, Row, shown_value
 from producer.readers.shapes import place_of_questions
 
 __all__ = ["parts_of", "to_row", "trouble_of"]
-
-#: What Parquet files and datasets hold besides what JSON does, and what its text says in full.
-_SAID_BY_TEXT = (Number, date, time, timedelta, UUID)
 
 
 def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
@@ -158,16 +153,8 @@ def _one_cell(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, bytes):
-        return _in_text(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_in_text)
-
-
-def _in_text(value: object) -> str:
-    """Return a text for a value that JSON lacks: short, and the same whenever the file is read."""
-    if isinstance(value, bytes):
-        return f"<{len(value):,} bytes>"
-    # The text of any other object may contain its address in memory.
-    return str(value) if isinstance(value, _SAID_BY_TEXT) else f"<{type(value).__name__}>"
+        return in_text(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=in_text)
 
 
 @lru_cache(maxsize=256)

@@ -85,5 +85,5 @@ class Row(NamedTuple):
 def shown_value(value: object) -> str:
     """Return `value` quoted for a message, truncated if it is long."""
     # Truncate a long value before quoting it, to avoid building the repr of megabytes.
-    text = repr(value[: LONGEST_SHOWN + 1] if isinstance(value, str | list) else value)
+    text = repr(value[: LONGEST_SHOWN + 1] if isinstance(value, str | bytes | list) else value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
