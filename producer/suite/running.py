@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from contract import keys
-from contract.ledger import Run
+from contract.ledger import Run, RunState
 from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
@@ -27,7 +27,7 @@ from producer.suite.plan import Planned
 from producer.suite.progress import Board
 from producer.suite.render import echo_figures, figure_lines
 from producer.suite.table import Table
-from producer.suite.watching import watch_suite
+from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
 from producer.watching.progress import screen_for
 from producer.watching.status import workers_of
@@ -158,11 +158,15 @@ class Work:
         several = len({run.spec.model for _, run in self._runs}) > 1
         titles = [(f"{entry} · {run.spec.model}" if several else entry, run) for entry, run in self._runs]
         board = Board(screen_for(progress_console()), self._asked.name, titles)
-        session = self._session
+        runs = [run for _, run in self._runs]
+        watchers = watchers_of(runs, self._session.ledger, self._session.broker, board)
         try:
-            watch_suite(session.ledger, session.broker, [run for _, run in self._runs], board)
+            watch_suite(watchers, board)
         except KeyboardInterrupt:
-            note(f"the runs continue; rejoin with: python -m producer suite {self._file} --watch")
+            paused = [each.run.run_id for each in watchers if each.state is RunState.PAUSED]
+            until = "stay paused until python -m producer resume RUN"
+            but = f", but these {until}: {', '.join(paused)}" if paused else ""
+            note(f"the runs continue{but}; rejoin with: python -m producer suite {self._file} --watch")
             raise click.exceptions.Exit(INTERRUPTED) from None
 
     def _echo_table(self, table: Table, more: Lines) -> None:

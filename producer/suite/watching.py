@@ -11,7 +11,7 @@ from producer.suite.progress import Board
 from producer.watching.progress import NothingToEnd, Snapshot
 from producer.watching.watch import TICK_S, Clock, Watcher
 
-__all__ = ["watch_suite"]
+__all__ = ["watch_suite", "watchers_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,18 @@ class _Place(NothingToEnd):
         self.board.tell(self.run_id, message)
 
 
-def watch_suite(
-    ledger: Ledger, broker: Broker, runs: Sequence[Run], board: Board, *, clock: Clock | None = None
-) -> dict[str, Counts]:
-    """Show `runs` on `board` until each is settled or cancelled; return their final counts by run id.
+def watchers_of(runs: Sequence[Run], ledger: Ledger, broker: Broker, board: Board) -> list[Watcher]:
+    """Return a watcher for each of `runs`, which shows it on `board`."""
+    return [Watcher(ledger, broker, run, _Place(board, run.run_id)) for run in runs]
+
+
+def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | None = None) -> dict[str, Counts]:
+    """Show the watchers' runs on `board` until each is settled or cancelled; return their final counts by run id.
 
     Lost questions are sent again; paused runs and a temporarily unavailable Redis are waited for. Raises LedgerError if
     a run is purged in the meantime.
     """
     clock = clock or Clock()
-    watchers = [Watcher(ledger, broker, run, _Place(board, run.run_id)) for run in runs]
     over: dict[str, Counts] = {}
     with board.screen:
         while True:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from contract.ledger import Counts, Run
+from contract.ledger import Counts, Run, RunState
 from contract.verdict import Outcome
 from producer.bar import reading
 from producer.export.results import export
@@ -21,7 +21,7 @@ from producer.stats import Tally
 from producer.watching.progress import screen_for
 from producer.watching.status import workers_of
 from producer.watching.summary_lines import summary_lines
-from producer.watching.watch import watch
+from producer.watching.watch import Watcher, watch
 
 __all__ = ["export_and_print", "finish", "print_results", "wait_for"]
 
@@ -32,10 +32,13 @@ def wait_for(session: Session, run: Run, export_to: Path | None = None) -> Count
     Ctrl-C exits with 130 and does not affect the run. `export_to` is the folder to which the results would have been
     exported.
     """
+    watcher = Watcher(session.ledger, session.broker, run, screen_for(progress_console()))
     try:
-        return watch(session.ledger, session.broker, run.run_id, screen_for(progress_console()))
+        return watch(watcher)
     except KeyboardInterrupt:
-        note(f"the run continues; rejoin with: python -m producer watch {run.run_id}{_export_options(export_to)}")
+        paused = f"stays paused until: python -m producer resume {run.run_id}"
+        does = paused if watcher.state is RunState.PAUSED else "continues"
+        note(f"the run {does}; rejoin with: python -m producer watch {run.run_id}{_export_options(export_to)}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 

@@ -42,8 +42,8 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
-def watch(ledger: Ledger, broker: Broker, run_id: str, screen: Screen, *, clock: Clock | None = None) -> Counts:
-    """Show the run on `screen` until it is settled or cancelled; return its final counts.
+def watch(watcher: Watcher, *, clock: Clock | None = None) -> Counts:
+    """Show the watcher's run until it is settled or cancelled; return its final counts.
 
     Lost questions are sent again. A paused run is waited for.
 
@@ -51,8 +51,7 @@ def watch(ledger: Ledger, broker: Broker, run_id: str, screen: Screen, *, clock:
     meantime, or if questions are missing and no process is writing them.
     """
     clock = clock or Clock()
-    watcher = Watcher(ledger, broker, ledger.run(run_id), screen)
-    with screen:
+    with watcher.screen:
         while True:
             counts = watcher.look(clock.now())
             if counts is not None and counts.over:

@@ -7,6 +7,7 @@ import json
 import time
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from click.testing import CliRunner
 
 from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
-from contract.ledger import MemoryLedger
+from contract.ledger import MemoryLedger, RunState
 from contract.spec import request_id
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.question_view import verdict_facts
 from producer.watching import finish
+from producer.watching.watch import Clock, watch
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 from workers.cli import main as workers
@@ -542,6 +544,23 @@ def test_an_interrupted_watch_says_how_to_rejoin(
     ):
         result = producer(*words, exit_code=130)
         assert f"rejoin with: python -m producer watch {run_id} {promised}\n" in result.stderr
+
+
+def test_a_paused_run_does_not_continue_when_its_watch_is_interrupted(
+    producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finish, "watch", partial(watch, clock=Clock(sleep=interrupt)))
+    run_id = producer.json("enqueue", five)["run_id"]
+    producer("pause", run_id)
+
+    told = producer("watch", run_id, exit_code=130).stderr
+
+    resume, rejoin = (f"python -m producer {command} {run_id}" for command in ("resume", "watch"))
+    assert f"the run stays paused until: {resume}; rejoin with: {rejoin}\n" in told
+    assert ledger.counts(run_id).state is RunState.PAUSED
 
 
 def test_an_interrupted_enqueue_says_that_it_can_be_repeated(

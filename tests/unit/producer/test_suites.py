@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from producer.suite.plan import planned
 from producer.suite.progress import Board
 from producer.suite.render import echo_figures, markdown
 from producer.suite.table import Table
-from producer.suite.watching import watch_suite
+from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.progress import BarScreen, LineScreen, Rates, Snapshot
 from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
@@ -708,7 +709,7 @@ def watched(
     text = io.StringIO()
     runs = list(reversed(ledger.runs()))
     board = Board(LineScreen(Console(file=text, width=200)), "mine", [(run.run_id, run) for run in runs])
-    return watch_suite(ledger, broker, runs, board, clock=Script(events).clock()), text.getvalue()
+    return watch_suite(watchers_of(runs, ledger, broker, board), board, clock=Script(events).clock()), text.getvalue()
 
 
 def test_a_watch_ends_when_all_runs_are_settled_or_cancelled(
@@ -933,13 +934,21 @@ def test_a_run_that_was_cancelled_meanwhile_is_exported_and_exits_with_4(
 def test_ctrl_c_ends_the_watching_and_says_how_to_rejoin(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: Any) -> None:
+    def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "watch_suite", interrupted)
-    result = producer(two_by_two, "--watch", exit_code=130)
+    monkeypatch.setattr(running, "watch_suite", partial(watch_suite, clock=Clock(sleep=interrupted)))
+    rejoin = f"rejoin with: python -m producer suite {two_by_two} --watch"
 
-    assert f"the runs continue; rejoin with: python -m producer suite {two_by_two} --watch" in result.stderr
+    assert f"the runs continue; {rejoin}" in producer(two_by_two, "--watch", exit_code=130).stderr
+
+    paused = ledger.runs()[0].run_id
+    ledger.halt(paused, RunState.PAUSED)
+    told = producer(two_by_two, "--watch", exit_code=130).stderr
+    ledger.resume(paused)
+
+    but = f"but these stay paused until python -m producer resume RUN: {paused}"
+    assert f"the runs continue, {but}; {rejoin}" in told
     assert {ledger.counts(run.run_id).state for run in ledger.runs()} == {RunState.RUNNING}
     assert not Path("results").exists()
 

@@ -25,7 +25,7 @@ from producer.runs.submit import plan, submit
 from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace, Rates, Snapshot, screen_for
 from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
-from producer.watching.watch import Clock, watch
+from producer.watching.watch import Clock, Watcher, watch
 from producer.watching.worker_status import Member, RunWorkers
 from tests.unit.producer.conftest import WriteRows
 
@@ -82,7 +82,7 @@ def test_a_watch_ends_when_the_run_is_settled(ledger: MemoryLedger, broker: Memo
     screen = Screen()
 
     script = Script({3: lambda: settle(ledger, run, 2), 6: lambda: settle(ledger, run)})
-    counts = watch(ledger, broker, run.run_id, screen, clock=script.clock())
+    counts = watch(Watcher(ledger, broker, run, screen), clock=script.clock())
 
     assert counts.finished
     assert [each.counts.settled for each in screen.snapshots][-2:] == [2, 5]
@@ -93,7 +93,7 @@ def test_a_settled_run_is_shown_once(ledger: MemoryLedger, broker: MemoryBroker,
     settle(ledger, run)
     screen = Screen()
 
-    watch(ledger, broker, run.run_id, screen, clock=Script({}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({}).clock())
 
     assert len(screen.snapshots) == 1
 
@@ -104,7 +104,7 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     broker.live.append(worker("another"))
     screen = Screen()
 
-    watch(ledger, broker, run.run_id, screen, clock=Script({80: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({80: lambda: settle(ledger, run)}).clock())
 
     assert len(screen.said) == 2
     assert screen.said[0] == (
@@ -120,7 +120,7 @@ def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, b
     screen = Screen()
 
     script = Script({2: lambda: settle(ledger, run, 2), 4: broker.live.clear, 9: lambda: settle(ledger, run)})
-    watch(ledger, broker, run.run_id, screen, clock=script.clock())
+    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
 
     left = dict.fromkeys(each.left() for each in screen.snapshots)
     assert next(iter(left)) == "time left unknown"
@@ -133,7 +133,7 @@ def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: 
     broker.live.append(putting_off)
     screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
 
-    watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle(ledger, run)}).clock())
 
     assert screen.said == ["Questions are waiting. w: here is another build"]
     assert ("put off", "w: here is another build") in begun
@@ -147,7 +147,7 @@ def test_what_a_worker_that_is_not_ready_waits_for_is_said_once(
     broker.live.append(worker(run.spec.model).model_copy(update=waiting))
     screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
 
-    watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle(ledger, run)}).clock())
 
     assert screen.said == ["Questions are waiting. w waits for the server at http://away/v1"]
     assert begun["not ready"] == "w waits for the server at http://away/v1"
@@ -162,7 +162,7 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
     broker.unbooted += [failed("gpu0@a"), failed("gpu1@a")]
     screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
 
-    watch(ledger, broker, run.run_id, screen, clock=Script({9: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle(ledger, run)}).clock())
 
     (said,) = screen.said
     assert re.fullmatch(r"gpu0@a, gpu1@a failed to boot 1:01:4\d ago: 10 GiB KV cache is needed\.", said)
@@ -179,7 +179,7 @@ def test_workers_that_cannot_beat_are_not_said_to_be_missing(
     broker.refused = FULL
     screen = Screen()
 
-    watch(ledger, broker, run.run_id, screen, clock=Script({15: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle(ledger, run)}).clock())
 
     assert screen.said == [f"No worker has served {keys.score_queue(run.spec.model)} for 10 s. {FULL}"]
 
@@ -200,7 +200,7 @@ def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
         7: lambda: monkeypatch.setattr(broker, "heal", heal),
         20: lambda: settle(ledger, run),
     }
-    watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
     assert screen.said == ["The run was stalled: 5 lost questions re-sent in 3 messages."]
 
@@ -228,7 +228,9 @@ def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, bro
     def look() -> None:
         sent.append(len(broker.messages))
 
-    watch(ledger, broker, run.run_id, screen, clock=Script({2: look, 4: look, 9: lambda: settle(ledger, run)}).clock())
+    watch(
+        Watcher(ledger, broker, run, screen), clock=Script({2: look, 4: look, 9: lambda: settle(ledger, run)}).clock()
+    )
 
     assert screen.said == ["The run was stalled: 5 lost questions re-sent in 3 messages."]
     assert sent == [0, 3]
@@ -245,7 +247,7 @@ def test_one_look_at_nothing_queued_is_no_stall(ledger: MemoryLedger, broker: Me
         1: lambda: broker.messages.extend(under_way),
         9: lambda: settle(ledger, run),
     }
-    watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
     assert screen.said == []
 
@@ -273,7 +275,7 @@ def test_a_redis_that_goes_away_is_waited_for(
         7: lambda: set_away(False),
         9: lambda: settle(ledger, run),
     }
-    watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
     assert screen.said == [
         "No Redis answers at redis://here (refused). Retrying until it responds.",
@@ -292,7 +294,7 @@ def test_a_paused_run_is_waited_for_without_complaint_and_without_healing(
     }
 
     ledger.halt(run.run_id, RunState.PAUSED)
-    counts = watch(ledger, broker, run.run_id, screen, clock=Script(events).clock())
+    counts = watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
     assert counts.finished
     assert broker.messages == []
@@ -306,7 +308,7 @@ def test_a_cancelled_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBrok
     broker.live.append(worker(run.spec.model))
     events: dict[float, Callable[[], object]] = {3: lambda: ledger.halt(run.run_id, RunState.CANCELLED)}
 
-    counts = watch(ledger, broker, run.run_id, Screen(), clock=Script(events).clock())
+    counts = watch(Watcher(ledger, broker, run, Screen()), clock=Script(events).clock())
 
     assert (counts.over, counts.finished, counts.standing) == (True, False, "cancelled")
 
@@ -315,7 +317,7 @@ def test_a_run_that_is_gone_ends_the_watch_with_what_is_gone_and_what_to_do(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
     with pytest.raises(UnknownRun, match=r"no longer in the ledger; last seen with 0 of 5 questions settled.*again"):
-        watch(ledger, broker, run.run_id, Screen(), clock=Script({2: lambda: ledger.purge(run.run_id)}).clock())
+        watch(Watcher(ledger, broker, run, Screen()), clock=Script({2: lambda: ledger.purge(run.run_id)}).clock())
 
 
 def test_questions_that_nobody_writes_end_the_watch(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
@@ -326,7 +328,7 @@ def test_questions_that_nobody_writes_end_the_watch(ledger: MemoryLedger, broker
     broker.live.append(worker(run.spec.model))
 
     with pytest.raises(LedgerError, match="short: 3 of 5 questions never written"):
-        watch(ledger, broker, "short", Screen(), clock=Script({}).clock())
+        watch(Watcher(ledger, broker, ledger.run("short"), Screen()), clock=Script({}).clock())
 
 
 def test_questions_that_were_written_and_never_sent_end_the_watch_too(
@@ -338,7 +340,7 @@ def test_questions_that_were_written_and_never_sent_end_the_watch_too(
     broker.live.append(worker(run.spec.model))
 
     with pytest.raises(LedgerError, match="cut-off: 3 of 5 questions never written"):
-        watch(ledger, broker, "cut-off", Screen(), clock=Script({}).clock())
+        watch(Watcher(ledger, broker, ledger.run("cut-off"), Screen()), clock=Script({}).clock())
 
 
 def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
@@ -353,7 +355,7 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
 
     assert "unless `python -m workers rescore old` is still writing them" in status["unwritten"]
     with pytest.raises(LedgerError, match="`python -m workers rescore old` was interrupted"):
-        watch(ledger, broker, "rescored", Screen(), clock=Script({}).clock())
+        watch(Watcher(ledger, broker, ledger.run("rescored"), Screen()), clock=Script({}).clock())
 
 
 def test_the_pace_is_over_the_window_and_over_all() -> None:
@@ -431,7 +433,7 @@ def test_a_run_without_any_key_is_watched_without_an_accuracy(
     script = Script({2: lambda: ledger.commit(run.run_id, failed), 4: lambda: ledger.commit(run.run_id, rest)})
     screen = Screen()
 
-    watch(ledger, broker, run.run_id, screen, clock=script.clock())
+    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
 
     assert {each.accuracy() for each in screen.snapshots} == {"no accuracy, as no question has a key"}
     assert screen.snapshots[-1].outcomes() == "correct 0 · wrong 0 · unanswered 0 · failed 1 · answered 3"
