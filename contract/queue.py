@@ -39,6 +39,7 @@ __all__ = [
     "publish",
     "queue_length",
     "queue_lengths",
+    "queued_messages",
     "queued_question_ids",
     "queued_runs",
     "restore_held",
@@ -256,6 +257,12 @@ def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str
     return {each for name in lists for each in _ids_in(_list_items(client, name), run_id)}
 
 
+def queued_messages(client: redis.Redis, queue: str, run_id: str) -> int:
+    """Return the number of messages of `run_id` waiting on `queue`."""
+    lists = keys.broker_lists(queue)
+    return sum(1 for name in lists for _ in _messages_of(_list_items(client, name), run_id))
+
+
 def queued_runs(client: redis.Redis, queue: str) -> Counter[str]:
     """Return the number of messages waiting on `queue` by run id; malformed ones are counted under an empty one."""
     messages = (item for name in keys.broker_lists(queue) for item in _list_items(client, name))
@@ -306,13 +313,19 @@ def _list_items(client: redis.Redis, name: str) -> Iterator[str]:
 
 def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
     """Yield the question ids of `run_id` in waiting or held messages, skipping malformed ones."""
+    for ids in _messages_of(items, run_id):
+        yield from ids
+
+
+def _messages_of(items: Iterable[str], run_id: str) -> Iterator[list[str]]:
+    """Yield the question ids of each waiting or held message of `run_id`, skipping malformed ones."""
     named = f'"{run_id}: '  # how `shown_arguments` begins; decoding the messages of all other runs would cost seconds
     for item in items:
         if named not in item:
             continue
         of_run, ids = _arguments_in(item)
         if of_run == run_id:
-            yield from ids
+            yield ids
 
 
 def _arguments_in(item: str) -> tuple[str, list[str]]:

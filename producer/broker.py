@@ -14,7 +14,7 @@ from contract.errors import WritesRefused
 from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.priority import Priority
-from contract.queue import make_celery, publish, queue_length
+from contract.queue import make_celery, publish, queue_length, queued_messages
 from contract.sender_lock import sole_sender
 from contract.settings import Settings
 
@@ -50,6 +50,9 @@ class Broker(Protocol):
 
     def queue_length(self, queue: str) -> int:
         """Return the number of messages waiting in `queue`."""
+
+    def messages_of(self, run: Run) -> int:
+        """Return the number of messages of `run` waiting in its queues; all messages there are read."""
 
     def workers(self, queue: str) -> list[WorkerRecord]:
         """Return the live workers that take messages from `queue`."""
@@ -104,6 +107,10 @@ class RedisBroker:
     def queue_length(self, queue: str) -> int:
         with translating(self._settings.redis_place):
             return queue_length(self._ledger.client, queue)
+
+    def messages_of(self, run: Run) -> int:
+        with translating(self._settings.redis_place):
+            return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
 
     def workers(self, queue: str) -> list[WorkerRecord]:
         return [record for record in self._fleet.alive() if record.queue == queue]
@@ -177,6 +184,9 @@ class MemoryBroker:
 
     def queue_length(self, queue: str) -> int:
         return sum(each[0] == queue for each in self.messages)
+
+    def messages_of(self, run: Run) -> int:
+        return sum(run_id == run.run_id for _, run_id, _ in self.messages)
 
     def workers(self, queue: str) -> list[WorkerRecord]:
         return [record for record in self.live if record.queue == queue]

@@ -131,7 +131,10 @@ def _sent(questions: int, messages: int) -> str:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def purge(session: Session, run_name: str, yes: bool) -> None:
-    """Delete RUN with its questions and verdicts from the ledger. Exported files are kept."""
+    """Delete RUN with its questions and verdicts from the ledger. Exported files are kept.
+
+    Messages of the run that still wait in a queue count there until workers take them, and drop them.
+    """
     run = session.run(run_name)
     if not yes:
         if not someone_to_ask():
@@ -141,7 +144,10 @@ def purge(session: Session, run_name: str, yes: bool) -> None:
             f"Delete {run.run_id} with {settled:,} of {number(run.questions, 'verdict')}?", abort=True, err=True
         )
     session.ledger.purge(run.run_id)
-    click.echo(f"deleted {run.run_id}")
+    # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
+    left = session.broker.messages_of(run)
+    waiting = f"; {number(left, 'message')} of it {'is' if left == 1 else 'are'} still queued, to be dropped by workers"
+    click.echo(f"deleted {run.run_id}{waiting if left else ''}")
 
 
 def someone_to_ask() -> bool:

@@ -242,10 +242,12 @@ def test_results_come_out_in_the_order_of_the_input(producer: Call, ledger: Redi
 
 def test_a_purged_run_is_gone(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
     write_questions(tmp_path / "q.jsonl", 20)
-    producer("enqueue", "q.jsonl", "--run", "short-lived")
+    run_id = json.loads(producer("enqueue", "q.jsonl", "--run", "short-lived", "--json").stdout)["run_id"]
 
-    producer("purge", "short", "--yes")
+    said = producer("purge", "short", "--yes").stdout
 
+    assert said == f"deleted {run_id}; 2 messages of it are still queued, to be dropped by workers\n"
+    assert queue_length(ledger.client, keys.score_queue(MODEL)) == 2
     assert ledger.runs() == []
     # What was written to see whether Redis takes writes is gone within a second.
     assert set(ledger.client.scan_iter("mcqueue:*")) <= {keys.trial()}

@@ -34,6 +34,7 @@ from contract.queue import (
     oldest_published_at,
     publish,
     queue_length,
+    queued_messages,
     queued_question_ids,
     queued_runs,
     restore_held,
@@ -151,6 +152,7 @@ def test_queued_ids_are_read_back_from_all_lists_for_one_run_only(app: Celery, c
     publish(app, QUEUE, "other", ["x"], batch_size=16)
     assert queued_question_ids(client, QUEUE, "run") == {"q0", "q1", "q2"}
     assert queued_question_ids(client, QUEUE, "other") == {"x"}
+    assert (queued_messages(client, QUEUE, "run"), queued_messages(client, QUEUE, "other")) == (3, 1)
     assert queue_length(client, QUEUE) == 4
 
 

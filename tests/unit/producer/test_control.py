@@ -266,6 +266,7 @@ def test_purge_asks_and_takes_no_for_an_answer(
     refused = producer("purge", run_id, exit_code=1, text="n\n")
     assert f"Delete {run_id} with 1 of 5 verdicts? [y/N]" in refused.stderr
     assert [run.run_id for run in ledger.runs()] == [run_id]
-    assert f"deleted {run_id}" in producer("purge", run_id, text="y\n").stdout
+    queued = "3 messages of it are still queued, to be dropped by workers"
+    assert f"deleted {run_id}; {queued}\n" in producer("purge", run_id, text="y\n").stdout
     assert ledger.runs() == []
     assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr

@@ -654,12 +654,15 @@ def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, led
     assert " chosen," not in older
 
 
-def test_purge_asks_nobody_where_there_is_nobody(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
+def test_purge_asks_nobody_where_there_is_nobody(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
+    broker.messages.clear()
 
     assert "pass --yes" in producer("purge", "last", exit_code=2).stderr
     assert len(ledger.runs()) == 1
-    assert f"deleted {run_id}" in producer("purge", "last", "--yes").stdout
+    assert producer("purge", "last", "--yes").stdout == f"deleted {run_id}\n"
     assert ledger.runs() == []
 
 
