@@ -13,7 +13,7 @@ from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from producer.bar import with_bar
 from producer.export.files import Drafts, explaining, replacing
-from producer.export.formats import FORMATS
+from producer.export.formats import FORMATS, WRITTEN
 from producer.export.parts import count_of, pieces
 from producer.export.summary import Summary
 from producer.intake.bad_rows import write_rejected_row
@@ -65,8 +65,10 @@ def export(
         json.dump(content, summary_file, ensure_ascii=False, indent=2)
         summary_file.write("\n")
     files = (*results, seal)
-    remarks = tuple(remark for sink in sinks for remark in sink.remarks)
-    return Exported(files, summary, content, remarks)
+    remarks = [remark for sink in sinks for remark in sink.remarks]
+    if older := [str(path) for pattern in WRITTEN for path in sorted(directory.glob(pattern)) if path not in results]:
+        remarks.append(f"left as they were by an earlier export: {', '.join(older)}")
+    return Exported(files, summary, content, tuple(remarks))
 
 
 def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:

@@ -7,7 +7,7 @@ from producer.export.formats.lm_eval import lm_eval_files
 from producer.export.formats.parquet import parquet_rows
 from producer.export.formats.text import csv_rows, json_lines
 
-__all__ = ["FORMATS", "Format", "Sink"]
+__all__ = ["FORMATS", "WRITTEN", "Format", "Sink"]
 
 #: Formats by their name in `--format`.
 FORMATS: dict[str, Format] = {
@@ -16,3 +16,11 @@ FORMATS: dict[str, Format] = {
     "lm-eval": lm_eval_files,
     "parquet": parquet_rows,
 }
+#: Patterns of all files that these write into a run's folder.
+WRITTEN = (
+    "results.csv",
+    "results.jsonl",
+    "lm-eval/*/samples_*.jsonl",
+    "lm-eval/*/results_*.json",
+    "results.parquet",
+)

@@ -23,6 +23,7 @@ from contract.spec import request_id
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
+from producer.export.formats import FORMATS
 from producer.question_view import verdict_facts
 from producer.watching import finish
 from producer.watching.watch import Clock, watch
@@ -590,6 +591,25 @@ def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five:
         f"results/{run_id}/results.csv",
         f"results/{run_id}/summary.json",
     ]
+
+
+def test_an_export_names_the_result_files_that_an_earlier_one_left_there(producer: Producer, five: Path) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    every = [f"--format={each}" for each in FORMATS]
+    (Path("results") / run_id).mkdir(parents=True)
+    Path("results", run_id, "results.xlsx").write_text("the user's own")
+    assert "earlier export" not in producer("export", *every).stderr
+
+    said = producer("export").stderr
+
+    *_, line = said.splitlines()
+    named = line.removeprefix("left as they were by an earlier export: ").split(", ")
+    folder = f"results/{run_id}"
+    assert [each for each in named if "lm-eval" not in each] == [f"{folder}/results.jsonl", f"{folder}/results.parquet"]
+    samples, results = (Path(each).name for each in named if each.startswith(f"{folder}/lm-eval/"))
+    assert samples.startswith("samples_")
+    assert results.startswith("results_")
+    assert "earlier export" not in producer("export", *every).stderr, "none of them is older now"
 
 
 def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
