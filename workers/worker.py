@@ -17,7 +17,6 @@ from typing import Any
 from celery import Celery
 
 from contract import address
-from contract.connection import connect
 from contract.errors import LedgerError, McqueueError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
@@ -40,9 +39,6 @@ from workers.stages.work import StageContext
 __all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
-
-#: Prometheus gives up a scrape after five seconds; by then the exporter must have told it that Redis does not answer.
-METRICS_TIMEOUT_S = 2.0
 
 
 @dataclass
@@ -108,11 +104,10 @@ class Worker:
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._events = BatchEvents(app, name, task_name(queue))
         self._hardware = Hardware(words_of(self._gpus))
-        hurried = RedisLedger(connect(settings, METRICS_TIMEOUT_S, retries=0), settings.redis_place)
         self._exporter = Exporter(
             [
                 self._metrics.registry,
-                RedisMetrics(hurried, hurried.client, hurried.place),
+                RedisMetrics.connect(settings),
                 HardwareMetrics(Hardware(words_of(self._gpus))),
             ],
             targets=lambda: scrape_targets(self._fleet),

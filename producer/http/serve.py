@@ -31,7 +31,7 @@ def serve(
 
     http = session.settings.http
     ledger = session.ledger
-    metrics = [RedisMetrics(ledger, ledger.client, ledger.place)] if isinstance(ledger, RedisLedger) else []
+    metrics = [RedisMetrics.connect(session.settings)] if isinstance(ledger, RedisLedger) else []
     app = make_app(session.settings, ledger, session.broker, load_run_config(config, overrides), metrics)
     if not http.api_key.get_secret_value():
         note("No http.api_key is set: anyone who can reach the port may send requests.")

@@ -7,7 +7,9 @@ which, a test has a server of its own.
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
 import urllib.error
 import urllib.request
@@ -361,6 +363,23 @@ def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> Non
     assert answered(found) == before + 1
     assert "mcqueue_http_waiting_questions 0.0" in found
     assert "mcqueue_redis_up 1.0" in found
+
+
+def test_prometheus_is_told_that_redis_is_silent_while_others_still_wait_for_it(
+    alone: Caller, redis_ledger: RedisLedger
+) -> None:
+    server = int(redis_ledger.client.info()["process_id"])
+    with ThreadPoolExecutor(1) as pool:
+        os.kill(server, signal.SIGSTOP)  # the kernel goes on to accept connections
+        try:
+            waiting = pool.submit(alone.get, "/health")
+            told = [page(f"{alone.url}/metrics", KEY) for _ in range(2)]
+            others_wait = not waiting.done()
+        finally:
+            os.kill(server, signal.SIGCONT)
+        assert all("mcqueue_redis_up 0.0" in each for each in told)
+        assert others_wait
+        assert waiting.result().status == 200
 
 
 def test_the_door_describes_itself(door: Caller) -> None:
