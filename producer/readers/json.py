@@ -7,7 +7,8 @@
 | lists, or objects of questions, by name        | those of every group (`--subset` selects one)                  |
 | fields of one question                         | that question                                                  |
 
-Beside one list with a usual name, only those lists count in which there is a question: `references` holds none.
+Beside one list with a usual name, only those lists count in which there is a question: `references` holds none. A
+single question beside lists is refused.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
         _refuse_subset(cursor, subset)
         yield from _keyed(cursor)
     elif groups and not _is_one_question(cursor, start, groups, is_question):
+        if questions and not subset:
+            _refuse_stray(cursor, questions[0], groups)
         cursor.at = end
         task = _task(cursor, members)
         usual = _usual(groups)
@@ -170,9 +173,19 @@ def _usual(groups: list[_Member]) -> list[_Member]:
 def _chosen(groups: list[_Member], subset: str, cursor: _Cursor) -> list[_Member]:
     chosen = [each for each in groups if each.name == subset]
     if not chosen:
-        names = [each.name for each in groups]
-        cursor.fail(f"no subset {subset!r} among {', '.join(names)}", nearest(subset, names))
+        cursor.fail(f"no subset {subset!r} among {_named(groups)}", nearest(subset, [each.name for each in groups]))
     return chosen
+
+
+def _refuse_stray(cursor: _Cursor, question: _Member, groups: list[_Member]) -> NoReturn:
+    """Raise QuestionFileError for a question beside the lists: it may be one of them, or an example of their form."""
+    hint = f"Move it into a list, or remove it; --subset {groups[0].name} reads only what is there."
+    cursor.at = question.at
+    cursor.fail(f"{question.name!r} is a question, but in none of the lists ({_named(groups)})", hint)
+
+
+def _named(members: list[_Member]) -> str:
+    return ", ".join(each.name for each in members)
 
 
 def _refuse_subset(cursor: _Cursor, subset: str) -> None:

@@ -351,6 +351,17 @@ def test_a_list_of_something_else_beside_the_questions_is_passed_over_unless_it_
         list(read(tmp_path, content, subset="refs").rows())
 
 
+def test_a_single_question_beside_a_list_of_them_is_not_passed_over(tmp_path: Path) -> None:
+    content = json.dumps({"example": numbered(0, 1)[0], "questions": numbered(1, 2), "by": {"name": "n"}}, indent=1)
+
+    with pytest.raises(QuestionFileError) as refused:
+        questions(read(tmp_path, content))
+
+    assert str(refused.value).startswith("file:2: 'example' is a question, but in none of the lists (questions)")
+    assert "--subset questions reads only what is there" in str(refused.value)
+    assert [each.question for each in questions(read(tmp_path, content, subset="questions"))] == ["q1", "q2"]
+
+
 def test_a_group_of_questions_by_id_beside_the_usual_list_is_read_too(tmp_path: Path) -> None:
     content = json.dumps({"questions": numbered(0, 2), "more": {"a": numbered(2, 1)[0]}}, indent=1)
 
