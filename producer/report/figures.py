@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from contract.prompts import variables_of
 from contract.question import LABELS
@@ -174,18 +175,18 @@ def batch_sizes(measures: Measures) -> Figure | None:
 
 def rate_over_time(measures: Measures, started_at: float) -> Figure | None:
     """Return questions per second over time, from the first generate call to the last verdict."""
-    width_s, pieces = throughput(measures.settled_at, started_at)
-    if not pieces:
+    found = throughput(measures.settled_at, started_at, len(measures.batch_sizes))
+    if found is None:
         return None
-    rates = [count / width_s for count in pieces]
+    edges, unit = found.edges, found.unit
     picture = Plot(
         "Questions per second over time",
-        Axis("seconds since the first generate call", 0, len(pieces) * width_s),
-        Axis("questions/s", 0, max(rates)),
+        Axis(f"time since the first generate call in {unit}", 0, edges[-1]),
+        Axis("questions/s", 0, max(found.rates)),
     )
-    for at, rate in enumerate(rates):
-        tip = f"{at * width_s:,.4g} to {(at + 1) * width_s:,.4g} s: {rate:,.1f}/s"
-        picture.bar(at * width_s, (at + 1) * width_s, 0, rate, "right", tip)
-    caption = f"Verdicts per {width_s:,.4g} s, by the workers' clocks."
-    rows = [(f"{at * width_s:,.4g}", f"{rate:,.1f}") for at, rate in enumerate(rates)]
-    return Figure("Throughput", caption, picture, ("from second", "questions/s"), rows)
+    rows = []
+    for (start, end), rate in zip(pairwise(edges), found.rates, strict=True):
+        picture.bar(start, end, 0, rate, "right", f"{start:,.4g} to {end:,.4g} {unit}: {rate:,.1f}/s")
+        rows.append((f"{start:,.4g}", f"{rate:,.1f}"))
+    caption = f"Each column is the mean over {edges[1]:,.4g} {unit}, by the workers' clocks."
+    return Figure("Throughput", caption, picture, (f"from {unit}", "questions/s"), rows)

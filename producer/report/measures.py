@@ -7,6 +7,8 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 from contract.choice_order import arrangements
 from contract.ledger import Run
@@ -16,7 +18,7 @@ from contract.verdict import Outcome, Verdict
 from producer.stats.denominators import ANSWERED
 from producer.stats.percentile import percentile
 
-__all__ = ["Measures", "Spread", "steps", "throughput"]
+__all__ = ["Measures", "Spread", "Throughput", "steps", "throughput"]
 
 #: Label for questions that were settled without a choice.
 NO_CHOICE = "none"
@@ -117,13 +119,42 @@ def steps(low: float, high: float, most: int) -> float:
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
 
 
-def throughput(settled_at: Sequence[float], started_at: float, most: int = 40) -> tuple[float, list[int]]:
-    """Return (seconds per piece, verdicts in each piece) from `started_at` to the last verdict."""
+#: Units of time and their seconds, the longest first.
+_UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+#: A unit is used from this many of it.
+_LEAST_OF_UNIT = 5
+#: A batch's verdicts come at once: pieces that hold few batches would show its rhythm as peaks and gaps.
+_BATCHES_A_PIECE = 5
+
+
+class Throughput(NamedTuple):
+    """Verdicts per piece of a run's time, which begins with the first generate call and ends with the last verdict."""
+
+    unit: str
+    unit_s: float
+    #: Where each piece begins, in `unit`, and where the last one ends. All are equally long except the last.
+    edges: list[float]
+    verdicts: list[int]
+
+    @property
+    def rates(self) -> list[float]:
+        """Verdicts per second in each piece."""
+        spans = zip(self.verdicts, pairwise(self.edges), strict=True)
+        return [count / ((end - start) * self.unit_s) for count, (start, end) in spans]
+
+
+def throughput(settled_at: Sequence[float], started_at: float, batches: int, most: int = 40) -> Throughput | None:
+    """Return the verdicts over time in at most `most` pieces of a round width; None without verdicts."""
     if not settled_at:
-        return 1.0, []
-    start = min(started_at, min(settled_at))
-    width_s = steps(0.0, max(max(settled_at) - start, 1e-3), most)
-    pieces = [0] * (int((max(settled_at) - start) / width_s) + 1)
+        return None
+    began, ended = min(started_at, min(settled_at)), max(settled_at)
+    span_s = max(ended - began, 1e-3)
+    unit, unit_s = next((each for each in _UNITS if span_s >= _LEAST_OF_UNIT * each[1]), _UNITS[-1])
+    span = span_s / unit_s
+    width = steps(0.0, span, max(1, min(most, batches // _BATCHES_A_PIECE)))
+    # A short rest is part of the last piece: a few verdicts, or none, would make a rate that says nothing.
+    count = max(1, round(span / width))
+    verdicts = [0] * count
     for at in settled_at:
-        pieces[int((at - start) / width_s)] += 1
-    return width_s, pieces
+        verdicts[min(int((at - began) / unit_s / width), count - 1)] += 1
+    return Throughput(unit, unit_s, [*(at * width for at in range(count)), span], verdicts)

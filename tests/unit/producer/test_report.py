@@ -23,7 +23,7 @@ from contract.spec import ChatTemplate, IndexKind, Judge, Mode, Normalization, P
 from contract.verdict import MAJORITY, ContextSource, Failure, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.report.figures import places
-from producer.report.measures import Measures, Spread, steps, throughput
+from producer.report.measures import Measures, Spread, Throughput, steps, throughput
 from producer.report.table import PER_PARCEL
 from producer.session import Session
 from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run
@@ -850,7 +850,43 @@ def test_steps_are_round(low: float, high: float, most: int, width: float) -> No
 
 
 def test_throughput_counts_every_verdict_once_from_the_first_call() -> None:
-    width_s, pieces = throughput([10.0, 10.2, 14.9, 15.0], started_at=9.0, most=10)
-    assert sum(pieces) == 4
-    assert width_s == 1.0
-    assert pieces[1] == 2
+    found = throughput([10.0, 10.2, 14.9, 15.0], started_at=9.0, batches=100, most=10)
+
+    assert found is not None
+    assert found.unit == "s"
+    assert found.edges == pytest.approx([0, 1, 2, 3, 4, 5, 6])
+    assert found.verdicts == [0, 2, 0, 0, 0, 2]
+    assert throughput([], started_at=9.0, batches=0) is None
+
+
+def steady(batches: int, each_s: float, size: int = 32) -> Throughput:
+    """Of a run whose batches take equally long."""
+    ends = [1_000.0 + each_s * (at + 1) for at in range(batches) for _ in range(size)]
+    found = throughput(ends, 1_000.0, batches)
+    assert found is not None
+    assert sum(found.verdicts) == batches * size
+    return found
+
+
+@pytest.mark.parametrize(
+    ("batches", "each_s", "unit", "width", "pieces"),
+    [
+        (1, 0.2, "s", 0.2, 1),
+        (12, 0.17, "s", 2.04, 1),
+        (60, 0.034, "s", 0.2, 10),
+        (1_000, 0.2, "s", 5, 40),
+        (3_000, 0.2, "min", 0.5, 20),
+        (20_000, 1.8, "h", 0.5, 20),
+        (20_000, 18.0, "h", 5, 20),
+    ],
+)
+def test_a_steady_run_is_shown_as_steady_however_long_it_takes(
+    batches: int, each_s: float, unit: str, width: float, pieces: int
+) -> None:
+    """Of 2 s, half of the columns were empty; of 10 h, one was a quarter of an hour and 1,000 s, and the last empty."""
+    found = steady(batches, each_s)
+
+    assert (found.unit, len(found.verdicts)) == (unit, pieces)
+    assert found.edges[1] == pytest.approx(width)
+    assert found.edges[-1] * found.unit_s == pytest.approx(batches * each_s)
+    assert found.rates == pytest.approx([32 / each_s] * pieces, rel=0.25)
