@@ -189,6 +189,7 @@ def _results() -> Iterator[str]:
     yield from ("# Results", "", MADE, "")
     yield "One row per question, in the order of the file: `results.csv`, and with types `results.parquet`."
     yield "JSON cells of the CSV are maps or lists there, and `settled_at` is a timestamp; only `metadata` stays JSON."
+    yield "The questions' texts are in `results.jsonl` (`export --format jsonl`); `show RUN ID` shows one."
     yield "`summary.json` lists under `files` what was written with it; any other files are from a different export."
     yield "[statistics.md](../statistics.md) explains how to read and cite them, and what the intervals are."
     yield from ("", "| column | |", "|---|---|")
