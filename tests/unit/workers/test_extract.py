@@ -135,6 +135,72 @@ def test_the_last_statement_wins(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "taken_back",
+    [
+        "... not.",
+        ". Not.",
+        " - NOT!",
+        " (not).",
+        " (just kidding, B).",
+        ". It is in Germany. Just kidding.",
+        ". Haha, only joking!",
+        ". That was a joke.",
+        ". I take that back.",
+        ". Strike that, B.",
+        ". Oh, never mind.",
+        ". Please ignore my previous answer.",
+        ". I have changed my mind.",
+        ". Actually, no.",
+        ". No, it isn't.",
+        ". Nope.",
+        ". Or maybe not.",
+        ". My bad, B.",
+        "... er, B.",
+    ],
+)
+@pytest.mark.parametrize("said", ["The answer is A", "The answer is Berlin", "It's A"])
+def test_an_answer_that_is_taken_back_in_passing_is_none(said: str, taken_back: str) -> None:
+    assert label(f"{said}.") == "A"
+    assert extract(said + taken_back, CITIES) == Extraction(None, "retracted", ("A",))
+
+
+@pytest.mark.parametrize(
+    "corrected",
+    [
+        ". Just kidding, it's C.",
+        ". It is in Germany. Just kidding, it's C.",
+        ". I'm joking, it is C.",
+        ". I take it back, it's C.",
+        ". Make that C.",
+        ", nope, C.",
+    ],
+)
+def test_an_answer_behind_one_that_was_taken_back_in_passing_is_read(corrected: str) -> None:
+    assert label(f"The answer is A{corrected}") == "C"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "Not A, as it is in Germany.",
+        "Not so hard!",
+        "No kidding.",
+        "Kidding aside, it lies on the Seine.",
+        "I'm not joking.",
+        "Do not forget that it lies on the Seine.",
+        "Many change their mind.",
+        "We may ignore that Lyon is large, too.",
+    ],
+)
+def test_words_that_only_sound_like_taking_back_take_nothing_back(behind: str) -> None:
+    assert label(f"The answer is C. {behind}") == "C"
+
+
+def test_an_answer_or_rather_another_is_ambiguous() -> None:
+    assert extract("The answer is A, or rather C.", CITIES) == Extraction(None, "ambiguous", ("A", "C"))
+
+
+@pytest.mark.parametrize(
     "text",
     ["<think>A? The answer is B.</think>{}", "A? B?</think>{}", "<reasoning>A</reasoning>{}", "[THINK]A[/THINK]{}"],
 )

@@ -188,7 +188,10 @@ CUES: tuple[Cue, ...] = (
     ),
     Cue(
         "I say A. No, wait: C.",
-        r"\b(?:(?:actually|i meant|i mean|make that|correction|edit|no)[,:]|(?<=- )sorry,|wait[,:.])(?: no[,:])?(?!\w)",
+        r"""
+        \b(?:(?:actually|i meant|i mean|correction|edit|no|nope)[,:]|(?<=- )sorry,|wait[,:.]|make that)
+        (?: no[,:])?(?!\w)
+        """,
     ),
     Cue(
         "x = 21, which corresponds to option C.",

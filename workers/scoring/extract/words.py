@@ -72,7 +72,7 @@ OR = compiled(r"""
     |eller|og|ja|tai|và|hoặc)\s
     |\s?(?:[&/+]|和|或者|或|与|與|及|、|と|または|や|か|와|과|또는|및|이나|أو|या|और|এবং|বা)\s?
     |\s(?:as well as|along with|together with|plus)\s|\sو\s?|[,;]\s?|\s?-\s?)
-    (?:(?:maybe|possibly|perhaps|probably|even|else|also|option|choice|answer|the|and|or|both|either)\s){0,3}
+    (?:(?:maybe|possibly|perhaps|probably|rather|even|else|also|option|choice|answer|the|and|or|both|either)\s){0,3}
 """)
 _ASIDE = r"\s?(?:\((?![a-z]\))[^()\n]{0,80}\)\s?)?"
 #: It is spoken of as wrong.
@@ -198,7 +198,11 @@ RETRACTED = compiled(r"""
     |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
     (?! the (?:other|remaining))
     |(?<!if )\bi(?: have|'ve)? (?:made an? (?:\w{1,15} )?(?:mistake|error)|misread)\b
-    |\bi (?:was wrong|need to reconsider)\b
+    |\bi (?:was wrong|need to reconsider|take (?:that|it|this) back)\b|\bi(?: have|'ve|'d)? changed my mind\b
+    |(?:^|[.!?;(\n-])\s?(?:(?:oh|no|ah|haha|lol|please)[,.! ]{1,2}){0,2}(?:(?:strike|forget|disregard|ignore)
+    (?: that| this| it| the above| my (?:\w{1,10} )?answer)|never ?mind)\s?(?:[.,:;!)\n-]|$)
+    |(?:^|[^\w\s]|\n)\s?(?:(?:oh|ah|haha|lol)[,.! ]{1,2})?(?:i'm |i am |i was )?(?:just |only )?(?:kidding|joking)\b
+    (?! aside)|(?:^|[.!?;(\n-])\s?(?:(?:this|that|it)(?:'s| is| was) (?:just |only )?a joke\b|april fools|psych\s?!)
     |\b(?:the above|my) (?:reasoning|answer) (?:is|was) (?:flawed|wrong|incorrect)\b
     |\bnone of the (?:options|choices|answers) (?:is|are|seems?) (?:correct|right)\b
     |\b(?:not|no longer) sure any ?more\b
@@ -210,15 +214,19 @@ RETRACTED = compiled(r"""
     |[^.!?\n]{0,40}\b(?:it|this|that|answer) (?:may|might|could)(?: also| well| as well)? be
     (?: (?:wrong|mistaken|incorrect|another|different|something|option|choice|the
     |[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
-    |(?:just )?kidding|which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect)|which can't be)\b
-    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:(?:no,|but|hmm,?) )?(?:(?:that|it)(?:'s| is| was)
+    |which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect)|which can't be)\b
+    |^[^\w\n]{1,6}not\s?(?:[.!)]|$)
+    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:(?:no,?|but|hmm,?) )?(?:(?:that|this|it)(?:'s| is| was)
     \s(?:wrong|not (?:right|correct)|incorrect)
-    |(?:that|this|it) (?:can't|cannot|doesn't|does not) (?:be|seem|look|match)
+    |(?:that|this|it) (?:can't|cannot|doesn't|does not) (?:be|seem|look|match)|no,? (?:it|that|this) (?:isn't|is not)\b
+    |or (?:maybe|perhaps) not\b
     |\w{1,20} (?:isn't|is not) among the (?:options|choices)|das ist (?:aber )?(?:falsch|nicht richtig))
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"""
-    [^.!?。\n]{0,80}[.!?。\n]{1,4}\s?(?:(?:no|nein|non)[,.:]|いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
+    [^.!?。\n]{0,80}[.!?。\n]{1,4}\s?
+    (?:(?:(?:actually|oh|lol|haha|well|um|uh)[,. ]{1,2})?(?:no|nope|nah|nein|non)[,.:!]
+    |いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
 """)
 #: A second look that comes to the same answer.
 CONFIRMED = compiled(r"""
@@ -227,7 +235,8 @@ CONFIRMED = compiled(r"""
 """)
 #: The next sentence corrects the answer.
 CORRECTED = compiled(r"""
-    [^.!?\n]{0,80}[.!?]\s(?:but|although|actually|sorry|oops|my mistake|or maybe|alternatively|correction|on reflection)
+    [^.!?\n]{0,80}[.!?]{1,3}\s(?:but|although|actually|sorry|oops|my (?:mistake|bad|error|apologies)|apologies|er|uh|um
+    |or maybe|or rather|alternatively|correction|on reflection)
     [,:]?\s([^.!?\n]{1,120})
 """)
 #: Another choice is only thought of.
