@@ -288,6 +288,35 @@ def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
     assert label("The answer is x = 18", numbers) == "C"
 
 
+@pytest.mark.parametrize("unit", ["", " cm", "%", "π"])
+@pytest.mark.parametrize(
+    "calculated",
+    [
+        "{0} + {1} = {2}",
+        "{0} - {1} = {2}",
+        "{0} : {1} = {2}",
+        "{0}! = {2}",
+        "{0} = {1} = {2}",
+        "{0} + {1}\n= {2}",
+        "{0}\n= {1}\n= {2}",
+    ],
+)
+@pytest.mark.parametrize("lead", ["x = ", "The answer is ", "So x = ", "Answer: ", "It's ", "The total is ", ""])
+def test_a_number_on_the_way_to_the_result_of_a_calculation_is_no_answer(lead: str, calculated: str, unit: str) -> None:
+    first, second, result, other = numbers = tuple(f"{number}{unit}" for number in (12, 6, 18, 24))
+    text = lead + calculated.format(first, second, result)
+    assert label(text, numbers) in {"C", None}
+    assert label(text, (first, second, other)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["x = 6 + 12 = 18", "So x = 6 + 12 = 18.", "The answer is x = 12 - 6 + 12 = 18.", "18"]
+)
+def test_the_result_of_a_calculation_is_read(text: str) -> None:
+    assert label(text, ("6", "12", "18", "24")) == "C"
+    assert label(text, ("6", "12", "15", "24")) is None
+
+
 @pytest.mark.parametrize("text", ["The answer is B.", "B", "(B)", "B is correct.", "Option 2", "The second option."])
 def test_where_no_labels_were_shown_neither_letter_nor_position_names_a_choice(text: str) -> None:
     assert extract(text, CITIES).label == "B"

@@ -23,7 +23,9 @@ def option_text(answer: Answer) -> Iterator[Claim]:
 
 
 def _own_line(lines: list[str], answer: Answer) -> list[Claim]:
-    """The first or the last line, if it is a choice and no other line is another."""
+    """The first or the last line, if it is a choice and no other line is another, nor goes on from it: `= 18`."""
+    if any(line.startswith("=") for line in lines):
+        return []
     named = [answer.options.having(folded(line)) for line in lines]
     one = (named[0] or named[-1]) and len({labels for labels in named if labels}) == 1
     return [Claim("option-text", named[0] or named[-1], 0, len(answer.text))] if one else []

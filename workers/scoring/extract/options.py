@@ -24,6 +24,8 @@ _CLOSED = re.compile(r"[.。)\]]|\s?(?:$|\n|です|입니다)")
 #: The labels, for choices that a text cannot name by them: characters that no text has.
 _UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))
 _FORMULA = frozenset("+-*/^=×·÷<>≤≥%")
+#: Behind a number or a quantity: a calculation goes on, `12 cm - 6 cm`, `12 : 6 =`, or with the next line, `\n= 18`.
+_CALCULATED_ON = re.compile(r"[)\]}]{0,2}(?: ?(?:[+*/×·÷]|- ?[$(]?\d|! ?=)| : ?\d|\s{0,2}=)")
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,15 @@ def _prefix(said: str, text: str) -> int:
     start, bare = past(_ARTICLE, said), text[past(_ARTICLE, text) :]
     for skipped, wanted in ((0, text), (start, bare), (0, bare)):
         end = skipped + len(wanted)
-        if wanted and said.startswith(wanted, skipped) and _boundary(said, end):
+        if wanted and said.startswith(wanted, skipped) and _stops(said, skipped, end):
             return end
     return 0
+
+
+def _stops(said: str, start: int, end: int) -> bool:
+    """Whether what stands from `start` to `end` is no part of a longer word, number or calculation."""
+    counted = any(map(str.isdigit, said[start:end]))
+    return _boundary(said, end) and not (counted and _CALCULATED_ON.match(said, end))
 
 
 def _boundary(said: str, at: int) -> bool:
@@ -144,7 +152,7 @@ def _boundary(said: str, at: int) -> bool:
 def _occurrences(said: str, text: str) -> Iterator[tuple[int, int, str]]:
     at = said.find(text)
     while at >= 0:
-        if _opens(said, at) and _boundary(said, at + len(text)):
+        if _opens(said, at) and _stops(said, at, at + len(text)):
             yield at, at + len(text), text
         at = said.find(text, at + 1)
 
