@@ -418,6 +418,38 @@ def test_near_neighbours_of_those_are_answers(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "others",
+    [
+        "Most people would answer B.",
+        "Most people answer B.",
+        "People often answer: B.",
+        "Some might answer (B).",
+        "My friend would answer B.",
+        "Naively, one would answer B.",
+        "The old answer was B.",
+    ],
+)
+def test_what_others_would_answer_is_not_the_own_answer(others: str) -> None:
+    assert label(others) is None
+    assert label(f"{others}\n\nC") == "C"
+    assert label(f"I would answer C. {others}") == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The most likely answer is C.",
+        "One answer is C.",
+        "I, unlike most people, would answer: C.",
+        "As most people know, the answer is C.",
+        "Most of the evidence points to the answer C.",
+    ],
+)
+def test_the_own_answer_may_speak_of_most_and_people(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
     "explanation",
     [
         "So A (the acid) donates a proton to B (the base).",

@@ -142,6 +142,10 @@ SUPPOSED = compiled(r"""
     |first thought|wrote|says|said|told|claims|claimed|heard|argues|let's say
     |(?:some|many|most|others?|one|you|people|someone|students?|they)\b[^.,;\n]{0,30}?
     \b(?:says?|thinks?|argues?|believes?|guess|claims?|assumes?|choose|pick|suggests?)
+    |(?:would|might|could|may|people|students?|models?|others|many|most|some|they|one|else)
+    (?: (?:often|usually|typically|commonly|probably|just|simply|would|might|will)){0,2}\s
+    answers?(?= [(\"']?[a-z][)\"']?(?!\w))
+    |(?:people|students|they)(?: (?:often|usually|typically|commonly|would|might))?(?= $)
     |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
     |it (?:could|might|may|can) be (?:argued|said|thought)|unlikely that|hard to argue that|refuse)\b
     |错误|误以为|误认为|有人|लोग|छात्र|البعض|الكثير|برخی|บางคน|หลายคน
@@ -154,7 +158,7 @@ SUPPOSED = compiled(r"""
     |\b(?:beware|careless(?:ly)?|hast(?:e|y|ily)|fooled|misled|tricked|easy to (?:think|believe|assume|conclude|say))\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their|s
     |first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative
-    |possible|plausible|distractor|student|user|tempting|common|popular|obvious|naive|intuitive|trap|tricky
+    |old|outdated|former|original|possible|plausible|distractor|student|user|tempting|common|popular|obvious|naive|intuitive|trap|tricky
     |falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
