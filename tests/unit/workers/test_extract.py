@@ -450,6 +450,39 @@ def test_the_own_answer_may_speak_of_most_and_people(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "example",
+    [
+        "Similar question: What is the capital of Spain? Answer: B",
+        "Here is a similar question: what is the capital of Spain? It lies in Iberia, so the answer is B.",
+        "Related problem. What is the capital of Spain? The correct answer is Madrid.",
+        "Example: What is the capital of Spain? Answer: B",
+        "Example 1: What is the capital of Spain?\nAnswer: (B)",
+        "Similar question:\nWhat is the capital of Spain?\nA) Berlin\nB) Madrid\nC) Paris\nD) Rome\nAnswer: B",
+    ],
+)
+def test_the_answer_to_an_example_is_not_the_own_answer(example: str) -> None:
+    asked = "What is the capital of France?"
+    assert extract(example, CITIES, asked) == Extraction(None, "none")
+    assert extract(f"{example}\n\nParis", CITIES, asked).label == "C"
+    assert extract(f"{example}\nNow our question: the answer is C.", CITIES, asked).label == "C"
+    assert extract(f"The answer is C.\n\n{example}", CITIES, asked).label == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This is similar to another one. Which city lies on the Seine? The answer is C.",
+        "A similar question is often asked. What is the capital of France? The answer is C.",
+        "For example, where does the Seine flow? So the answer is C.",
+        "Is it Rome, for example? No. The answer is C.",
+        "Similar question: what is the capital of Spain? Madrid. Likewise, the answer is C.",
+    ],
+)
+def test_a_question_that_is_no_example_leaves_the_answer_behind_it(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
     "explanation",
     [
         "So A (the acid) donates a proton to B (the base).",

@@ -10,13 +10,15 @@ from workers.scoring.extract.normalize import lowered, plain, unemphasized
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.targets import Claim, Place
-from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OR, REFUSED, SUPPOSED, TURNS
+from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OF_EXAMPLE, OR, REFUSED, SUPPOSED, TURNS
 
 __all__ = ["STATES", "Answer", "is_taken_back", "sentence_before", "stated"]
 
 _SENTENCE_END = re.compile(r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；।۔؟]")
 #: How far back a sentence is read.
 _BEFORE = 200
+#: How far back an example begins, and with one of which words.
+_EXAMPLE, _EXAMPLE_WORDS = 900, ("example", "question", "problem", "exercise")
 _CLAUSE_END = re.compile(r"[,:،]|\s-\s")
 #: Between the choice that is meant and one that is not: "Paris, not Rome".
 _DENIED = re.compile(r",?\s(?:and |but )?(?:not|rather than|instead of) (?:the |an? )?")
@@ -63,10 +65,22 @@ def sentence_before(lower: str, at: int) -> str:
 
 
 def is_taken_back(lower: str, at: int) -> bool:
-    """Whether the sentence before `at` takes back what follows: `I don't think the answer is`, `If the answer is`."""
+    """Whether the sentence before `at` takes back what follows: `I don't think the answer is`, `If the answer is`.
+
+    So it is, too, where it answers another question: `Similar question: What is the capital of Spain? The answer is`.
+    """
     sentence = TURNS.split(sentence_before(lower, at))[-1]
     clause = _CLAUSE_END.split(sentence)[-1]
-    return bool(CONDITION.search(sentence) or SUPPOSED.search(clause) or DENIED_BEFORE.search(clause))
+    if CONDITION.search(sentence) or SUPPOSED.search(clause) or DENIED_BEFORE.search(clause):
+        return True
+    return _is_of_example(lower, at)
+
+
+def _is_of_example(lower: str, at: int) -> bool:
+    """Whether what follows `at` answers an example. Most texts have none of its words, which is quickly seen."""
+    begins = max(0, at - _EXAMPLE)
+    spoken_of = any(lower.find(word, begins, at) >= 0 for word in _EXAMPLE_WORDS)
+    return spoken_of and OF_EXAMPLE.search(lower, begins, at) is not None
 
 
 def stated(place: Place) -> Claim | None:

@@ -174,6 +174,8 @@ def _is_listed(answer: Answer, own: int, label: str) -> bool:
 def lone_label(answer: Answer) -> Iterator[Claim]:
     """A last line that is only a label: `…\\n\\n(C)`; or the only label of the text at the end: `It's Paris (C).`"""
     *lines, last = [line for line in answer.text.split("\n") if line] or [""]
+    if is_taken_back(answer.lower, len(answer.text) - len(last)):
+        return
     label = _whole_label(last, answer)
     if not label or last.endswith(":"):
         yield from _lone_mention(answer, last)

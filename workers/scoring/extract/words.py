@@ -21,6 +21,7 @@ __all__ = [
     "HESITANT",
     "JUDGED_RIGHT",
     "MENTION",
+    "OF_EXAMPLE",
     "OR",
     "REFUSED",
     "RESUMES",
@@ -166,6 +167,13 @@ DENIED_BEFORE = compiled(r"""
     \b(?:not|never|neither|nor|nobody|none|hardly|cannot|no one|no way|(?<!no )(?<!a )(?<!out )doubt|except
     |anything but|nicht|kein|keine|nie|ne|pas|no(?! doubt| question)|não|non|не|bukan|tidak|không)\b
     |n't\b|不|没|아니|(?:لا يمكن أن |المستحيل أن |لن )(?:تكون|يكون) (?:هي |هو )?$|ليست? $
+""")
+#: Before an answer: it is that of another question, which the text brings up as a similar one or as an example.
+OF_EXAMPLE = compiled(r"""
+    (?:\b(?:similar|related|analogous|another|sample|practice|different|easier|simpler|follow-up)
+    \s(?:question|problem|exercise|example)|(?:^|\n)(?:for )?example)(?: \d{1,2})?\s?[:.\n]
+    [^?]{1,400}?[?？]\s{0,2}(?:[(\[]?[a-z][).:\]][^\n]{1,100}\n{1,2}){0,8}
+    (?:(?!\n\n|\b(?:now|this|here|ours?|yours?|you|likewise|similarly|actual|original|back)\b)[^?]){0,300}$
 """)
 #: Where a sentence turns from what was supposed or denied to what is concluded.
 TURNS = re.compile(r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此")
