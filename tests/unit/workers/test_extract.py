@@ -483,6 +483,24 @@ def test_a_question_that_is_no_example_leaves_the_answer_behind_it(text: str) ->
 
 
 @pytest.mark.parametrize(
+    "another",
+    [
+        "Using the old definition, the answer is A.",
+        "Per the older guidelines, the answer is A.",
+        "According to the outdated textbook, the answer is A.",
+        "With a different map, it is A.",
+    ],
+)
+def test_an_answer_by_another_definition_has_not_the_last_word(another: str) -> None:
+    assert label(another) == "A", "it is all that is said"
+    assert label(f"{another} Using the current one, the answer is C.") == "C"
+    assert extract(f"Using the current map, the answer is C. {another}", CITIES) == Extraction(
+        None, "ambiguous", ("A", "C")
+    )
+    assert label("The answer is A. Wait, no. In other words, the answer is C.") == "C"
+
+
+@pytest.mark.parametrize(
     "explanation",
     [
         "So A (the acid) donates a proton to B (the base).",

@@ -30,7 +30,9 @@ _CASE = compiled(r"""
 _ELSEWHERE = compiled(r"""
     otherwise|then\b|in that case|in contrast|by (?:contrast|that)|on the other hand|similarly|conversely|likewise
     |after (?!careful|consider|review|analy|evaluat|examin|weigh|all|look|check|re)|before \d|previously
-    |according to (?:old|previous|traditional|earlier|classic|outdated)|from an? \w+ (?:perspective|standpoint|view)
+    |(?:using|applying|following|with|under|by|per|on|in|for|according to)\s(?:the |an? )?(?:old(?:er)?|previous|former
+    |traditional|earlier|classic(?:al)?|outdated|obsolete|original|alternative|other(?! words)|different)\b
+    |from an? \w+ (?:perspective|standpoint|view)
     |at (?:high|low|higher|lower|room|other)\w*\s
     |in the (?:next|following|second|other) (?:question|example|problem|part)
     |para |per (?:la|il|lo|le|i|gli)\b|pour |für |对于|對於|问|問|如果
