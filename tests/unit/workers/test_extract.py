@@ -521,6 +521,29 @@ def test_a_letter_that_an_explanation_speaks_of_is_no_answer(explanation: str) -
 
 
 @pytest.mark.parametrize(
+    "steps",
+    [
+        "1. We pick A. 2. We then compare it with the pivot.",
+        "1. Pick A.\n2. Compare it with B.",
+        "1) Let's select A.\n2) Move on.",
+        "Step 1: We choose A. Step 2: We compare it with B.",
+    ],
+)
+def test_what_a_numbered_step_picks_is_no_answer(steps: str) -> None:
+    assert label(steps) is None
+    assert label(f"{steps}\n\nThe answer is C.") == "C"
+    assert label(f"The answer is C.\n\n{steps}") == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1. I choose C.\n2. It is in France.", "1. The answer is C.\n2. It is in France.", "1. Look.\n2. We pick C."],
+)
+def test_a_numbered_answer_or_the_last_step_is_read(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
     "explanation",
     [
         "Of the two alleles, A is the dominant one.",

@@ -38,6 +38,10 @@ _ROLE = compiled(rf"""
     |(?:starting|end|reference) point|root)\b
 """)
 
+#: Before a step of a procedure, and how far the next one is looked for.
+_STEP = re.compile(r"(?:^|[\n.!?;:]\s?)(?:step )?(\d{1,2})[.):]\s?\Z")
+_STEP_REACH = 300
+
 #: Before an answer that somebody gives, or that would follow: "this refutes the idea that", "they conclude".
 _REPORTED = compiled(r"""
     (?:(?:(?<!\w)(?:that|where|think(?:ing|s)?|thought|conclud(?:e|es|ing)|believ(?:e|es|ing)|assum(?:e|es|ing)
@@ -78,8 +82,20 @@ def _is_subject(lower: str, end: int) -> bool:
 
 
 def is_role(answer: Answer, claim: Claim, cue: re.Match[str]) -> bool:
-    """Whether `claim` only gives a part to a letter: `We choose A as the pivot.`"""
-    return _CHOSEN.search(cue[0]) is not None and _ROLE.match(answer.lower, claim.end) is not None
+    """Whether `claim` only gives a part to a letter: `We choose A as the pivot`, `1. We pick A. 2. …`"""
+    if not _CHOSEN.search(cue[0]):
+        return False
+    return _ROLE.match(answer.lower, claim.end) is not None or _is_step(answer.lower, claim, cue)
+
+
+def _is_step(lower: str, claim: Claim, cue: re.Match[str]) -> bool:
+    """Whether "we choose" is a numbered step, which another one follows; who says "I" gives a numbered answer."""
+    begins = cue.end() - len(cue[0].lstrip(" .!?\n"))
+    number = _STEP.search(lower, max(0, begins - 12), begins)
+    if number is None or lower.startswith("i", begins):
+        return False
+    following = re.compile(rf"[.!?;\n]\s?(?:step )?{int(number[1]) + 1}[.):]\s")
+    return following.search(lower, claim.end, claim.end + _STEP_REACH) is not None
 
 
 def is_explanation(answer: Answer, claim: Claim, cue: re.Match[str]) -> bool:
