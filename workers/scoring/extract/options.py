@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from contract.question import LABELS
+from workers.scoring.extract.asked import Asked, asked_by
 from workers.scoring.extract.normalize import folded
 from workers.scoring.extract.patterns import past
 from workers.scoring.extract.sought import Sought, exception_sought
@@ -36,6 +37,7 @@ class Options:
     texts: tuple[str, ...]
     #: What the question asks for, if that is the choice that is *not* so.
     sought: Sought | None = None
+    question: str = ""
     #: Whether the model was shown labels and positions, so that it may name a choice by them.
     labelled: bool = True
 
@@ -44,7 +46,7 @@ class Options:
         """Options with labels from A. Where "false" is a choice, it is said of the question, not of the choices."""
         texts = tuple(folded(choice) for choice in choices)
         sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
-        return cls((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, labelled)
+        return cls((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, question, labelled)
 
     def shown(self, label: str) -> str:
         """The label from A that `label` stands for where the choices are not labelled."""
@@ -54,6 +56,11 @@ class Options:
     def numbered(self) -> bool:
         """Whether a number can only mean a position: no choice is a number or speaks of one."""
         return not any(_COUNTED.search(text) for text in self.texts)
+
+    @cached_property
+    def asked(self) -> Asked | None:
+        """What the question asks for, if that is no exception and a plain sentence may answer it."""
+        return None if self.sought else asked_by(self.question, self.texts)
 
     def text(self, label: str) -> str:
         """Folded text of the choice `label`."""

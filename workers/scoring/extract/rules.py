@@ -15,6 +15,7 @@
 | `lone-label`           | a label alone in the last line, or ending the only one | `Paris (C)`                    |
 | `number`               | a position instead of a label, if no choice is a number | `Option 3`                     |
 | `option-text`          | a choice's own text instead of a label                 | `It's Paris.`                  |
+| `completed-question`   | the question's own words, completed by one choice      | `The war ended in 1945.`       |
 
 The first four are *explicit*: together they are one rule, in which the last word stands ("The answer is A. No, the
 answer is C."), and what they announce may also be a number or the text of a choice. The others are tried one by one;
@@ -30,6 +31,7 @@ from typing import NamedTuple
 
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.checklist import checked_choice
+from workers.scoring.extract.completed import completed_question
 from workers.scoring.extract.explicit import answer_statement, answer_tag, boxed, judged_label
 from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number, stated_choice
 from workers.scoring.extract.odd_one_out import denied_choice, exception_statement
@@ -62,4 +64,5 @@ IMPLICIT = (
     Rule("lone-label", lone_label),
     Rule("number", number),
     Rule("option-text", option_text),
+    Rule("completed-question", completed_question),
 )

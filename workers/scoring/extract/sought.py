@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from workers.scoring.extract.normalize import lowered, plain, unemphasized
 from workers.scoring.extract.patterns import compiled
 
-__all__ = ["DENIES", "FALSE", "NOUN", "Sought", "exception_sought"]
+__all__ = ["DENIES", "FALSE", "NOUN", "Sought", "exception_sought", "last_sentence"]
 
 #: Where the sentence begins that asks; `W. Timothy Coombs` begins none.
 _BEGINS = re.compile(r"(?<!\b[A-Z])[.?!:]\s+(?=[A-Z]\w*\s+\S)|\n+(?=[^\W_])")
@@ -81,9 +81,14 @@ class Sought:
         return any(word[:_STEM] in self.words for word in words[:2])
 
 
+def last_sentence(question: str) -> str:
+    """The sentence of `question` that asks."""
+    return _BEGINS.split(unemphasized(plain(question)))[-1].strip()
+
+
 def exception_sought(question: str) -> Sought | None:
     """The exception that `question` asks for in its last sentence; None where it asks for what is so."""
-    asked = _BEGINS.split(unemphasized(plain(question)))[-1].strip()
+    asked = last_sentence(question)
     last = lowered(asked)
     if not _IN_CAPITALS.search(asked) and not _ASKS.search(last):
         return None
