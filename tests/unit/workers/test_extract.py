@@ -180,6 +180,36 @@ def test_an_answer_behind_one_that_was_taken_back_in_passing_is_read(corrected: 
 
 
 @pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Die Antwort ist A. Ach nein, C.", "C"),
+        ("Die Antwort ist A. Moment, nein: C.", "C"),
+        ("Die Antwort ist A. Korrektur: C.", "C"),
+        ("La réponse est A. Ah non, C.", "C"),
+        ("Odpowiedź: A. Nie, C.", "C"),
+        ("Ответ: A. Нет, C.", "C"),
+        ("A is my answer. Update: C.", "C"),
+        ("Die Antwort ist A. Quatsch, es ist C.", None),
+        ("La réponse est A. Pardon, C.", None),
+        ("La respuesta es A. Perdón, es C.", None),
+        ("La risposta è A. Anzi, C.", None),
+        ("A resposta é A. Aliás, C.", None),
+        ("The answer is A. (Should be C.)", None),
+        ("The answer is A. It should have been C.", None),
+        ("The answer is A. C, actually.", None),
+        ("The answer is A. Well, C.", None),
+        ("The answer is A. Or C.", None),
+        ("The answer is A... or C?", None),
+        ("The answer is A. Still, C is better.", None),
+        ("The answer is A. Is it?", None),
+        ("Saying that A is the answer would be a mistake.", None),
+    ],
+)
+def test_an_answer_that_the_next_words_correct_is_not_read(text: str, read: str | None) -> None:
+    assert label(text) == read
+
+
+@pytest.mark.parametrize(
     "behind",
     [
         "Not A, as it is in Germany.",
@@ -187,6 +217,9 @@ def test_an_answer_behind_one_that_was_taken_back_in_passing_is_read(corrected: 
         "No kidding.",
         "Kidding aside, it lies on the Seine.",
         "I'm not joking.",
+        "Still, Lyon is larger than many think.",
+        "Well, it lies on the Seine.",
+        "It should be known to all.",
         "Do not forget that it lies on the Seine.",
         "Many change their mind.",
         "We may ignore that Lyon is large, too.",

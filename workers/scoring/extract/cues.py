@@ -189,7 +189,8 @@ CUES: tuple[Cue, ...] = (
     Cue(
         "I say A. No, wait: C.",
         r"""
-        \b(?:(?:actually|i meant|i mean|correction|edit|no|nope)[,:]|(?<=- )sorry,|wait[,:.]|make that)
+        \b(?:(?:actually|i meant|i mean|edit|update|typo|correction|korrektur|corrección|correção|correzione
+        |no|nope|nein|non|não|нет|nie)\s?[,:]|(?<=- )sorry,|wait[,:.]|make that)
         (?: no[,:])?(?!\w)
         """,
     ),

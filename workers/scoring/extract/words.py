@@ -228,6 +228,8 @@ RETRACTED = compiled(r"""
     |[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
     |which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect)|which can't be)\b
     |^[^\w\n]{1,6}not\s?(?:[.!)]|$)
+    |^\s(?:would be|is|was) (?:an? )?(?:\w{1,12} )?(?:mistake|error|misconception|fallacy)\b
+    |^[^.!?\n]{0,80}[.!?]\s?is it\?
     |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:(?:no,?|but|hmm,?) )?(?:(?:that|this|it)(?:'s| is| was)
     \s(?:wrong|not (?:right|correct)|incorrect)
     |(?:that|this|it) (?:can't|cannot|doesn't|does not) (?:be|seem|look|match)|no,? (?:it|that|this) (?:isn't|is not)\b
@@ -237,8 +239,8 @@ RETRACTED = compiled(r"""
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"""
     [^.!?。\n]{0,80}[.!?。\n]{1,4}\s?
-    (?:(?:(?:actually|oh|lol|haha|well|um|uh)[,. ]{1,2})?(?:no|nope|nah|nein|non)[,.:!]
-    |いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
+    (?:(?:(?:actually|oh|lol|haha|well|um|uh|ach|ah|moment|halt|quatsch)[,. ]{1,2})?
+    (?:no|nope|nah|nein|quatsch|non|não|нет|ні|nie|nej|nei|nee|hayır|không)[,.:!]|いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
 """)
 #: A second look that comes to the same answer.
 CONFIRMED = compiled(r"""
@@ -247,9 +249,11 @@ CONFIRMED = compiled(r"""
 """)
 #: The next sentence corrects the answer.
 CORRECTED = compiled(r"""
-    [^.!?\n]{0,80}[.!?]{1,3}\s(?:but|although|actually|sorry|oops|my (?:mistake|bad|error|apologies)|apologies|er|uh|um
-    |or maybe|or rather|alternatively|correction|on reflection)
-    [,:]?\s([^.!?\n]{1,120})
+    [^.!?\n]{0,80}[.!?]{1,3}\s\(?(?:(?:but|although|actually|sorry|oops|my (?:mistake|bad|error|apologies)|apologies|er
+    |uh|um|well|or|or maybe|or rather|better|still|alternatively|correction|on reflection
+    |(?:it |that |this )?should (?:be|have been|read)
+    |verzeihung|entschuldigung|quatsch|besser|pardon|enfin|perdón|mejor|perdão|aliás|scusa|scusi|anzi)
+    \s?[,:]?\s|(?=[(\"']?[a-z][)\"']?,? (?:actually|rather|instead|i mean)\b))([^.!?\n]{1,120})
 """)
 #: Another choice is only thought of.
 HEDGED = re.compile(r"\b(?:could|might|may|tempting|seems?|looks?|plausible|also)\b")
