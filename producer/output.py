@@ -15,7 +15,7 @@ from rich.text import Text
 
 from contract.ledger import Run
 from contract.sanitize import for_json, for_terminal
-from contract.spec import Judge, Normalization, RunSpec
+from contract.spec import Judge, Mode, Normalization, RunSpec
 from contract.verdict import Outcome
 from contract.wording import number
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
@@ -41,6 +41,8 @@ __all__ = [
 
 #: Below this mean probability of any label, the model's choice among the labels is hardly its answer.
 SELDOM = 0.1
+#: Modes in which rules read the choice that a text names.
+READ = frozenset([Mode.GENERATE, Mode.VOTE])
 #: How choices are compared by likelihood, with lm-evaluation-harness's name for the metric.
 COMPARED = {
     Normalization.NONE: f"by the sum ({METRIC[Normalization.NONE]})",
@@ -143,7 +145,7 @@ def result_lines(
         ("chance", chance(run) + remark),
         *_calibration_lines(tally.calibration, run.spec),
         ("outcomes", outcome_line(tally)),
-        *doubt_lines(tally),
+        *doubt_lines(run.spec, tally),
         *more,
     ]
     if tally.keyless.total():
@@ -166,9 +168,9 @@ def _accuracy_lines(run: Run, tally: Tally) -> Lines:
     return lines
 
 
-def doubt_lines(tally: Tally) -> Lines:
+def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:
     """Return warnings about the quality of the answers; empty if there are none."""
-    lines = []
+    lines = _unread_lines(spec, tally)
     if tally.simulated:
         made_up = "made up by the simulated engine, so the figures are meaningless; `purge` the run and ask a model"
         lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
@@ -181,6 +183,18 @@ def doubt_lines(tally: Tally) -> Lines:
     if tally.truncated:
         lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens"))
     return lines
+
+
+def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
+    """Return what to do if the rules could read no choice from most texts (`generate` and `vote`)."""
+    unread = tally.count(Outcome.UNANSWERED)
+    if spec.mode not in READ or unread <= tally.settled / 2:
+        return []
+    remedy = (
+        "look at some with `show`, then try mode letter, few-shot examples, or a prompt that asks for a letter only"
+    )
+    longer = ", or a larger sampling.max_tokens" if tally.truncated else ""
+    return [("unanswered", f"{unread:,} of {tally.settled:,}: most texts name no choice; {remedy}{longer}")]
 
 
 def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:

@@ -138,7 +138,7 @@ class Part:
     def doubts(self) -> Lines:
         """Warnings about the quality of the answers."""
         judge = judge_lines(self.run.spec.judge, self.summary.judge_agrees, self.summary.judged_and_read)
-        return [*doubt_lines(self.tally), *judge, *self.engines]
+        return [*doubt_lines(self.run.spec, self.tally), *judge, *self.engines]
 
     @cached_property
     def answers(self) -> list[Figure]:

@@ -268,6 +268,42 @@ def test_the_end_of_a_run_and_the_report_agree_on_whether_it_beats_always_answer
         assert which is None or f"{before} is not distinguishable from always answering 'A', which scores" in where
 
 
+@pytest.mark.parametrize(
+    ("mode", "unread", "truncated", "said"),
+    [
+        (Mode.GENERATE, 3, False, "or a prompt that asks for a letter only"),
+        (Mode.GENERATE, 3, True, "or a prompt that asks for a letter only, or a larger sampling.max_tokens"),
+        (Mode.VOTE, 4, False, "or a prompt that asks for a letter only"),
+        (Mode.GENERATE, 2, True, None),
+        (Mode.LETTER, 3, False, None),
+    ],
+)
+def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_report_say_what_to_do(
+    ledger: MemoryLedger, report: Producer, mode: Mode, unread: int, truncated: bool, said: str | None
+) -> None:
+    asked = make_questions(4)
+    sampling = Sampling(samples=5 if mode is Mode.VOTE else 1, temperature=1.0) if mode.writes else None
+    run = open_run(ledger, asked, mode=mode, sampling=sampling)
+    outcomes = [Outcome.UNANSWERED] * unread + [Outcome.CORRECT] * (4 - unread)
+    verdicts = [
+        Verdict(question_id=each.id, outcome=outcome, truncated=truncated)
+        for each, outcome in zip(asked, outcomes, strict=True)
+    ]
+    ledger.commit(run.run_id, verdicts)
+
+    ended = [Producer(report.session, command)(run.run_id).stdout for command in ("export", "watch", "status")]
+    report(run.run_id)
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    for where in (*ended, page.text):
+        assert ("most texts name no choice" in where) == (said is not None)
+    if said:
+        beginning = (
+            f"{unread} of 4: most texts name no choice; look at some with `show`, then try mode letter, few-shot"
+        )
+        assert f"unanswered  {beginning} examples, {said}\n" in ended[0]
+
+
 def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(
     ledger: MemoryLedger, report: Producer
 ) -> None:
