@@ -306,6 +306,31 @@ def test_several_choices_that_are_all_called_right_are_ambiguous_whichever_comes
     assert extract(text, CITIES) == Extraction(None, "ambiguous", ("A", "C"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is A. This contradicts what I found; C is right.",
+        "Answer: A\n\nOn the map, Paris lies in France. So it seems that C is correct.",
+    ],
+)
+def test_an_answer_behind_which_another_choice_is_called_right_is_ambiguous(text: str) -> None:
+    assert extract(text, CITIES) == Extraction(None, "ambiguous", ("A", "C"))
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "A is also correct, but less precise.",
+        "A is right above B.",
+        "For Germany, A is correct.",
+        "If it were about Germany, A is correct.",
+        "Some say that A is correct, which is wrong.",
+    ],
+)
+def test_a_choice_that_is_right_beside_the_answer_or_elsewhere_contradicts_nothing(behind: str) -> None:
+    assert label(f"The answer is C. {behind}") == "C"
+
+
 def test_others_may_be_right_beside_all_of_the_above_or_the_exception() -> None:
     above = ("It is red", "It is hot", "It is far", "All of the above")
     assert label("The answer is D. A is also correct.", above) == "D"

@@ -18,7 +18,7 @@ from workers.scoring.extract.targets import Claim, Place, read_target
 from workers.scoring.extract.verb_last import STANDS
 from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT, WORKS
 
-__all__ = ["answer_statement", "answer_tag", "boxed", "judged_label"]
+__all__ = ["answer_statement", "answer_tag", "boxed", "called_right", "judged_label"]
 
 _MOST = 200
 _BOX = re.compile(r"\\(?:boxed|fbox) ?\{((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\}")
@@ -119,6 +119,19 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
         if not is_taken_back(answer.lower, found.start(1)):
             weak = _is_weak(answer.lower, found.start(1), verdict)
             yield Claim("answer-statement", (label,), found.start(1), verdict.end(), weak), only
+
+
+_ALSO = re.compile(r"\b(?:also|too|as well)\b")
+
+
+def called_right(answer: Answer, start: int) -> list[Claim]:
+    """The labels called right from `start` on, but not beside another one, nor for another case."""
+    found = (claim for claim, _ in _judged(answer) if claim.start >= start)
+    return [
+        claim
+        for claim in found
+        if not _ALSO.search(answer.lower, claim.start, claim.end + 12) and not of_another_case(claim, answer.lower)
+    ]
 
 
 def _is_weak(lower: str, start: int, verdict: re.Match[str]) -> bool:

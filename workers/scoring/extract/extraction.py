@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workers.scoring.extract.answer import Answer
+from workers.scoring.extract.explicit import called_right
 from workers.scoring.extract.implicit import final_label, leading_label
 from workers.scoring.extract.json_answer import json_answer
 from workers.scoring.extract.lists import DENIAL
@@ -124,7 +125,8 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
     if _is_retracted(last, answer):
         return Extraction(None, "retracted", last.labels)
     too = replace(last, labels=tuple({*last.labels, *also_right(answer, last)}))
-    return _only([*_beside(claims, answer), *_joined(claims, answer), *_explained(claims, answer), too, last])
+    later = [] if answer.options.sought else called_right(answer, last.end)
+    return _only([*_beside(claims, answer), *_joined(claims, answer), *_explained(claims, answer), *later, too, last])
 
 
 def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
