@@ -110,6 +110,18 @@ def test_a_number_of_what_is_counted_is_an_answer(text: str) -> None:
     assert extract(text.replace("pens", "boxes"), ("12", "15", "18", "24"), asked).label is None
 
 
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("When did the war begin?", "The war began in 1945."),
+        ("When did the Titanic sink?", "The Titanic sank in 1945."),
+        ("Which year did they write the report?", "They wrote the report in 1945."),
+    ],
+)
+def test_a_past_form_of_the_questions_verb_is_the_same_word(question: str, text: str) -> None:
+    assert extract(text, YEARS, question) == READ
+
+
 def test_of_a_passage_only_the_last_sentence_asks() -> None:
     asked = "Tom went to Paris. Anna went to Rome. Where did Anna go?"
     assert extract("Tom went to Paris.", CITIES, asked).label is None

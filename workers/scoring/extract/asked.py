@@ -41,6 +41,15 @@ _FUNCTION = frozenset(
 )
 _POSSESSIVE = re.compile(r"'s\b")
 _ENDINGS = ("s", "es", "d", "ed", "ing")
+#: Past forms that are no longer spellings of the present one: "When did it begin?", "It began in 1914."
+_PAST = {
+    "became": "become", "began": "begin", "begun": "begin", "broke": "break", "built": "build", "came": "come",
+    "drew": "draw", "fell": "fall", "felt": "feel", "fought": "fight", "found": "find", "gave": "give",
+    "grew": "grow", "held": "hold", "kept": "keep", "knew": "know", "led": "lead", "left": "leave", "lost": "lose",
+    "made": "make", "met": "meet", "rose": "rise", "sank": "sink", "sent": "send", "sold": "sell",
+    "spoke": "speak", "spent": "spend", "stood": "stand", "taught": "teach", "took": "take", "went": "go",
+    "won": "win", "written": "write", "wrote": "write",
+}  # fmt: skip
 
 
 class Slot(Enum):
@@ -110,5 +119,5 @@ def _slot(last: str) -> Slot | None:
 
 def _same(word: str, other: str) -> bool:
     """Whether both are one word in two forms: `end`, `ended`."""
-    short, long = sorted((word, other), key=len)
+    short, long = sorted((_PAST.get(word, word), _PAST.get(other, other)), key=len)
     return short == long or (len(short) > 2 and long.startswith(short) and long[len(short) :] in _ENDINGS)
