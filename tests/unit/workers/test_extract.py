@@ -508,6 +508,20 @@ def test_the_own_answer_may_speak_of_most_and_people(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["Final: C", "In short: C", "TL;DR: C", "Selected: C", "Best guess: C", "My guess: Paris", "选项C是正确的。"],
+)
+def test_short_announcements_are_read(text: str) -> None:
+    assert label(text) == "C"
+    assert label(f"Let me see.\n{text}") == "C"
+
+
+def test_the_answer_to_a_similar_question_is_not_the_own_one() -> None:
+    assert label("The answer to a similar question is B.") is None
+    assert label("The answer to the question is C. The answer to a related question is B.") == "C"
+
+
+@pytest.mark.parametrize(
     "example",
     [
         "Similar question: What is the capital of Spain? Answer: B",

@@ -112,7 +112,7 @@ _ASIDE = compact(r"""
     |\sto (?:the|this|your) question,?\s"[^"\n]{1,300}",?
     |\s(?:to|for|here|among|in|from|given|based|according|that|which
     |of (?:these|those|the (?:question|options|choices|following)))\b
-    (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can)\b)[^.,;:!?\n]){0,80}?)
+    (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can|similar|another|different|related|previous)\b)[^.,;:!?\n]){0,80}?)
 """)
 _IS = compact(r"""
     (?:is|was|are|be|being|remains|becomes|(?:would|will|should|must|has to|have to|seems to|appears to) be)(?![\w'])
@@ -134,7 +134,8 @@ CUES: tuple[Cue, ...] = (
         "Reasons.\n\n# Final answer\n\nc",
         r"""
         (?:^|\n)[#\s]{0,6}(?:the |my )?(?:final |correct )?(?:answer|antwort|réponse|respuesta)\n|\bans\.
-        |(?:^|\n)(?:choice|option selected|selection|verdict|conclusion|result)\s?:
+        |(?:^|\n)(?:choice|option selected|selection|selected|verdict|conclusion|result|final|in short|tl;dr
+        |(?:(?:my|best|educated|wild)\s){0,2}guess)\s?:
         """,
         clear=True,
     ),
