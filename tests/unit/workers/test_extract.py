@@ -452,6 +452,8 @@ def test_a_mistake_that_is_another_sentence_or_clause_denies_no_answer(text: str
         "Answer: A -> B",
         "The answer is A --> B.",
         "Berlin is in Germany. So A is out. B is Madrid. So B",
+        "It might be Paris.",
+        "The capital could be Paris.",
         "Option A is about Germany. Therefore, B",
     ],
 )

@@ -29,6 +29,8 @@ STATES = compiled(r"""
     |^(?:definitely|probably|clearly|obviously|certainly|likely|in (?:conclusion|summary|short),|overall,|finally,
     |(?:so|thus|hence|therefore),?)\s$
 """)
+#: It only says what is possible: "It might be Paris."
+_MIGHT = re.compile(r"\b(?:might|could|may|can) be (?:the |an? )?$")
 #: It speaks of a part of what was asked: "Statement II is true."
 _PART = re.compile(
     r"\b(?:(?:first|second|third|fourth|last) (?:statement|part|claim|one)"
@@ -104,7 +106,7 @@ def stated(place: Place) -> Claim | None:
     around = f"{sentence[:start]} {sentence[end:]}"  # a choice may read "false", or "not supported"
     if HESITANT.search(around) or REFUSED.search(around) or _PART.search(around):
         return None
-    if not _REST.fullmatch(sentence, end) or not STATES.search(sentence[:start]):
+    if not _REST.fullmatch(sentence, end) or not STATES.search(sentence[:start]) or _MIGHT.search(sentence[:start]):
         return None
     goes_on = denied or sentence[end:].strip(" .,!:;)]}'")
     return Claim("option-text", place.options.having(text), place.at, place.at + (stop if goes_on else end))
