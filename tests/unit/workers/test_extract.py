@@ -465,6 +465,8 @@ def test_what_is_nearly_an_answer_or_cut_off_before_it_is_one_is_none(text: str)
     "text",
     [
         "C is clearly the right answer.",
+        "It must be Paris.",
+        "A) Berlin: incorrect!\nB) Madrid: incorrect!\nC) Paris: correct!\nD) Rome: incorrect!",
         "Answer: C -> Paris",
         "Answer: C --> Paris",
         "Berlin is in Germany. So A is out. So C.",

@@ -16,8 +16,8 @@ _TICK = re.compile(r"[✓✔✅☑]\ufe0f?|\[x\]")
 _CROSS = re.compile(r"[✗✘❌✕✖]\ufe0f?")
 #: Behind a label, with its choice or without: the choice is called right, or wrong.
 _THIS = r"(?:(?:this|the)(?: statement| option| choice| one)? is |it's |it is |is )?"
-_RIGHT = re.compile(rf"{_THIS}(?:correct|right|true)(?=[.:;)|*]|\s[-(]|\s?$)|yes\s?$")
-_WRONG = re.compile(rf"{_THIS}(?:incorrect|wrong|false|not (?:correct|right|true))(?=[.:,;)|*]|\s[-(]|\s?$)|no\s?$")
+_RIGHT = re.compile(rf"{_THIS}(?:correct|right|true)(?=[.!:;)|*]|\s[-(]|\s?$)|yes!?\s?$")
+_WRONG = re.compile(rf"{_THIS}(?:incorrect|wrong|false|not (?:correct|right|true))(?=[.!:,;)|*]|\s[-(]|\s?$)|no\s?$")
 #: What is asked for may be the wrong one.
 _EXCEPTION = re.compile(r"\b(?:except|exception|not true|is not|incorrect one|false statement|asked for)\b")
 _EMPTY = re.compile(r"\[ \]")
