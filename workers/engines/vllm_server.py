@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
@@ -52,6 +52,8 @@ class LocalServer:
         self._key = secrets.token_hex(16)  # others on this machine can reach the port
         self._port: socket.socket | None = None
         self._process: subprocess.Popen[str] | None = None
+        #: What the server has started, once it is up: nobody knows them any more when it is killed.
+        self._family: list[psutil.Process] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._relay: threading.Thread | None = None
 
@@ -86,6 +88,7 @@ class LocalServer:
         place = f"http://{before_port(settings.local_host)}:{port}"
         with booting(settings, model):
             self._await_health(f"{place}/health", first_failure)
+        self._family = _children(self._process.pid)
         threading.Thread(target=self._report_death, name="vllm-serve-watch", daemon=True).start()
         return settings.openai.model_copy(
             update={
@@ -107,7 +110,7 @@ class LocalServer:
         """Terminate the server and all its child processes."""
         self._stopped.set()
         if self._process is not None:
-            _end(self._process)
+            _end(self._process, self._family)
         if self._relay is not None:
             self._relay.join(timeout=1)
         if self._port is not None:
@@ -198,11 +201,16 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _end(server: subprocess.Popen[str]) -> None:
-    """Stop the server, by force if necessary, and its core process, which ignores SIGTERM and survives the server."""
-    family: list[psutil.Process] = []
+def _children(pid: int) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
-        family = psutil.Process(server.pid).children(recursive=True)
+        found = psutil.Process(pid).children(recursive=True)
+    return found
+
+
+def _end(server: subprocess.Popen[str], known: Sequence[psutil.Process]) -> None:
+    """Stop the server, by force if necessary, and its core process, which ignores SIGTERM and survives the server."""
+    family = {*known, *_children(server.pid)}
     server.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(PATIENCE_S)

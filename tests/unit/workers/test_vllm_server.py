@@ -123,10 +123,12 @@ def test_that_it_ended_is_told_though_nobody_asks_it_unless_it_was_ended_by_us(
     stopped.start()
     stopped.stop()
     killed.start()
-    (server,) = [each for each in offspring() - before if each.ppid() == os.getpid()]
+    family = offspring() - before
+    (server,) = [each for each in family if each.ppid() == os.getpid()]
     server.kill()
     wait_until(lambda: bool(told), "its end to be told")
     killed.stop()
+    wait_until(lambda: not any(map(lives, family)), "its core to end")
     assert len(told) == 1
     assert told[0].startswith("vLLM's server is gone. It exited with status -9")
 
