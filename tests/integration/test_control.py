@@ -14,7 +14,7 @@ from contract import Outcome, RedisLedger, Run, RunState, keys
 from contract.queue import held_question_ids, queue_length
 from contract.settings import Settings
 from producer.cli import main
-from tests.integration.runs import send, sent, wait_finished
+from tests.integration.runs import send, sent, wait_acknowledged, wait_finished
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
 from workers.check import check
 from workers.cli import main as workers_main
@@ -111,10 +111,7 @@ def test_a_cancelled_run_is_finished_by_enqueuing_the_same_thing_again(
     run_id = json.loads(verb("enqueue", file, "--json"))["run_id"]
     verb("cancel", run_id)
     with worker(tmp_path / "log", batch_size=16):
-        wait_until(
-            lambda: queue_length(redis_ledger.client, QUEUE) == 0,
-            "the messages to be dropped",
-        )
+        wait_acknowledged(redis_ledger, QUEUE)
         assert redis_ledger.counts(run_id).settled == 0
         assert "was cancelled, now resumed: 80 of 80 unsettled, 80 re-sent" in verb("enqueue", file)
         wait_until(lambda: redis_ledger.counts(run_id).finished, "the run")
