@@ -68,11 +68,14 @@ class Patience:
         refused_at = time.monotonic()
         with self._asking:
             if self._found.asked_at < refused_at:
-                self._found = self._find_out()
-                self.waits_for = ""
-        if self._found.trouble is not None:
-            raise self._found.trouble
-        return self._found.waited
+                try:
+                    self._found = self._find_out()
+                finally:
+                    self.waits_for = ""
+            found = self._found
+        if found.trouble is not None:
+            raise found.trouble
+        return found.waited
 
     def close(self) -> None:
         """End all waiting. May be called twice."""
