@@ -13,6 +13,15 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from contract import Settings, load_settings
+from contract.spec import ChatTemplate, Sampling
+from contract.turns import one_turn
+from workers.engines import make_engine
+from workers.engines.base import GenerateRequest, ScoreRequest
+from workers.engines.openai import OpenAiEngine
+
+LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
+WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=ChatTemplate.AUTO)
 VOCABULARY = [f" {letter}" for letter in string.ascii_uppercase]
 
 
@@ -179,3 +188,22 @@ def serving(script: Script) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def settings_for(url: str, **more: object) -> Settings:
+    overrides = [f"openai.{name}={value}" for name, value in {"url": url, "model": "grader", **more}.items()]
+    return load_settings(None, ["engine=openai", "server_startup_timeout=0.1", *overrides])
+
+
+@contextmanager
+def started(script: Script, **more: object) -> Iterator[OpenAiEngine]:
+    """The engine on a server that follows `script`; what it asked at its start is forgotten."""
+    with serving(script) as url:
+        engine = make_engine(settings_for(url, **more))
+        assert isinstance(engine, OpenAiEngine)
+        engine.start()
+        script.asked.clear()
+        try:
+            yield engine
+        finally:
+            engine.close()
