@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from kombu import Connection, Consumer, Producer, Queue
 from contract.keys import broker_lists, unacked_options
 from contract.priority import Priority
 from tests.support import PATIENCE_S
-from workers.messages.transport import Transport
+from workers.messages.transport import Transport, use
 
 QUEUE = Queue("score.test", routing_key="score.test")
 BOOKS = unacked_options("w0@test")
@@ -37,7 +38,7 @@ def consuming(redis_url: str, at_most: int) -> Iterator[tuple[Connection, Any, l
             yield connection, channel, taken
 
 
-def send(redis_url: str, *bodies: str, priority: Priority = Priority.NORMAL) -> None:
+def send(redis_url: str, *bodies: object, priority: Priority = Priority.NORMAL) -> None:
     with Connection(redis_url) as connection:
         for body in bodies:
             Producer(connection).publish(
@@ -55,7 +56,7 @@ def held(client: redis.Redis) -> int:
     return number
 
 
-def bodies(messages: list[Any]) -> list[str]:
+def bodies(messages: list[Any]) -> list[Any]:
     return [message.payload for message in messages]
 
 
@@ -167,3 +168,12 @@ def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time
 
 def _no_connection(*_: object, **__: object) -> None:
     raise redis.ConnectionError("gone")
+
+
+def test_what_json_lacks_arrives_as_it_was_sent(redis_url: str) -> None:
+    use()
+    sent = {"at": datetime(2026, 11, 25, tzinfo=UTC), "ids": ["é", "b"]}
+    send(redis_url, sent, "as it is")
+    with consuming(redis_url, at_most=2) as (connection, _, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        assert bodies(taken) == [sent, "as it is"]

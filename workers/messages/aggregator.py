@@ -99,6 +99,7 @@ class _Gatherer:
         """Use this consumer's timer, channel and request class from now on."""
         self._consumer = consumer
         self._app = app
+        self._utc = app.uses_utc_timezone()  # a lookup under a lock
         self._request_class = create_request_cls(
             symbol_by_name(task.Request), task, consumer.pool, consumer.hostname, None, app=app
         )
@@ -148,7 +149,7 @@ class _Gatherer:
                 body=message.body,
                 headers=message.headers,
                 decoded=False,
-                utc=self._app.uses_utc_timezone(),
+                utc=self._utc,
             )
         except UNREADABLE as trouble:
             raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble

@@ -64,6 +64,7 @@ class Gathering(Generic[T]):
         self._running = 0
         self._engine_has_room = False
         self._recent_sizes = deque([1], maxlen=RECENT_ITEMS)
+        self._largest_recent = 1
         self._queue_is_short = False
         self._fills_a_batch = False
 
@@ -72,6 +73,7 @@ class Gathering(Generic[T]):
         self._waiting[priority].append(_Waiting(item, questions, now_s))
         self._waiting_questions[priority] += questions
         self._recent_sizes.append(questions)
+        self._largest_recent = max(self._recent_sizes)
 
     def take(self, now_s: float) -> Gathered[T] | None:
         """Return the batch to dispatch now, or None. The caller runs it and then calls `done`."""
@@ -121,7 +123,7 @@ class Gathering(Generic[T]):
         room = batches * self._largest_batch() - waiting - self._running_questions
         if self._queue_is_short:
             room = min(room, self._largest_batch() - waiting)
-        return -(-max(0, room) // max(self._recent_sizes))
+        return -(-max(0, room) // self._largest_recent)
 
     def left_waiting(self, items: int, other_workers: int) -> None:
         """Record how many items are left in the queue, and how many other workers share it.
@@ -129,13 +131,13 @@ class Gathering(Generic[T]):
         The queue is short if all workers together could hold more than that. Less than a batch is still held ahead:
         in the queue it would have to wait for its timeout as well.
         """
-        questions = items * max(self._recent_sizes)
+        questions = items * self._largest_recent
         all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self._largest_batch()
         self._queue_is_short = other_workers > 0 and questions < all_can_hold
         self._fills_a_batch = questions >= self.batch_size
 
     def _largest_batch(self) -> int:
-        return max(self.batch_size, *self._recent_sizes)
+        return max(self.batch_size, self._largest_recent)
 
     def _may_begin(self) -> bool:
         return self._running < self.batches_in_flight or self._takes_one_more()
