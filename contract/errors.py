@@ -25,6 +25,7 @@
         ├── RequestRejected         this one request, e.g. longer than the model's context
         ├── EngineOutOfMemory       retryable with fewer requests
         ├── EngineDead              retryable on a fresh engine
+        │   └── WaitEnded               retryable: the worker stopped while its engine waited for a server
         └── EngineUnbootable        cannot boot with this model and these arguments
 
 Each carries a `hint` on what to do about it. `retryable` says whether trying the same thing again can help.
@@ -65,6 +66,7 @@ __all__ = [
     "TooBusy",
     "UnknownRun",
     "UnreadableRun",
+    "WaitEnded",
     "WorkerStays",
     "WritesRefused",
     "first_line",
@@ -241,6 +243,10 @@ class EngineDead(EngineError):
     """The engine is dead; only a new process can answer."""
 
     retryable = True
+
+
+class WaitEnded(EngineDead):
+    """The worker stopped while its engine waited for a server. It says nothing about the questions that were asked."""
 
 
 class EngineUnbootable(EngineError):

@@ -94,6 +94,10 @@ class RunKeys:
         for name in RunKeys.__annotations__:
             setattr(self, name, f"{PREFIX}:run:{run_id}:{name}")
 
+    def attempts_at(self, stage: Stage) -> str:
+        """Hash of the attempts at `stage`."""
+        return self.attempts if stage is Stage.SCORE else self.lookups
+
     def all(self) -> list[str]:
         """Every key of the run."""
         return list(vars(self).values())

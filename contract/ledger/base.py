@@ -148,6 +148,10 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
+    def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
+        """Take back the counted attempt at each unsettled one of `question_ids`: it was broken off."""
+
+    @abc.abstractmethod
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
         """Record why an attempt at each of `question_ids` failed; return how many reasons each has now.
 

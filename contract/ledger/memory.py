@@ -102,6 +102,14 @@ class MemoryLedger(Ledger):
                 begun.append(Begun(books.questions[each], attempts[each], counted))
             return begun
 
+    def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
+        with self._lock:
+            books = self._books(run_id)
+            attempts = books.attempts[stage]
+            for each in question_ids:
+                if each not in books.verdicts and attempts[each]:
+                    attempts[each] -= 1
+
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
         with self._lock:
             books = self._books(run_id)

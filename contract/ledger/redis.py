@@ -57,6 +57,7 @@ class RedisLedger(Ledger):
         self._place = place
         self._add = lua(self._redis, "add")
         self._begin = lua(self._redis, "begin")
+        self._uncount = lua(self._redis, "uncount")
         self._trouble = lua(self._redis, "trouble")
         self._attach = lua(self._redis, "attach")
         self._commit = lua(self._redis, "commit")
@@ -155,8 +156,7 @@ class RedisLedger(Ledger):
         self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
     ) -> list[Begun]:
         names = keys.RunKeys(run_id)
-        attempts = names.attempts if stage is Stage.SCORE else names.lookups
-        books = [names.meta, names.questions, names.todo, attempts, names.state, names.aside]
+        books = [names.meta, names.questions, names.todo, names.attempts_at(stage), names.state, names.aside]
         found = self._step(self._begin, run_id, books, [suspect_from, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
@@ -164,6 +164,10 @@ class RedisLedger(Ledger):
             Begun(Question.model_validate_json(body), int(attempts), counted=bool(int(counted)))
             for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
         ]
+
+    def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
+        names = keys.RunKeys(run_id)
+        self._step(self._uncount, run_id, [names.meta, names.todo, names.attempts_at(stage)], list(question_ids))
 
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
         names = keys.RunKeys(run_id)

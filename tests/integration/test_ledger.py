@@ -27,6 +27,7 @@ from contract.errors import (
 from contract.ledger import UNCOUNTED, RunState
 from contract.metrics import RedisMetrics
 from contract.question import Body
+from contract.spec import Stage
 from tests.support import make_question, make_questions, make_spec, open_run
 
 
@@ -233,6 +234,25 @@ def test_a_suspect_is_handed_out_uncounted_until_it_is_begun_alone(ledger: Ledge
         assert other.counted
     (alone,) = ledger.begin(run.run_id, ["q0"])
     assert (alone.attempts, alone.counted) == (3, True)
+
+
+def test_an_attempt_that_is_taken_back_was_never_made(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(3))
+    for _ in range(2):
+        ledger.begin(run.run_id, ["q0", "q1"])
+    ledger.commit(run.run_id, verdicts(1))
+    ledger.uncount(run.run_id, ["q0", "q1", "q2", "unknown"])
+    assert [each.attempts for each in ledger.begin(run.run_id, ["q0", "q1", "q2"])] == [2, 1]
+    assert ledger.counts(run.run_id).todo == 2
+
+
+def test_an_attempt_of_one_stage_that_is_taken_back_is_none_of_the_other(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    for stage in Stage:
+        ledger.begin(run.run_id, ["q0"], stage=stage)
+    ledger.uncount(run.run_id, ["q0"], stage=Stage.RETRIEVE)
+    attempts = {stage: ledger.begin(run.run_id, ["q0"], stage=stage)[0].attempts for stage in Stage}
+    assert attempts == {Stage.RETRIEVE: 1, Stage.SCORE: 2}
 
 
 # Committing
@@ -528,6 +548,7 @@ ASKED: dict[str, Callable[[Ledger, str], object]] = {
     "counts": lambda ledger, run_id: ledger.counts(run_id),
     "unsettled": lambda ledger, run_id: list(ledger.unsettled(run_id)),
     "begin": lambda ledger, run_id: ledger.begin(run_id, ["q0"]),
+    "uncount": lambda ledger, run_id: ledger.uncount(run_id, ["q0"]),
     "commit": lambda ledger, run_id: ledger.commit(run_id, [verdict("q0")]),
     "results": lambda ledger, run_id: list(ledger.results(run_id)),
     "result": lambda ledger, run_id: ledger.result(run_id, "q0"),

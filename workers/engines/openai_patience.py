@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from contract.errors import EngineDead
+from contract.errors import WaitEnded
 from contract.turns import one_turn
 from workers.engines import openai_wire
 from workers.engines.openai_server import TELL_EVERY_S, WAIT_S, Connection, is_no_answer, may_pass
@@ -61,7 +61,7 @@ class Patience:
     def outlast(self, trouble: OpenAIError) -> bool:
         """Wait while the server serves nobody; return whether it did not, and the request is to be made again.
 
-        Raises the server's OpenAIError if waiting does not help, EngineDead if the worker stops meanwhile.
+        Raises the server's OpenAIError if waiting does not help, WaitEnded if the worker stops meanwhile.
         """
         if _status(trouble) in OF_THE_REQUEST:
             return False
@@ -98,9 +98,7 @@ class Patience:
                 told_at = asked_at
                 log.warning("waiting for %s", self.waits_for)
             if self._stopping() or self._closed.wait(WAIT_S):
-                return _Finding(
-                    asked_at, waited, EngineDead(f"The worker stopped while it waited for {self.waits_for}")
-                )
+                return _Finding(asked_at, waited, WaitEnded(f"The worker stopped while it waited for {self.waits_for}"))
 
     def _refused(self) -> OpenAIError | None:
         """Make a small request; return why the server serves nobody, or None."""

@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import Any
 
 from contract.engine_info import EngineUsed
-from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun
+from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun, WaitEnded
 from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
@@ -264,6 +264,9 @@ class BatchWork(abc.ABC):
             for ended in self._perform(batch, works):
                 endings |= ended
             return endings
+        except WaitEnded:
+            self._uncount(works)
+            raise
         except EngineDead as trouble:
             self._record_reason(works, reason_of(trouble))
             raise
@@ -297,6 +300,12 @@ class BatchWork(abc.ABC):
             return {(held.run_id, question_id): AGAIN}
         error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
         return self._commit([self._failed(batch, held, question_id, attempts, error)])
+
+    def _uncount(self, works: Sequence[Work]) -> None:
+        """Take the attempts at `works` back; if the ledger is unavailable, they stay counted."""
+        for run_id, of_run in by_run(works).items():
+            with contextlib.suppress(LedgerError):
+                self._ledger.uncount(run_id, [each.item.question.id for each in of_run], self.stage)
 
     def _record_reason(self, works: Sequence[Work], reason: str) -> None:
         """Record the reason in the ledger; if that is unavailable, the attempt has no reason."""

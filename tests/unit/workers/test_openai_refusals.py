@@ -222,6 +222,27 @@ def test_a_worker_that_stops_waits_no_longer() -> None:
         engine.close()
 
 
+def test_a_worker_that_is_drained_while_it_waits_costs_no_question_an_attempt() -> None:
+    script, stopping, books = Script(), threading.Event(), MemoryLedger()
+    run = open_run(books, make_questions(4), model="grader")
+    with serving(script) as url:
+        engine = make_engine(settings_for(url, max_retries=0))
+        engine.stopping = stopping.is_set
+        engine.start()
+        scorer = BatchScorer(StageContext(engine.settings, books, "w@host", lambda *_: None, stopping.is_set), engine)
+        batch = batch_of(message(run, "q0", "q1", "q2", "q3"))
+        with ThreadPoolExecutor() as pool:
+            script.refusals = [429] * 100_000
+            running = pool.submit(scorer.run, batch)
+            wait_until(lambda: bool(engine.waits_for), "refusal")
+            stopping.set()
+            running.result()
+        engine.close()
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    assert [each.attempts for each in books.begin(run.run_id, ["q0", "q1", "q2", "q3"])] == [1] * 4
+    assert not any(books.troubles(run.run_id, f"q{i}") for i in range(4))
+
+
 def test_what_a_server_that_refuses_everybody_says_is_shown_while_it_is_waited_for() -> None:
     script = Script()
     with started(script, max_retries=0, api_key="s3cret") as engine:
