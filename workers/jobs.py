@@ -86,7 +86,7 @@ class Scoring(Job):
         engine = make_engine(settings)
         self._engine = GuardedEngine(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
-        self._stage = BatchScorer(context, self._engine, self._judges.engine_of)
+        self._stage = BatchScorer(context, self._engine, self._judges.engine_of, self._judges.waits_for)
         # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.
         engine.room_came = lambda: None if self._stage.asks_alone else room_came()
         engine.gone = engine_gone

@@ -46,6 +46,11 @@ class JudgeEngines:
                 self._engines[key] = engine
             return self._engines[key]
 
+    def waits_for(self, judge: Judge) -> str:
+        """Return the judge and what it says while it serves nobody; empty if it serves, or was not asked yet."""
+        engine = self._engines.get((judge.server, judge.model))
+        return engine.waits_for if engine else ""
+
     def _server_of(self, judge: Judge) -> OpenAiSettings:
         return OpenAiSettings(
             url=judge.server,

@@ -17,6 +17,7 @@ __all__ = [
     "Completion",
     "Engine",
     "GenerateRequest",
+    "NotServed",
     "Part",
     "Request",
     "ScoreRequest",
@@ -90,6 +91,10 @@ class UnexpectedFailure(Failure):
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
+
+
+class NotServed(UnexpectedFailure):
+    """The server that was to answer serves nobody for now, which says nothing about the question either."""
 
 
 class Completion(NamedTuple):

@@ -12,7 +12,8 @@ If a server cannot provide what a request needs, that request fails and says wha
 
 The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after
 the delay that the server asks for; also 429 and 5xx that the server sends inside an answer with status 200. If none of
-its retries is answered and the server refuses everybody, it is waited for (`workers.engines.openai_patience`). If it
+its retries is answered and the server refuses everybody, it is waited for (`workers.engines.openai_patience`). A judge
+is not waited for but watched (`workers.engines.openai_judge`), and its questions are put off meanwhile. If a server
 refuses this request only, if there is nothing in an answer, or if it broke a text off, the worker retries the question.
 A text that a content filter withheld is a failure.
 """
@@ -36,6 +37,7 @@ from workers.engines.base import (
     Completion,
     Engine,
     GenerateRequest,
+    NotServed,
     Part,
     Request,
     ScoreRequest,
@@ -46,6 +48,7 @@ from workers.engines.base import (
     in_order,
 )
 from workers.engines.capacity import Capacity
+from workers.engines.openai_judge import JudgeWatch
 from workers.engines.openai_patience import Patience
 from workers.engines.openai_server import Connection, Offers, await_server, find_out, is_no_answer, may_pass
 from workers.engines.vllm_server import LocalServer
@@ -103,8 +106,8 @@ class OpenAiEngine(Engine):
 
     Without `judge`, it uses the server of `settings`, booted first if `boot_local` is set: `start` waits for it and
     probes its capabilities; if it goes away the engine is dead, and if it refuses everybody for a while it is waited
-    for. With `judge`, it uses that server, which only generates text: `start` does not wait for it, and a request that
-    it does not answer fails alone.
+    for. With `judge`, it uses that server, which only generates text: `start` does not wait for it, a request that it
+    does not answer fails alone, and while it serves nobody all fail at once, with `NotServed`.
     """
 
     def __init__(self, settings: Settings, judge: OpenAiSettings | None = None) -> None:
@@ -119,6 +122,7 @@ class OpenAiEngine(Engine):
         self._offers = Offers(chat=True)
         self._connection: Connection | None = None
         self._patience: Patience | None = None
+        self._judge_watch: JudgeWatch | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._places = Capacity(self._server.concurrency, lambda: self.room_came())
         self._waits_for = ""
@@ -128,7 +132,9 @@ class OpenAiEngine(Engine):
             self._server = self._local.start()
         self._connection = Connection(self._server)
         self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
-        if not self._is_judge:
+        if self._is_judge:
+            self._judge_watch = JudgeWatch(self._connection)
+        else:
             self._waits_for = f"the server at {self._server.base_url}"
             until = time.monotonic() + self.settings.server_startup_timeout
             await_server(self._connection, until - time.monotonic())
@@ -140,7 +146,8 @@ class OpenAiEngine(Engine):
 
     @property
     def waits_for(self) -> str:
-        return self._waits_for or (self._patience.waits_for if self._patience else "")
+        waiting = self._judge_watch or self._patience
+        return self._waits_for or (waiting.waits_for if waiting else "")
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         heads: list[tuple[int, _PartialScore]] = []
@@ -213,8 +220,9 @@ class OpenAiEngine(Engine):
         return {"engine": "openai", "server": self._server.base_url, "model": self._server.model, "offers": offers}
 
     def close(self) -> None:
-        if self._patience is not None:
-            self._patience.close()
+        for waiting in (self._judge_watch, self._patience):
+            if waiting is not None:
+                waiting.close()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         if self._connection is not None:
@@ -274,14 +282,18 @@ class OpenAiEngine(Engine):
 
         assert self._connection is not None
         while True:
+            if self._judge_watch is not None and (waits_for := self._judge_watch.waits_for):
+                return NotServed(type=NotServed.__name__, message=waits_for)
             try:
-                return ask()
+                answer = ask()
             except OpenAIError as trouble:
                 if self._outlasted(trouble):
                     continue
                 said = f"{self._connection.says(trouble)}{self._remedy(trouble)}"
-                kind = UnexpectedFailure if self._is_worth_another_attempt(trouble) else Failure
-                return kind(type=type(trouble).__name__, message=said)
+                return self._kind_of(trouble)(type=type(trouble).__name__, message=said)
+            if self._judge_watch is not None:
+                self._judge_watch.served()
+            return answer
 
     def _outlasted(self, trouble: OpenAIError) -> bool:
         """Return whether the server refused everybody and now serves again; False if it refused this request only."""
@@ -297,8 +309,8 @@ class OpenAiEngine(Engine):
             said = f"The server no longer serves requests: {self._connection.says(of_all)} {last_words}"
             raise EngineDead(said.rstrip()) from None
 
-    def _is_worth_another_attempt(self, trouble: OpenAIError) -> bool:
-        """Whether the question should be asked again, as the server was in trouble for longer than the client tries.
+    def _kind_of(self, trouble: OpenAIError) -> type[Failure]:
+        """Return what the failure of a request is: worth another attempt if the server was in trouble for long.
 
         Also if it reported success and sent no answer, which may have any cause. Not if a judge does not answer at all:
         its address may be wrong, and later attempts, made alone, would hold up the questions of all other runs for as
@@ -306,8 +318,11 @@ class OpenAiEngine(Engine):
         """
         from openai import APIConnectionError
 
+        if self._judge_watch is not None and self._judge_watch.serves_nobody(trouble):
+            return NotServed
         hopeless = self._is_judge and isinstance(trouble, APIConnectionError)
-        return is_no_answer(trouble) or (may_pass(trouble) and not hopeless)
+        worth_it = is_no_answer(trouble) or (may_pass(trouble) and not hopeless)
+        return UnexpectedFailure if worth_it else Failure
 
     def _remedy(self, trouble: OpenAIError) -> str:
         """Return which setting of a judge may be at fault; for the deployment's own server, `start` has said so."""

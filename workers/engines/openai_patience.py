@@ -17,7 +17,7 @@ from workers.engines.openai_server import TELL_EVERY_S, WAIT_S, Connection, is_n
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["Patience"]
+__all__ = ["WAIT_S", "Patience", "may_end", "refusal"]
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +86,11 @@ class Patience:
         told_at, waited = float("-inf"), False
         while True:
             asked_at = time.monotonic()
-            if (trouble := self._refused()) is None:
+            if (trouble := refusal(self._connection, in_chat=self._in_chat)) is None:
                 if waited:
                     log.warning("the server answers again")
                 return _Finding(asked_at, waited)
-            if self._is_ours or not _may_end(trouble):
+            if self._is_ours or not may_end(trouble):
                 return _Finding(asked_at, waited, trouble)
             waited = True
             self.waits_for = f"the server, which refuses everything for now: {self._connection.says(trouble)}"
@@ -100,23 +100,24 @@ class Patience:
             if self._stopping() or self._closed.wait(WAIT_S):
                 return _Finding(asked_at, waited, WaitEnded(f"The worker stopped while it waited for {self.waits_for}"))
 
-    def _refused(self) -> OpenAIError | None:
-        """Make a small request; return why the server serves nobody, or None."""
-        from openai import OpenAIError
 
-        path, body = openai_wire.asked(one_turn("One, two, three,"), in_chat=self._in_chat)
-        try:
-            self._connection.post(path, once=True, **body, max_tokens=1, temperature=0)
-        except OpenAIError as trouble:
-            return None if _status(trouble) in OF_THE_REQUEST else trouble
-        return None
+def refusal(connection: Connection, *, in_chat: bool) -> OpenAIError | None:
+    """Make a small request; return why the server serves nobody, or None."""
+    from openai import OpenAIError
+
+    path, body = openai_wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
+    try:
+        connection.post(path, once=True, **body, max_tokens=1, temperature=0)
+    except OpenAIError as trouble:
+        return None if _status(trouble) in OF_THE_REQUEST else trouble
+    return None
 
 
 def _status(trouble: OpenAIError) -> int | None:
     return getattr(trouble, "status_code", None)
 
 
-def _may_end(trouble: OpenAIError) -> bool:
+def may_end(trouble: OpenAIError) -> bool:
     """Whether a server that refuses everybody like this may serve them later, and is then the same.
 
     One that cannot be connected to is gone; what comes in its place has to be probed anew.

@@ -111,7 +111,10 @@ class BatchWork(abc.ABC):
         if events:
             events.started(batch)
         try:
-            self._settle_messages(batch, self._do(batch))
+            endings = self._do(batch)
+            self._settle_messages(batch, endings)
+            if set(endings.values()) == {AGAIN}:  # a batch that did something is no busy loop, and may be in a hurry
+                batch.pause_s = max(batch.pause_s, RETRY_PAUSE_S)
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
@@ -171,7 +174,7 @@ class BatchWork(abc.ABC):
             self._puts_off.pop(run_id, None)
             return [], _not_begun(run_id, asked, halt)
         except NotNow as why:
-            return [], self._put_off(batch, run_id, asked, str(why))
+            return [], self._put_off(run_id, asked, str(why))
         except LedgerError:
             raise
         except Exception as trouble:  # noqa: BLE001 - an unreadable question must not fail its batch
@@ -215,15 +218,14 @@ class BatchWork(abc.ABC):
             return None, str(trouble)
         return spec, self._hindrance(spec)
 
-    def _put_off(self, batch: Batch, run_id: str, asked: Iterable[str], why: str) -> Endings:
-        """Requeue their messages for another worker, or this one later, without counting an attempt."""
+    def _put_off(self, run_id: str, asked: Iterable[str], why: str) -> Endings:
+        """Requeue their messages for another worker, or this one later."""
         current = self.puts_off
         if current.get(run_id) != why:
             log.warning("run %s is put off: %s", run_id, why)
         for gone in set(self._puts_off) - current.keys():  # other workers have finished them
             self._puts_off.pop(gone, None)
         self._puts_off[run_id] = why, time.monotonic()
-        batch.pause_s = max(batch.pause_s, RETRY_PAUSE_S)
         return {(run_id, each): AGAIN for each in asked}
 
     def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
@@ -265,7 +267,8 @@ class BatchWork(abc.ABC):
                 endings |= ended
             return endings
         except WaitEnded:
-            self._uncount(works)
+            for run_id, of_run in by_run(works).items():
+                self._uncount(run_id, [each.item.question.id for each in of_run])
             raise
         except EngineDead as trouble:
             self._record_reason(works, reason_of(trouble))
@@ -301,11 +304,10 @@ class BatchWork(abc.ABC):
         error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
         return self._commit([self._failed(batch, held, question_id, attempts, error)])
 
-    def _uncount(self, works: Sequence[Work]) -> None:
-        """Take the attempts at `works` back; if the ledger is unavailable, they stay counted."""
-        for run_id, of_run in by_run(works).items():
-            with contextlib.suppress(LedgerError):
-                self._ledger.uncount(run_id, [each.item.question.id for each in of_run], self.stage)
+    def _uncount(self, run_id: str, question_ids: Sequence[str]) -> None:
+        """Take the attempts back; if the ledger is unavailable, they stay counted."""
+        with contextlib.suppress(LedgerError):
+            self._ledger.uncount(run_id, question_ids, self.stage)
 
     def _record_reason(self, works: Sequence[Work], reason: str) -> None:
         """Record the reason in the ledger; if that is unavailable, the attempt has no reason."""

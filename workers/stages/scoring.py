@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from contract.prompts import wants_passages
-from contract.spec import RunSpec, Stage
+from contract.spec import Judge, RunSpec, Stage
 from contract.verdict import Failure
 from workers.budget import in_calls
 from workers.engines.base import Engine
@@ -24,11 +24,22 @@ class BatchScorer(BatchWork):
 
     stage = Stage.SCORE
 
-    def __init__(self, context: StageContext, engine: Engine, judge_engine: JudgeEngine = no_judges) -> None:
+    def __init__(
+        self,
+        context: StageContext,
+        engine: Engine,
+        judge_engine: JudgeEngine = no_judges,
+        judge_waits_for: Callable[[Judge], str] = lambda _: "",
+    ) -> None:
         super().__init__(context)
         self._judge_engine = judge_engine
+        self._judge_waits_for = judge_waits_for
         self._engine = engine
         self._generated = context.generated
+
+    def _hindrance(self, spec: RunSpec) -> str:
+        said = self._judge_waits_for(spec.judge) if spec.judge and spec.judge.server else ""
+        return said and _no_judge(said)
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
         if spec.model != self._settings.served_model:
@@ -68,12 +79,20 @@ class BatchScorer(BatchWork):
         for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, provenances):
             settled = [Settled(works[i].held, verdict) for i, verdict in part]
             latency_ms = part[-1][1].latency_ms
-            endings = self._commit([each for each in settled if not each.unforeseen])
+            endings = self._commit([each for each in settled if not each.unforeseen and not each.unserved])
             for held, verdict in (each for each in settled if each.unforeseen):
                 reason = one_line(str(verdict.error))
                 endings |= self._retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
-            yield endings
+            yield endings | self._without_judge([each for each in settled if each.unserved])
         self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in provenances]) / 1000)
+
+    def _without_judge(self, settled: Sequence[Settled]) -> Endings:
+        """Put the questions off that their judge did not serve; the attempts at them do not count."""
+        endings: Endings = {}
+        for each in settled:
+            self._uncount(each.held.run_id, [each.verdict.question_id])
+            endings |= self._put_off(each.held.run_id, [each.verdict.question_id], _no_judge(each.unserved))
+        return endings
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
         """Split `works` into generate calls: a single one, unless `batch_tokens` limits it."""
@@ -101,3 +120,8 @@ class BatchScorer(BatchWork):
                 else:
                     astray.append(work)
         return ready, send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")
+
+
+def _no_judge(said: str) -> str:
+    """Return why a run is put off whose judge refuses everybody, or is gone for a while."""
+    return one_line(f"its judge serves nobody for now: {said}")

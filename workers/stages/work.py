@@ -14,7 +14,7 @@ from contract.queue import QuestionBatch
 from contract.settings import Settings
 from contract.spec import Stage
 from contract.verdict import Verdict
-from workers.engines.base import UnexpectedFailure
+from workers.engines.base import NotServed, UnexpectedFailure
 from workers.messages.batch import Batch, HeldMessage
 from workers.scoring import Item
 
@@ -51,7 +51,12 @@ class Settled(NamedTuple):
     @property
     def unforeseen(self) -> bool:
         """Whether it failed with an unexpected error, which may be transient."""
-        return isinstance(self.verdict.error, UnexpectedFailure)
+        return isinstance(self.verdict.error, UnexpectedFailure) and not self.unserved
+
+    @property
+    def unserved(self) -> str:
+        """What its judge said, if that serves nobody for now; else empty."""
+        return self.verdict.error.message if isinstance(self.verdict.error, NotServed) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class Script:
     endings: list[str | None] = field(default_factory=list)
     #: Statuses of the next answers to who asks which models there are.
     away: list[int] = field(default_factory=list)
+    #: Whether it closes connections without an answer.
+    hangs_up: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     most_at_once: int = 0
@@ -150,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
             script.released.wait()
         with script.lock:  # before it is sent: who has an answer may ask again at once
             script.at_once -= 1
+        if script.hangs_up:
+            return
         self._send(status, script.cut_off.pop(0) if script.cut_off else answer)
 
     def do_GET(self) -> None:
