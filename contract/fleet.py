@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Self, cast
 
@@ -26,6 +26,7 @@ from contract.settings import Settings
 __all__ = [
     "LEASE_S",
     "MISSING_S",
+    "STARTING_S",
     "BootFailure",
     "Fleet",
     "Wish",
@@ -46,6 +47,8 @@ BOOTS_S = 7 * 24 * 3600
 UNBOOTED_S = 24 * 3600
 #: A worker that vanished is missing for this long; after that, nobody expects it to come back.
 MISSING_S = 3600
+#: A worker that has not joined this long after it was started is not about to: importing takes some seconds.
+STARTING_S = 30
 #: A wish that its worker has not read for this long, e.g. because its host is gone, expires.
 WISH_S = 600
 
@@ -165,6 +168,21 @@ class Fleet:
         """Open a separate connection to the Redis named in `settings`. Raises RedisUnreachable."""
         return cls(connect(settings), settings.redis_place)
 
+    def announce(self, queues: Mapping[str, str]) -> None:
+        """Record that workers are being started, given as name → queue: it takes them some seconds to join."""
+        with translating(self._place):
+            pipeline = self._redis.pipeline(transaction=True)
+            for name, queue in queues.items():
+                pipeline.hset(keys.starting(queue), name, str(time.time()))
+                pipeline.expire(keys.starting(queue), STARTING_S)
+            pipeline.execute()
+
+    def starting(self, queue: str) -> list[str]:
+        """Return the workers of `queue` that were started in the last `STARTING_S` seconds and have not joined yet."""
+        with translating(self._place):
+            found = cast("dict[str, str]", self._redis.hgetall(keys.starting(queue)))
+        return sorted(name for name, at in found.items() if float(at) > time.time() - STARTING_S)
+
     def join(self, record: WorkerRecord) -> None:
         """Acquire the lease on the name. Raises NameTaken while another live worker has it."""
         there = self.get(record.name)
@@ -177,6 +195,8 @@ class Fleet:
                 hint=f"Is `workers up` already running there? Choose another -n NAME; if it just died elsewhere, wait"
                 f" {LEASE_S} s.",
             )
+        with translating(self._place):
+            self._redis.hdel(keys.starting(record.queue), record.name)
         # Most names of containers never come back, and must not pile up.
         self._stop_missing({each.name for each in self._seen() if each.seen_at < time.time() - MISSING_S})
 

@@ -21,6 +21,7 @@ mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when t
 mcqueue:seen                    hash        worker → WorkerRecord of its last heartbeat, as JSON; until it ends in order
 mcqueue:boots:<name>            string      number of engine boots under this name; expires
 mcqueue:unbooted:<queue>        hash        worker of that queue → why its boot failed, as JSON; until it boots; expires
+mcqueue:starting:<queue>        hash        worker of that queue → when it was started (s); until it joins; expires
 mcqueue:wish:<name>             string      command to this worker: drain or restart
 mcqueue:restore:<name>          string      lock: restoring this dead worker's messages
 mcqueue:audit:<id>              string      lock: this run was just audited for lost questions
@@ -58,6 +59,7 @@ __all__ = [
     "score_queue",
     "seen",
     "sending",
+    "starting",
     "trial",
     "unacked",
     "unacked_options",
@@ -141,6 +143,11 @@ def boots(name: str) -> str:
 def unbooted(queue: str) -> str:
     """Why workers of `queue` failed to boot."""
     return f"{PREFIX}:unbooted:{queue}"
+
+
+def starting(queue: str) -> str:
+    """When workers of `queue` were started that have not joined yet."""
+    return f"{PREFIX}:starting:{queue}"
 
 
 def wish(name: str) -> str:

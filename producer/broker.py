@@ -60,6 +60,9 @@ class Broker(Protocol):
     def all_workers(self) -> list[WorkerRecord]:
         """Return all live workers."""
 
+    def starting(self, queue: str) -> list[str]:
+        """Return the workers that will take messages from `queue` and were started a moment ago."""
+
     def boot_failures(self, queue: str) -> list[BootFailure]:
         """Return the workers that should take messages from `queue` but failed to boot."""
 
@@ -118,6 +121,9 @@ class RedisBroker:
     def all_workers(self) -> list[WorkerRecord]:
         return self._fleet.alive()
 
+    def starting(self, queue: str) -> list[str]:
+        return self._fleet.starting(queue)
+
     def boot_failures(self, queue: str) -> list[BootFailure]:
         return self._fleet.boot_failures(queue)
 
@@ -138,7 +144,8 @@ class MemoryBroker:
     #: (queue, run id, question ids), most urgent first.
     messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
     live: list[WorkerRecord] = field(default_factory=list)
-    #: Returned for every queue.
+    #: Workers that are starting, and those that failed to boot: returned for every queue.
+    announced: list[str] = field(default_factory=list)
     unbooted: list[BootFailure] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)
     refused: WritesRefused | None = None
@@ -193,6 +200,10 @@ class MemoryBroker:
 
     def all_workers(self) -> list[WorkerRecord]:
         return list(self.live)
+
+    def starting(self, queue: str) -> list[str]:  # noqa: ARG002 - the same for every queue
+        """Return what the test has set."""
+        return list(self.announced)
 
     def boot_failures(self, queue: str) -> list[BootFailure]:  # noqa: ARG002 - the same for every queue
         """Return what the test has set."""

@@ -16,6 +16,7 @@ from contract import logs
 from contract.commands import Commands, config_options, note, tell
 from contract.errors import LedgerError, McqueueError, SettingsError
 from contract.fleet import Fleet
+from contract.keys import score_queue
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from contract.wording import number
@@ -86,7 +87,9 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     for warning in warnings:
         screen.say(f"warning: {warning}")
     with suppress(LedgerError):  # workers wait for a Redis that is away, and say so
-        refuse_taken(Fleet.connect(fleet[0]), [node_name(plan) for plan in plans], screen.say)
+        registry = Fleet.connect(fleet[0])
+        refuse_taken(registry, [node_name(plan) for plan in plans], screen.say)
+        registry.announce({node_name(plan): plan.queue or score_queue(plan.serves) for plan in plans})
     supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children))
     with screen, RedisWatch(fleet[0], screen.say):
         exit_code = supervisor.run()

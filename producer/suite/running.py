@@ -31,7 +31,7 @@ from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
 from producer.watching.progress import screen_for
 from producer.watching.status import workers_of
-from producer.watching.unserved import start_workers
+from producer.watching.unserved import start_workers, starting_words
 
 __all__ = ["Work"]
 
@@ -123,6 +123,8 @@ class Work:
         unserved = [queue for queue in queues if not broker.workers(queue)]
         if not unserved:
             return []
+        if starting := starting_words(unserved, broker):
+            return [("workers", f"no worker serves {' and '.join(unserved)} yet; {starting}")]
         remedy = start_workers(unserved, broker.all_workers())
         return [("workers", f"no worker serves {' and '.join(unserved)}, start one: {remedy}")]
 

@@ -10,7 +10,7 @@ from contract.ledger import Counts, Run
 from contract.wording import number
 from producer.output import Lines, result_lines
 from producer.stats import Tally
-from producer.watching.unserved import put_off_by, start_workers, unbooted_lines, waiting_lines
+from producer.watching.unserved import put_off_by, start_workers, starting_words, unbooted_lines, waiting_lines
 
 if TYPE_CHECKING:
     from producer.broker import Broker
@@ -113,6 +113,8 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
         return names
     if refused := broker.why_no_writes():
         return f"{names}; {refused}"
+    if starting := starting_words(unserved, broker):
+        return f"{names}; {starting}"
     remedy = start_workers(unserved, broker.all_workers())
     return (
         f"{names}; no worker serves {' and '.join(unserved)}, start one: {remedy}"

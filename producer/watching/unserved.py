@@ -5,12 +5,25 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from contract.fleet import BootFailure, WorkerRecord
 from contract.keys import index_of, is_score_queue
+from contract.wording import number
 from producer.watching.progress import duration
 
-__all__ = ["put_off_by", "since", "start_workers", "unbooted_by_reason", "unbooted_lines", "waiting_lines"]
+if TYPE_CHECKING:
+    from producer.broker import Broker
+
+__all__ = [
+    "put_off_by",
+    "since",
+    "start_workers",
+    "starting_words",
+    "unbooted_by_reason",
+    "unbooted_lines",
+    "waiting_lines",
+]
 
 COMMAND = "python -m workers up"
 #: How commands ask the model that live workers serve.
@@ -34,6 +47,15 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs
         f"{command} with a deploy file that serves {' and '.join(wanted)}"
         f" (live workers serve {', '.join(others)}; to ask theirs, {theirs})"
     )
+
+
+def starting_words(unserved: Sequence[str], broker: Broker) -> str:
+    """Return the workers that are starting if each of these queues is about to have one; else an empty string."""
+    by_queue = [broker.starting(queue) for queue in unserved]
+    if not all(by_queue):
+        return ""
+    names = sorted({name for of_queue in by_queue for name in of_queue})
+    return f"{number(len(names), 'worker')} {'is' if len(names) == 1 else 'are'} starting: {', '.join(names)}"
 
 
 def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:

@@ -15,7 +15,14 @@ from contract.ledger import Counts, Ledger, Run, RunState
 from contract.wording import number
 from producer.watching.progress import Pace, Screen, Snapshot
 from producer.watching.status import writer_of
-from producer.watching.unserved import put_off_by, since, start_workers, unbooted_by_reason, waiting_lines
+from producer.watching.unserved import (
+    put_off_by,
+    since,
+    start_workers,
+    starting_words,
+    unbooted_by_reason,
+    waiting_lines,
+)
 from producer.watching.worker_status import Member, RunWorkers
 
 if TYPE_CHECKING:
@@ -149,9 +156,14 @@ class Watcher:
             self.no_worker_next = now + NO_WORKER_EVERY_S
             absent_s = now - self.no_worker_since
             queues = " and ".join(unserved)
-            refused = self.broker.why_no_writes()
-            remedy = refused or f"Start one: {start_workers(unserved, self.broker.all_workers())}"
-            self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {remedy}")
+            self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {self._remedy(unserved)}")
+
+    def _remedy(self, unserved: Sequence[str]) -> str:
+        if refused := self.broker.why_no_writes():
+            return str(refused)
+        if starting := starting_words(unserved, self.broker):
+            return f"{starting}."
+        return f"Start one: {start_workers(unserved, self.broker.all_workers())}"
 
     def _check_put_off(self, workers: Iterable[WorkerRecord]) -> None:
         there = list(workers)

@@ -17,7 +17,7 @@ import redis
 
 from contract import keys
 from contract.errors import NameTaken
-from contract.fleet import LEASE_S, MISSING_S, Fleet, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, MISSING_S, STARTING_S, Fleet, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.process import process_start
@@ -61,6 +61,23 @@ def test_a_worker_that_joins_is_alive_and_tells_what_it_is(fleet: Fleet) -> None
     )
     assert before <= found.seen_at <= time.time()
     assert (found.pid, fleet.names(), fleet.dead()) == (os.getpid(), ["gpu0"], [])
+
+
+def test_a_worker_that_was_announced_is_starting_until_it_joins(fleet: Fleet) -> None:
+    fleet.announce({"gpu0": "score.m", "gpu1": "score.m", "cpu0": "retrieve.i"})
+    assert (fleet.starting("score.m"), fleet.starting("retrieve.i")) == (["gpu0", "gpu1"], ["cpu0"])
+    fleet.join(record("gpu0", queue="score.m"))
+    assert (fleet.starting("score.m"), fleet.starting("score.n")) == (["gpu1"], [])
+
+
+def test_a_worker_that_never_comes_is_not_starting_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.announce({"gpu0": "score.m"})
+    now = time.time()
+    monkeypatch.setattr("contract.fleet.time.time", lambda: now + STARTING_S - 1)
+    fleet.announce({"gpu1": "score.m"})
+    assert fleet.starting("score.m") == ["gpu0", "gpu1"]
+    monkeypatch.setattr("contract.fleet.time.time", lambda: now + STARTING_S + 1)
+    assert fleet.starting("score.m") == ["gpu1"]
 
 
 def test_a_beat_renews_the_record(fleet: Fleet) -> None:

@@ -118,6 +118,16 @@ def test_a_worker_drained_by_name_ends_its_batches_and_is_left_ended(
     assert attempts(redis_ledger, run) == [1] * 160, "batches in flight were ended, not asked again"
 
 
+def test_a_worker_is_known_to_be_starting_before_it_has_joined(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    fleet, queue = Fleet(redis_ledger.client), keys.score_queue(SIMULATED_MODEL)
+    with launched(tmp_path) as up:
+        wait_until(lambda: bool(fleet.starting(queue)), "the launcher")
+        assert [each.partition("@")[0] for each in fleet.starting(queue)] == ["cpu0"]
+        assert fleet.alive() == []
+        up.wait_ready(1)
+        assert fleet.starting(queue) == []
+
+
 def test_a_worker_that_dies_before_it_reads_the_wish_to_drain_does_not_stay(
     redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

@@ -62,6 +62,16 @@ def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: 
     assert "5 questions checked" in result.stderr
 
 
+def test_while_a_worker_is_starting_nobody_is_told_to_start_one(
+    producer: Producer, five: Path, broker: MemoryBroker
+) -> None:
+    broker.announced = ["cpu0@here"]
+    assert "none live; 1 worker is starting: cpu0@here\n" in producer("enqueue", five).stdout
+    assert "none live; 1 worker is starting: cpu0@here\n" in producer("status", "last").stdout
+    broker.announced = ["cpu0@here", "cpu1@here"]
+    assert "none live; 2 workers are starting: cpu0@here, cpu1@here\n" in producer("status", "last").stdout
+
+
 def test_where_redis_takes_no_writes_nobody_is_told_to_start_a_worker(
     producer: Producer, five: Path, broker: MemoryBroker
 ) -> None:

@@ -174,6 +174,15 @@ def test_each_entry_is_asked_of_each_model(producer: Producer, two_by_two: Path,
     assert f"next  python -m producer suite {two_by_two} --watch" in result.stdout
 
 
+def test_while_workers_are_starting_nobody_is_told_to_start_them(
+    producer: Producer, two_by_two: Path, broker: MemoryBroker
+) -> None:
+    broker.announced = ["cpu0@here"]
+    assert "no worker serves score.small and score.large yet; 1 worker is starting: cpu0@here" in (
+        producer(two_by_two).stdout
+    )
+
+
 def test_without_models_an_entry_asks_that_of_its_configuration(producer: Producer, sets: tuple[Path, Path]) -> None:
     path = write_suite(
         [{"name": "a", "file": sets[0].name}, {"name": "b", "file": sets[1].name, "set": {"model": "m"}}]
