@@ -18,9 +18,21 @@ from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.settings import Settings
 
-__all__ = ["connect", "lua", "refusal", "refused", "releasing", "translating", "try_writing", "why_no_writes"]
+__all__ = [
+    "connect",
+    "connect_hurried",
+    "lua",
+    "refusal",
+    "refused",
+    "releasing",
+    "translating",
+    "try_writing",
+    "why_no_writes",
+]
 
 _PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primary's MCQUEUE_REDIS_URL"
+#: Prometheus and probes wait for five seconds or less; by then they must have been told that Redis does not answer.
+HURRIED_TIMEOUT_S = 2.0
 #: First word of a Redis error that persists until its cause is fixed → the cause, and the remedy.
 _REFUSALS = {
     "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
@@ -57,6 +69,11 @@ def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> red
         client.close()
         raise
     return client
+
+
+def connect_hurried(settings: Settings) -> redis.Redis:
+    """Return a client whose commands soon fail while nothing answers, for whoever watches. Raises RedisUnreachable."""
+    return connect(settings, HURRIED_TIMEOUT_S, retries=0)
 
 
 def lua(client: redis.Redis, name: str) -> Script:

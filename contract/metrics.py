@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from contract import keys
-from contract.connection import connect
+from contract.connection import connect_hurried
 from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerState
 from contract.ledger import Counts, Ledger, RedisLedger, Run
@@ -26,9 +26,6 @@ from contract.settings import Settings
 __all__ = ["RedisMetrics", "scrape_targets"]
 
 log = logging.getLogger(__name__)
-
-#: Prometheus gives up a scrape after five seconds; by then it must have been told that Redis does not answer.
-METRICS_TIMEOUT_S = 2.0
 
 
 class RedisMetrics(Collector):
@@ -43,7 +40,7 @@ class RedisMetrics(Collector):
     @classmethod
     def connect(cls, settings: Settings) -> RedisMetrics:
         """Return a collector with a connection of its own, which does not wait long. Raises RedisUnreachable."""
-        hurried = RedisLedger(connect(settings, METRICS_TIMEOUT_S, retries=0), settings.redis_place)
+        hurried = RedisLedger(connect_hurried(settings), settings.redis_place)
         return cls(hurried, hurried.client, hurried.place)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -17,6 +17,7 @@ from typing import Any
 from celery import Celery
 
 from contract import address
+from contract.connection import connect_hurried
 from contract.errors import LedgerError, McqueueError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
@@ -110,7 +111,7 @@ class Worker:
                 RedisMetrics.connect(settings),
                 HardwareMetrics(Hardware(words_of(self._gpus))),
             ],
-            targets=lambda: scrape_targets(self._fleet),
+            targets=partial(scrape_targets, Fleet(connect_hurried(settings), self._ledger.place)),
             ready=lambda: self.state is WorkerState.READY,
         )
         self._metrics_at = ""

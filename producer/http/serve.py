@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from contract.connection import connect_hurried
 from contract.errors import InputError
+from contract.fleet import Fleet
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics
 from producer.options import note, run_config_options
@@ -31,8 +33,12 @@ def serve(
 
     http = session.settings.http
     ledger = session.ledger
-    metrics = [RedisMetrics.connect(session.settings)] if isinstance(ledger, RedisLedger) else []
-    app = make_app(session.settings, ledger, session.broker, load_run_config(config, overrides), metrics)
+    workers, metrics = session.broker.all_workers, []
+    if isinstance(ledger, RedisLedger):
+        workers = Fleet(connect_hurried(session.settings), ledger.place).alive
+        metrics = [RedisMetrics.connect(session.settings)]
+    base = load_run_config(config, overrides)
+    app = make_app(session.settings, ledger, session.broker, base, workers, metrics)
     if not http.api_key.get_secret_value():
         note("No http.api_key is set: anyone who can reach the port may send requests.")
     host, port = host or http.host, http.port if port is None else port

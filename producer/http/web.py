@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
+from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from contract.question import Question
 from contract.settings import Settings
@@ -60,11 +61,16 @@ HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
 
 
 def make_app(
-    settings: Settings, ledger: Ledger, broker: Broker, base: RunConfig, metrics: Sequence[Collector]
+    settings: Settings,
+    ledger: Ledger,
+    broker: Broker,
+    base: RunConfig,
+    workers: Callable[[], Sequence[WorkerRecord]],
+    metrics: Sequence[Collector],
 ) -> FastAPI:
     """Return the ASGI application; `base` has the defaults for what a request leaves out.
 
-    `/metrics` exposes `metrics` in addition to the server's own.
+    `/health` reports `workers()`, which must not wait long; `/metrics` exposes `metrics` in addition to its own.
     """
     door = Door(settings, ledger, broker, base)
 
@@ -78,7 +84,7 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _refuse)
     _add_scoring(app, door, settings, base)
     _add_generating(app, door, settings, base)
-    _add_looking(app, ledger, broker)
+    _add_looking(app, ledger, workers)
     _add_metrics(app, door, metrics)
     app.add_middleware(_BodyLimit, most_bytes=settings.http.max_body_bytes)
     return app
@@ -167,7 +173,7 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
         )
 
 
-def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
+def _add_looking(app: FastAPI, ledger: Ledger, workers: Callable[[], Sequence[WorkerRecord]]) -> None:
     @app.get("/runs")
     def runs() -> list[dict[str, Any]]:
         """List all runs, newest first; those of this server are listed while clients wait for them."""
@@ -187,9 +193,9 @@ def _add_looking(app: FastAPI, ledger: Ledger, broker: Broker) -> None:
 
     @app.get("/health")
     def health() -> dict[str, Any]:
-        """Report the live workers by model; 503 if Redis is unavailable."""
-        workers = Counter(record.model for record in broker.all_workers())
-        return {"status": "ok" if workers else "no workers", "workers": workers}
+        """Report the live workers by model; 503 within seconds if Redis is unavailable."""
+        by_model = Counter(record.model for record in workers())
+        return {"status": "ok" if by_model else "no workers", "workers": by_model}
 
 
 def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> None:

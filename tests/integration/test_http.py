@@ -365,21 +365,24 @@ def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> Non
     assert "mcqueue_redis_up 1.0" in found
 
 
-def test_prometheus_is_told_that_redis_is_silent_while_others_still_wait_for_it(
+def test_prometheus_and_probes_are_told_that_redis_is_silent_while_others_still_wait_for_it(
     alone: Caller, redis_ledger: RedisLedger
 ) -> None:
     server = int(redis_ledger.client.info()["process_id"])
     with ThreadPoolExecutor(1) as pool:
         os.kill(server, signal.SIGSTOP)  # the kernel goes on to accept connections
         try:
-            waiting = pool.submit(alone.get, "/health")
+            waiting = pool.submit(alone.get, "/runs")
             told = [page(f"{alone.url}/metrics", KEY) for _ in range(2)]
+            healths = [alone.get("/health") for _ in range(2)]
             others_wait = not waiting.done()
         finally:
             os.kill(server, signal.SIGCONT)
         assert all("mcqueue_redis_up 0.0" in each for each in told)
+        assert all(each.status == 503 and "No Redis answers at" in each.body["detail"] for each in healths)
         assert others_wait
         assert waiting.result().status == 200
+    assert alone.get("/health") == Answer(200, {"status": "no workers", "workers": {}})
 
 
 def test_the_door_describes_itself(door: Caller) -> None:

@@ -8,8 +8,11 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +22,13 @@ from celery import Celery
 
 from contract import Outcome, RedisLedger, Settings, Verdict, keys, load_settings
 from contract.audit import missing
+from contract.connection import connect
 from contract.errors import EXIT_RETRY, RedisUnreachable
 from contract.fleet import LEASE_S, Fleet
 from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_length
 from contract.spec import Mode, Sampling
+from demo.valkey import free_port
 from tests.integration.runs import send, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
     NOT_BY_ITSELF,
@@ -237,6 +242,26 @@ def test_flower_sees_every_message_received_started_and_succeeded_once(
 
 
 @pytest.mark.usefixtures("redis_url")
+def test_prometheus_is_told_that_a_silent_redis_names_no_targets_while_others_still_wait_for_it(
+    redis_ledger: RedisLedger, settings: Settings, tmp_path: Path
+) -> None:
+    other = Fleet(connect(settings, retries=1))
+    with worker(tmp_path / "log", metrics_port=free_port()) as child, ThreadPoolExecutor(1) as pool:
+        (record,) = Fleet(redis_ledger.client).alive()
+        server = int(redis_ledger.client.info()["process_id"])
+        os.kill(server, signal.SIGSTOP)  # the kernel goes on to accept connections
+        try:
+            waiting = pool.submit(other.alive)
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                urllib.request.urlopen(f"http://{record.metrics_at}/targets", timeout=PATIENCE_S)
+            assert not waiting.done()
+            with urllib.request.urlopen(f"http://{record.metrics_at}/health", timeout=PATIENCE_S) as health:
+                assert health.status == 200, "a probe would restart the worker, which only has to wait"
+        finally:
+            os.kill(server, signal.SIGCONT)
+        child.kill()
+
+
 def test_the_banner_of_a_worker_started_by_hand_says_that_it_sends_task_events(tmp_path: Path) -> None:
     command = ("-m", "celery", "-A", "workers.app", "worker", "--pool", "threads", "-n", "w0@test")
     environment = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": SIMULATED_MODEL}
