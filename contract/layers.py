@@ -24,6 +24,7 @@ __all__ = [
     "nest",
     "parse_overrides",
     "read_yaml",
+    "without_secrets",
 ]
 
 
@@ -203,6 +204,21 @@ def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:
         else each in {SecretStr, SecretBytes}
         for each in annotations
     )
+
+
+def without_secrets(layer: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Return `layer`, values for `model`, without its secrets, and without blocks that hold nothing else."""
+    kept: dict[str, Any] = {}
+    for name, value in layer.items():
+        annotation = model.model_fields[name].annotation if name in model.model_fields else None
+        if annotation in {SecretStr, SecretBytes}:
+            continue
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            if block := without_secrets(value, annotation):
+                kept[name] = block
+        else:
+            kept[name] = value
+    return kept
 
 
 def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:

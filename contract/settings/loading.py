@@ -14,7 +14,17 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
 from contract.errors import SettingsError, nearest
-from contract.layers import FORMER_NAMES, OVERRIDE, Place, explain, has, merge, parse_overrides, read_yaml
+from contract.layers import (
+    FORMER_NAMES,
+    OVERRIDE,
+    Place,
+    explain,
+    has,
+    merge,
+    parse_overrides,
+    read_yaml,
+    without_secrets,
+)
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec, slug
 from contract.wording import number
@@ -77,22 +87,18 @@ def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tup
 def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return a deploy file that includes the `--set` layer, with the settings of `model` overridden by `found`.
 
-    The environment is left out, and so are `--set` values that may hold a password. Raises SettingsError.
+    The environment is left out, and so are secrets in the `--set` layer. Raises SettingsError.
     """
     layers = replace(_Layers.read(config, overrides), environment={})
-    over = _without_secrets(layers.over)
+    over = without_secrets(layers.over, Settings)
     if not layers.models:
         return merge(merge(layers.file, over), found)
-    for_each = {name: value for name, value in over.items() if name != "model"}
+    for_each = {name: value for name, value in over.items() if name not in {"model", "models"}}
     listed = layers.models
     if "models" in layers.over:
-        listed = {name: _without_secrets(entry) for name, entry in listed.items()}
+        listed = {name: without_secrets(entry, Settings) for name, entry in listed.items()}
     entries = [merge(merge(entry, for_each), found if name == model else {}) for name, entry in listed.items()]
     return {**layers.file, "models": entries}
-
-
-def _without_secrets(layer: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in layer.items() if name not in MAY_HOLD_SECRETS}
 
 
 @dataclass(frozen=True, slots=True)

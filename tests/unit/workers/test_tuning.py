@@ -372,6 +372,23 @@ def test_the_deploy_file_has_no_key_that_models_on_the_command_line_hold(tmp_pat
     assert written["models"] == [{"model": SIMULATED_MODEL, **found.chosen()}, {"model": "small"}]
 
 
+def test_the_deploy_file_has_all_of_a_server_on_the_command_line_but_its_key(tmp_path: Path) -> None:
+    server = {"url": "http://127.0.0.1:8000", "model": "theirs", "concurrency": 9}
+    entry = {"model": SIMULATED_MODEL, "engine": "openai", "openai": {**server, "api_key": "secret"}}
+    best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
+    run = open_run(MemoryLedger(), make_questions(2))
+    for given in (
+        [f"models={json.dumps([entry])}", "judge_api_key=secret", "redis_url=redis://:secret@host"],
+        ["engine=openai", "http.api_key=secret", f"openai={json.dumps(entry['openai'])}"],
+    ):
+        write_deploy_file(tmp_path / "tuned.yaml", None, given, run, found)
+        assert "secret" not in (tmp_path / "tuned.yaml").read_text()
+        (tuned,) = load_fleet(tmp_path / "tuned.yaml")
+        assert tuned.engine == "openai"
+        assert tuned.openai.model_dump(include=set(server)) == server
+
+
 def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() -> None:
     books, questions = MemoryLedger(), make_questions(3)
     run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
