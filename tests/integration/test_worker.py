@@ -262,7 +262,7 @@ def test_prometheus_is_told_that_a_silent_redis_names_no_targets_while_others_st
         child.kill()
 
 
-def test_the_banner_of_a_worker_started_by_hand_says_that_it_sends_task_events(tmp_path: Path) -> None:
+def test_the_banner_of_a_worker_started_by_hand_says_that_it_sends_task_events(redis_url: str, tmp_path: Path) -> None:
     command = ("-m", "celery", "-A", "workers.app", "worker", "--pool", "threads", "-n", "w0@test")
     environment = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": SIMULATED_MODEL}
     log = tmp_path / "log"
