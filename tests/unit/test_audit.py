@@ -52,13 +52,14 @@ def audit(url: str, *paths: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_pinned_package_is_asked_about_and_what_is_known_is_told(tmp_path: Path) -> None:
     path = tmp_path / "pinned.txt"
-    path.write_text("# why\ngood==1.0\nBad[extra]==2.0+cpu ; python_version > '3'\n--no-deps\n")
+    path.write_text("# why\ngood==1.0\nBad[extra]==2.0+cpu ; python_version > '3'\nbad==3.0,!=3.0+cpu\n--no-deps\n")
     with osv() as url:
         found = audit(url, path)
         ours = audit(url)
     assert found.returncode == 1
     assert "bad 2.0: GHSA-x" in found.stdout
-    assert "2 packages audited, 1 with known vulnerabilities" in found.stdout
+    assert "bad 3.0: GHSA-x" in found.stdout
+    assert "3 packages audited, 2 with known vulnerabilities" in found.stdout
     assert ours.returncode == 0
     assert int(ours.stdout.split()[0]) > 100
 

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from scripts import setup
 from tests.support import ROOT
@@ -197,6 +198,13 @@ def test_the_gpu_build_changes_no_pin_and_its_gigabytes_do_not_come_in_silence(
     (call,) = [each for each in calls if any(word.endswith("gpu.txt") for word in each)]
     assert call[call.index("-c") + 1].endswith("requirements/base.txt")
     assert "-qq" not in call
+
+
+def test_the_gpu_build_gets_a_torch_for_cuda_also_where_pip_is_shown_one_for_cpus() -> None:
+    lines = (ROOT / "requirements/gpu.txt").read_text().splitlines()
+    (torch,) = [Requirement(line) for line in lines if line.startswith("torch")]
+    version = setup.CPU_TORCH.removeprefix("torch==")
+    assert list(torch.specifier.filter([version, version.removesuffix("+cpu")])) == [version.removesuffix("+cpu")]
 
 
 def test_pip_and_readme_are_told_the_same() -> None:

@@ -143,7 +143,10 @@ def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
 
 def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
     """Check what vLLM's GPU build needs from the system: a driver for torch's CUDA, and Triton's compiler."""
-    if driver_cuda and torch_cuda and driver_cuda < torch_cuda:
+    if torch_cuda is None:
+        remedy = "rm -r .venv && make setup VARIANT=gpu, with a pip that installs torch from PyPI."
+        yield Finding("error", "torch", "this torch is built without CUDA: it cannot use a GPU", remedy)
+    elif driver_cuda and driver_cuda < torch_cuda:
         remedy = f"Install a newer driver: nvidia-smi must show CUDA {torch_cuda}.0 or later."
         yield Finding("error", "GPUs", f"the driver supports CUDA {driver_cuda}, torch needs CUDA {torch_cuda}", remedy)
     if missing:

@@ -12,7 +12,7 @@ from contract import Settings
 from contract.errors import ModelNotFound
 from contract.fleet import WorkerRecord, WorkerState
 from contract.settings import load_fleet
-from workers.check import check
+from workers.check import check, installed_build
 from workers.gpus.groups import Device
 from workers.host.diagnostics import (
     Finding,
@@ -159,7 +159,7 @@ def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr("workers.check.visible_gpus", lambda: [Device("0")])
     monkeypatch.setattr("workers.check.driver_cuda", lambda: 13)
     monkeypatch.setattr("workers.check.built_for_cuda", lambda: 13)
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda *_: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     return tmp_path
@@ -176,6 +176,31 @@ def test_where_triton_cannot_compile_the_gpu_build_cannot_run(gpu_build: Path) -
     (gpu_build / "gcc").touch(mode=0o755)
     (gpu_build / "Python.h").touch()
     assert compiling_troubles() == []
+
+
+def test_pythons_headers_are_searched_where_debian_keeps_them(
+    gpu_build: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folders = {"posix_local": tmp_path / "local", "posix_prefix": tmp_path}
+    monkeypatch.setattr("sysconfig.get_default_scheme", lambda: "posix_local")
+    monkeypatch.setattr("sysconfig.get_path", lambda _, scheme="posix_local": str(folders[scheme]))
+    (gpu_build / "gcc").touch(mode=0o755)
+    (gpu_build / "Python.h").touch()
+    assert compiling_troubles() == []
+
+
+def test_a_torch_without_cuda_is_an_error_beside_the_gpu_build_and_is_told_once(
+    gpu_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gpu_build / "gcc").touch(mode=0o755)
+    (gpu_build / "Python.h").touch()
+    monkeypatch.setattr("workers.check.built_for_cuda", lambda: None)
+    for torch in ("2.13.0", "2.13.0+cpu"):
+        versions = {"vllm": "0.32.0", "torch": torch}
+        monkeypatch.setattr("workers.check.installed_version", versions.get)
+        (found,) = installed_build(1)
+        assert (found.level, found.what) == ("error", "torch")
+        assert "VARIANT=gpu" in found.remedy
 
 
 @pytest.mark.parametrize(("cpu_build", "level"), [(True, "warning"), (False, "ok")])
@@ -219,7 +244,7 @@ def test_of_a_gpus_memory_what_its_planned_workers_ask_for_together_must_be_free
     monkeypatch.setattr("workers.check._engine", lambda _: [])
     free = {"0": 50 * GIB, "1": 50 * GIB, "2": 5 * GIB}
     monkeypatch.setattr(
-        "workers.check._free_memory", lambda gpus: {each.name: (free[each.name], 80 * GIB) for each in gpus}
+        "workers.check.free_memory", lambda gpus: {each.name: (free[each.name], 80 * GIB) for each in gpus}
     )
     models = [
         {"model": name, "gpu_groups": [[gpu]], "vllm_args": {"gpu_memory_utilization": share}}
