@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import statistics
 import sys
 import tempfile
@@ -68,7 +67,6 @@ LONG: Mapping[str, int] = {"Redis away for 60 s": 3}
 
 def main() -> int:
     options = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stage's processes are ended on exit
     left_out = {**network.left_out(), **producers.left_out()}
     names = options.only or [
         each for each in (WITH_VLLM if options.engine == "vllm" else FAULTS) if each not in left_out

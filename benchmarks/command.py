@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Collection, Mapping
@@ -24,8 +25,9 @@ __all__ = [
     "run",
 ]
 
-#: Exit code of shells after Ctrl-C.
+#: Exit codes of shells after Ctrl-C and SIGTERM.
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 
 class Parser(ArgumentParser):
@@ -53,7 +55,11 @@ class Parser(ArgumentParser):
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """Exit with `main`'s exit code; expected errors are shown without a traceback, with exit code 1."""
+    """Exit with `main`'s exit code; expected errors are shown without a traceback, with exit code 1.
+
+    SIGTERM, which also comes from a limit on time, ends the program like Ctrl-C: with what it has started.
+    """
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
         code = main()
     except McqueueError as trouble:
@@ -61,6 +67,8 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         code = 1
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sys.exit(code)
 
 

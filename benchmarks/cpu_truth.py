@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 
 from contract.errors import RequestRejected
 from contract.question import LABELS
 from workers.engines.encoding import PromptEncoder
+from workers.parent import follow_parent
 from workers.scoring import Item, requests_of
 
-__all__ = ["IEEE", "cpu_scores", "differing", "scores_apart"]
+__all__ = ["IEEE", "cpu_scores", "differing", "scoring_apart"]
 
 #: For a GPU's engine in float32: otherwise Triton computes the products of its attention in TF32.
 IEEE = {"TRITON_F32_DEFAULT": "ieee"}
@@ -38,10 +40,15 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
         yield scores
 
 
-def scores_apart(model: str, items: Sequence[Item]) -> list[list[float]]:
-    """Like `cpu_scores`, in its own process, whose memory and threads are gone when speed is measured afterwards."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_all_scores, model, list(items)).result()
+@contextmanager
+def scoring_apart(model: str, items: Mapping[str, Sequence[Item]]) -> Iterator[Mapping[str, Future[list[list[float]]]]]:
+    """Begin `cpu_scores` for each value of `items`, and yield what its results will be, under the same names.
+
+    One process of its own computes them; its memory and threads are gone when the block is left.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=follow_parent) as pool:
+        yield {name: pool.submit(_all_scores, model, list(some)) for name, some in items.items()}
 
 
 def _all_scores(model: str, items: list[Item]) -> list[list[float]]:

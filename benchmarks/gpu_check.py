@@ -9,7 +9,8 @@
 | one at a time | in `generate`, the whole path is at least 20 times as fast |
 | GPU utilisation | in `generate`, a mean of 80 % from the first batch to the last verdict, as reported by the driver |
 
-Every check is made, regardless of the results of others; one that cannot be made has failed, and the file says why.
+Every check is made, regardless of the results of others; one that cannot be made has failed, and the file says why. It
+is written after every check, with those still `pending`, so that a limit on time leaves what was found before it.
 Three engines boot: one without compilation for the answers, as compiling takes longer than answering; after it has
 ended, side by side on one GPU, `LLM` and the worker that is compared with it, whose utilisation is then measured too.
 
@@ -32,14 +33,16 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from benchmarks.asking import Asking, pin, speed_settings, whole_path
 from benchmarks.command import Parser, existing_file, positive, run
-from benchmarks.cpu_truth import IEEE, differing, scores_apart
+from benchmarks.cpu_truth import IEEE, differing, scoring_apart
 from benchmarks.random_model import RANDOM_WEIGHTS, largest_fitting, write_model
 from benchmarks.record import print_table, write
 from benchmarks.stand import Stand, asked_between, made_up_questions, newest, stand, worker
@@ -47,10 +50,11 @@ from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw, row
 from contract.errors import EngineError
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
-from workers.check import missing_for_triton
-from workers.engines.installed import is_cpu_build
+from workers.check import free_memory, installed_build
+from workers.engines.installed import is_cpu_build, require_vllm
 from workers.engines.packaged import prepare, resolve
 from workers.gpus.nvidia import visible_gpus
+from workers.host.diagnostics import memory
 from workers.monitoring.hardware import Hardware
 
 PACKAGED_MODEL = "smollm2-135m-instruct"
@@ -78,19 +82,34 @@ ALONE = 8
 UTILISATION = 80.0
 #: The utilisation run has so many times the questions of a timed run, as the driver averages over up to a second.
 WATCHED = 2
+#: Batches of the round that is not counted: with a few, each engine has run every kernel that the others use.
+WARM_UP_BATCHES = 2
 LOOK_EVERY_S = 0.1
 #: Share of the GPU's memory for each of two engines.
 SHARE = 0.4
 HALF_A_GPU = {"gpu_memory_utilization": SHARE}
+#: Limits that a machine exceeds only if something hangs; the checks that follow are then made all the same.
+BOOT_WITHIN_S = 240.0
+CALL_WITHIN_S = 120.0
+STALLED_AFTER_S = 90.0
+BOOT, BOOT_BESIDE, BUSY = "boot, s", "boot beside raw, s", "GPU utilisation, %"
 
 
 @dataclass
 class Checks:
     """The results of the checks."""
 
+    #: The checks to be made.
+    names: Sequence[str] = ()
     #: Called after each result, so that no result of a long run is lost.
-    keep: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _: None
+    keep: Callable[[Checks], object] = lambda _: None
     rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def pending(self) -> list[str]:
+        """The checks without a result."""
+        made = {row["check"] for row in self.rows}
+        return [name for name in self.names if name not in made]
 
     def add(self, check: str, found: float, wanted: float, *, most: bool = False) -> None:
         """Add a result; `wanted` is the minimum that passes, or the maximum with `most`."""
@@ -112,7 +131,7 @@ class Checks:
 
     def _tell(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        self.keep(self.rows)
+        self.keep(self)
         print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
 
 
@@ -124,32 +143,57 @@ def main() -> int:
     parser.option("--questions", positive, 2048, "questions of the timed runs")
     parser.option("--rounds", positive, 1, "rounds that count, after a warm-up round")
     options = parser.parse_args()
-    if not visible_gpus():
-        raise EngineError("No NVIDIA GPU found.")
-    if is_cpu_build():
-        raise EngineError("vLLM's CPU build is installed here.", hint="make setup VARIANT=gpu")
-    if missing := missing_for_triton():
-        raise EngineError(f"Triton finds no {' and no '.join(missing)}.", hint="apt-get install gcc python3-dev")
+    refuse_unfit()
     started = time.monotonic()
     answers = options.model or PACKAGED_MODEL
     more: dict[str, Any] = {"model": answers, "deploy": str(options.config)}
 
-    def keep(rows: Sequence[Mapping[str, Any]]) -> Path:
-        return write("gpu_check", rows, options, took_s=round(time.monotonic() - started), **more)
+    def keep(checks: Checks) -> Path:
+        took_s = round(time.monotonic() - started)
+        return write("gpu_check", checks.rows, options, took_s=took_s, pending=checks.pending, **more)
 
-    checks = Checks(keep)
+    speed = [BOOT_BESIDE, *(name for mode in TO_RAW for name in speed_checks(mode)), BUSY]
+    checks = Checks([*answer_checks(), *speed], keep)
+    keep(checks)
     try:
-        exact = {"dtype": "float32", "enforce_eager": True, **HALF_A_GPU}
-        with stand(options.config, hf_model_id=answers, vllm_args=exact) as at:
-            check_answers(at, checks)
-        with timed_model(options.model) as timed, stand(options.config, **timed) as at:
+        with checks.making(*answer_checks()), stand(options.config, **exact(answers)) as at:
+            check_answers(replace(at, stalled_after_s=STALLED_AFTER_S), checks)
+        with (
+            checks.making(*speed),
+            timed_model(options.model) as timed,
+            stand(options.config, **timed, server_startup_timeout=BOOT_WITHIN_S) as at,
+        ):
             name = options.model or Path(timed["hf_model_id"]).name
             more |= {"settings": {**speed_settings(at.settings), "hf_model_id": name}, "speeds": []}
-            check_speed(at, checks, options.questions, options.rounds, more["speeds"])
+            patient = replace(at, stalled_after_s=STALLED_AFTER_S)
+            check_speed(patient, checks, options.questions, options.rounds, more["speeds"])
     finally:  # after an interruption, the results so far are kept
         print_table(f"GPU check, {time.monotonic() - started:.0f} s", checks.rows)
-        print(keep(checks.rows))
-    return 0 if all(row["passed"] for row in checks.rows) else 1
+        print(keep(checks))
+    return 0 if all(row["passed"] for row in checks.rows) and not checks.pending else 1
+
+
+def refuse_unfit() -> None:
+    """Raise EngineError, with the remedy, for what would make every check fail."""
+    gpus = visible_gpus()
+    if not gpus:
+        raise EngineError("No NVIDIA GPU found.", hint="python -m workers check says why.")
+    require_vllm()
+    if is_cpu_build():
+        raise EngineError("vLLM's CPU build is installed here.", hint="make setup VARIANT=gpu")
+    if "mcqueue" not in {each.name for each in entry_points(group="vllm.general_plugins")}:
+        told = "pip install --no-deps --editable . : without its plugin, vLLM's processes outlive a killed worker."
+        raise EngineError("mcqueue is not installed in this environment.", hint=told)
+    first = gpus[0]
+    unfit = [*installed_build(len(gpus)), *memory(free_memory([first]), {first.name: 2 * SHARE})]
+    for each in unfit:
+        raise EngineError(f"{each.found}.", hint=each.remedy)
+
+
+def exact(model: str) -> dict[str, Any]:
+    """Return settings for answers that can be compared with a CPU's, and no compilation."""
+    arguments = {"dtype": "float32", "enforce_eager": True, **HALF_A_GPU}
+    return {"hf_model_id": model, "vllm_args": arguments, "server_startup_timeout": BOOT_WITHIN_S}
 
 
 @contextmanager
@@ -171,47 +215,75 @@ def gpu_memory_bytes() -> int:
     return gpu.memory_total_bytes
 
 
+def answer_checks() -> list[str]:
+    """Return the names of the checks of answers."""
+    return [BOOT, *map(scored, MODES), *map(others, COMPARED)]
+
+
+def scored(mode: str) -> str:
+    """Return the name of the check whether a mode scores."""
+    return f"{mode}: scored"
+
+
+def others(mode: str) -> str:
+    """Return the name of the check whether a mode's choices are right."""
+    return f"{mode}: other choices than on a CPU"
+
+
 def check_answers(at: Stand, checks: Checks) -> None:
-    """Check the boot, all modes, and that the choices are those of a CPU."""
+    """Check the boot, all modes, and that the choices are those of a CPU, which are computed meanwhile."""
     at.environment.update(IEEE)
+    truth: Mapping[str, Future[list[list[float]]]] = {}
     with ExitStack() as stack:
-        with checks.making("boot, s"):
+        with checks.making(*map(others, COMPARED)):
+            some = {mode: asking_in(mode).items(at.settings, MARK, at.folder)[:COMPARED_QUESTIONS] for mode in COMPARED}
+            truth = stack.enter_context(scoring_apart(resolve(at.settings.hf_model_id), some))
+        with checks.making(BOOT):
             pin(at)
             started = time.monotonic()
             stack.enter_context(worker(at))
-            checks.add("boot, s", time.monotonic() - started, at.settings.server_startup_timeout, most=True)
+            checks.add(BOOT, time.monotonic() - started, at.settings.server_startup_timeout, most=True)
         for mode in MODES:
-            scored, others = f"{mode}: scored", f"{mode}: other choices than on a CPU"
-            with checks.making(scored, *([others] if mode in COMPARED else [])):
+            with checks.making(scored(mode), *([others(mode)] if mode in COMPARED else [])):
                 found = verdicts_of(at, mode)
                 failed = sum(each.outcome is Outcome.FAILED for each in found)
-                checks.add(scored, len(found) - failed, DEMO_QUESTIONS if mode != "judge" else 1)
-                if mode in COMPARED:
-                    some = asking_in(mode).items(at.settings, MARK, at.folder)[:COMPARED_QUESTIONS]
-                    truth = scores_apart(resolve(at.settings.hf_model_id), some)
+                checks.add(scored(mode), len(found) - failed, DEMO_QUESTIONS if mode != "judge" else 1)
+                if mode in truth:
                     chosen = [each.choice for each in found[:COMPARED_QUESTIONS]]
-                    checks.add(others, differing(chosen, truth), 0, most=True)
+                    checks.add(others(mode), differing(chosen, truth[mode].result(CALL_WITHIN_S)), 0, most=True)
 
 
 def check_speed(at: Stand, checks: Checks, count: int, rounds: int, speeds: list[dict[str, Any]]) -> None:
     """Compare the whole path with the engine alone, and measure the GPU's utilisation; add all figures to `speeds`."""
     source = Source(made_up_questions(at.folder / "questions.jsonl", WATCHED * count), "made up")
-    bench = Bench(at, source, count, rounds, alone=ALONE, in_full=False)
+    bench = Bench(
+        at,
+        source,
+        count,
+        rounds,
+        alone=ALONE,
+        in_full=False,
+        warm_up=min(count, WARM_UP_BATCHES * at.settings.batch_size),
+        boot_within_s=BOOT_WITHIN_S,
+        call_within_s=CALL_WITHIN_S,
+    )
     names = {mode: speed_checks(mode) for mode in TO_RAW}
     with ExitStack() as stack:
         raw = None
         with checks.making(*(name for each in names.values() for name in each)):
             pin(at)
             raw = stack.enter_context(closing(Raw(bench)))
-        with checks.making("boot beside raw, s"):
+        with checks.making(BOOT_BESIDE):
+            started = time.monotonic()
             stack.enter_context(worker(at))
+            checks.add(BOOT_BESIDE, time.monotonic() - started, at.settings.server_startup_timeout, most=True)
         for mode, wanted in names.items() if raw else ():
             with checks.making(*wanted):
                 speeds.append(row(mode, count, beside_raw(bench, raw, mode), base="mcqueue"))
                 for name, (figure, least) in wanted.items():
                     checks.add(name, speeds[-1][figure], least)
-        with checks.making("GPU utilisation, %"):
-            checks.add("GPU utilisation, %", utilisation(at, source, WATCHED * count), UTILISATION)
+        with checks.making(BUSY):
+            checks.add(BUSY, utilisation(at, source, WATCHED * count), UTILISATION)
 
 
 def speed_checks(mode: str) -> dict[str, tuple[str, float]]:
@@ -227,7 +299,10 @@ def utilisation(at: Stand, source: Source, count: int) -> float:
     with watched() as seen:
         whole_path(at, Asking(source, MODES_ASKED["generate"], count), at.settings, "watched")
     began_at, ended_at = asked_between(newest(at))
-    return 100 * statistics.mean(busy for at_s, busy in seen if began_at <= at_s <= ended_at)
+    busy = [share for at_s, share in seen if began_at <= at_s <= ended_at]
+    if not busy:
+        raise EngineError("The driver tells no utilisation of this GPU, as for instances of one in MIG mode.")
+    return 100 * statistics.mean(busy)
 
 
 def asking_in(mode: str) -> Asking:

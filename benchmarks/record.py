@@ -54,8 +54,9 @@ def write(name: str, rows: Sequence[Mapping[str, Any]], options: Namespace, *, c
     options.out.mkdir(parents=True, exist_ok=True)
     path: Path = options.out / f"{options.name or name}.json"
     content = {**environment(command or command_line()), **_code(), **more, "rows": list(rows)}
-    path.write_text(json.dumps(content, indent=2) + "\n")
-    return path
+    unfinished = path.with_suffix(".json.part")  # a program that is killed now leaves the record as it was
+    unfinished.write_text(json.dumps(content, indent=2) + "\n")
+    return unfinished.replace(path)
 
 
 def commit() -> str:

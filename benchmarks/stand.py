@@ -34,6 +34,7 @@ from contract.verdict import Verdict
 from demo.run import end
 from demo.valkey import serve
 from workers.host.launcher import worker_command
+from workers.parent import follower
 
 __all__ = [
     "DEPLOY",
@@ -92,6 +93,8 @@ class Stand:
     folder: Path
     #: The running workers; they are not restarted.
     workers: list[Worker] = field(default_factory=list)
+    #: How long a run may go without a verdict.
+    stalled_after_s: float = STALLED_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ def started(
     ready: Callable[[], bool],
     within_s: float = START_WITHIN_S,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a process once it is `ready`, and end it afterwards.
+    """Yield a process once it is `ready`, and end it afterwards; from the main thread, with which it ends too.
 
     Raises EngineError with the end of its log if it is not ready in time.
     """
@@ -167,6 +170,7 @@ def started(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=follower(),  # else it would outlive a killed benchmark, with all its GPU memory
         )
     try:
         until = time.monotonic() + within_s
@@ -308,9 +312,9 @@ def wait_until_settled(at: Stand, run_id: str, count: int, poll_s: float = POLL_
     seen, since = settled(at, run_id), time.monotonic()
     while seen < count:
         look_after(at)
-        if time.monotonic() - since > STALLED_AFTER_S:
+        if time.monotonic() - since > at.stalled_after_s:
             tails = "\n".join(_tail(each.log) for each in at.workers)
-            raise EngineError(f"No verdict for {STALLED_AFTER_S:.0f} s after {seen} of {count}:\n{tails}")
+            raise EngineError(f"No verdict for {at.stalled_after_s:.0f} s after {seen} of {count}:\n{tails}")
         time.sleep(poll_s)
         if (now := settled(at, run_id)) > seen:
             seen, since = now, time.monotonic()

@@ -25,6 +25,7 @@ Use whole batches, and several of them: a last batch that is not full waits for 
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import sys
 import time
@@ -34,9 +35,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from benchmarks.asking import Asking, add_questions, pin, shared_gpu, speed_settings, whole_path
 from benchmarks.command import Parser, from_zero, positive, run
@@ -52,6 +52,7 @@ from workers.engines.packaged import resolve
 from workers.engines.prefill_plan import make_plan
 from workers.engines.sampling_params import sampling_params
 from workers.engines.vllm import engine_arguments, prepare_environment
+from workers.parent import follow_parent
 from workers.scoring import requests_of
 
 #: Mode → overrides of the run's defaults.
@@ -64,6 +65,9 @@ MODES_ASKED: Mapping[str, Sequence[str]] = {
 Measure = Callable[[str, int], float]
 #: Token ids and sampling parameters in vLLM's format.
 Prompt: TypeAlias = tuple[dict[str, list[int]], Any]
+Answer = TypeVar("Answer")
+#: How long the raw side's engine may take to end before its process is killed.
+END_WITHIN_S = 60.0
 #: Side → seconds for all questions in each round.
 Times = dict[str, list[float]]
 
@@ -80,6 +84,11 @@ class Bench:
     boots: int = 1
     #: Whether to measure `raw, choices in full` too.
     in_full: bool = True
+    #: Questions of the round that is not counted; 0: as many as in the others.
+    warm_up: int = 0
+    #: Time limits of the raw side's boot and of each of its calls; None: none.
+    boot_within_s: float | None = None
+    call_within_s: float | None = None
 
     def asking(self, mode: str) -> Asking:
         """Return the questions, asked in that mode."""
@@ -157,9 +166,10 @@ def interleaved(sides: Mapping[str, Measure], bench: Bench, boot: int = 0) -> Ti
     times: Times = {name: [] for name in sides}
     batch = min(bench.limit, bench.at.settings.batch_size)
     for turn in range(bench.rounds + 1):
+        count = bench.limit if turn else bench.warm_up or bench.limit
         for name, measure in list(sides.items())[:: -1 if (boot + turn) % 2 else 1]:
             measure(f"{boot}.{turn}, to warm up", batch)
-            seconds = measure(f"{boot}.{turn}", bench.limit)
+            seconds = measure(f"{boot}.{turn}", count)
             print(f"round {boot}.{turn}: {name} {seconds:.2f} s", file=sys.stderr)
             if turn:
                 times[name].append(seconds)
@@ -195,31 +205,46 @@ class Raw:
         prepare_environment(model)  # here too, where the prompts are built
         self._bench = bench
         self._encoder = PromptEncoder.of_model(model)
-        self._process = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_boot, initargs=(settings,))
+        spawn = multiprocessing.get_context("spawn")
+        self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=_boot, initargs=(settings,))
         try:
-            self._limit = self._process.submit(_max_model_len).result()
-        except BrokenProcessPool:
-            raise EngineError("vLLM's offline class does not start; see its output above.") from None
+            self._limit = self._answer(bench.boot_within_s, _max_model_len)
+        except BaseException:  # also by a signal: Python would wait at its end until the boot is over
+            _kill_children()
+            raise
 
     def close(self) -> None:
         """End the process, after vLLM's own, for which it would wait."""
-        with suppress(BrokenProcessPool):
-            self._process.submit(_end).result()
+        with suppress(EngineError):
+            self._answer(END_WITHIN_S, _end)
         self._process.shutdown()
+
+    def _answer(self, within_s: float | None, asked: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Return what `asked` returns in the process; kill that if it takes longer. Raises EngineError."""
+        try:
+            return self._process.submit(asked, *arguments).result(within_s)
+        except BrokenProcessPool:
+            raise EngineError("vLLM's offline class has ended; see its output above.") from None
+        except TimeoutError:
+            _kill_children()
+            raise EngineError(f"vLLM's offline class did not answer within {within_s:g} s.") from None
 
     def all_at_once(self, mode: str, mark: str, count: int) -> float:
         """Return the seconds of a single call for the first `count` questions."""
-        return self._process.submit(_generate, [self._prompts(mode, mark, count)]).result()
+        return self._seconds([self._prompts(mode, mark, count)])
 
     def whole_choices(self, mark: str, count: int) -> float:
         """Return the seconds of a single call for every choice of the first `count` questions in full."""
-        return self._process.submit(_generate, [self._whole_choices(mark, count)]).result()
+        return self._seconds([self._whole_choices(mark, count)])
 
     def one_at_a_time(self, mode: str, mark: str, count: int) -> float:
         """Return the seconds of one call per prompt for some questions, extrapolated to the first `count`."""
         asked = min(self._bench.alone, count)
         prompts = self._prompts(mode, f"{mark}, alone", asked)
-        return self._process.submit(_generate, [[each] for each in prompts]).result() * count / asked
+        return self._seconds([[each] for each in prompts]) * count / asked
+
+    def _seconds(self, calls: Sequence[Sequence[Prompt]]) -> float:
+        return self._answer(self._bench.call_within_s, _generate, calls)
 
     def _prompts(self, mode: str, mark: str, count: int) -> list[Prompt]:
         """Return all prefills that `count` questions need."""
@@ -254,11 +279,17 @@ class Raw:
             yield request, encoded
 
 
+def _kill_children() -> None:
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
 #: In the process of the raw side: its `LLM`.
 _llm: Any = None
 
 
 def _boot(settings: Settings) -> None:
+    follow_parent()
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
     from vllm import LLM

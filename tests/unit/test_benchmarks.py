@@ -6,6 +6,7 @@ import doctest
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -36,7 +37,6 @@ from benchmarks.command import (
     run,
 )
 from benchmarks.concurrency import repeated
-from benchmarks.gpu_check import Checks
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.lm_eval import TASKS, Case, Side
 from benchmarks.overhead import enough
@@ -47,7 +47,7 @@ from contract.prompts import render
 from contract.spec import Mode
 from producer.readers import Source
 from producer.runs.templates import load_prompt
-from tests.support import ROOT, make_question, make_questions
+from tests.support import PATIENCE_S, ROOT, make_question, make_questions
 from workers.tuning.trials import Shape, Trial
 
 
@@ -317,22 +317,52 @@ def test_a_question_that_is_asked_again_has_other_words_in_front_so_that_no_cach
     assert found[4].question.endswith(file[0].question)
 
 
-def worker_ends() -> None:
-    raise EngineError("A worker ended:\nits last words")
+WAITING = """
+import sys, time
+from pathlib import Path
+from benchmarks.command import run
+from benchmarks.stand import started
+
+def main():
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    try:
+        with started(command, {{}}, Path({log!r}), lambda: True) as child:
+            print(child.pid, flush=True)
+            time.sleep(600)
+    finally:
+        print("ended", flush=True)
+
+run(main)
+"""
 
 
-def test_a_check_that_cannot_be_made_has_failed_and_says_why_and_those_after_it_are_made() -> None:
-    checks = Checks()
-    with checks.making("letter: scored", "letter: as on a CPU"):
-        checks.add("letter: scored", 160, 160)
-        worker_ends()
-    with checks.making("utilisation"):
-        checks.add("utilisation", 50.0, 80.0)
-    assert checks.rows == [
-        {"check": "letter: scored", "found": 160, "wanted": 160, "passed": True},
-        {"check": "letter: as on a CPU", "passed": False, "why": "EngineError: A worker ended:\nits last words"},
-        {"check": "utilisation", "found": 50.0, "wanted": 80.0, "passed": False},
-    ]
+@pytest.mark.parametrize(("number", "code", "words"), [(signal.SIGTERM, 143, "ended"), (signal.SIGKILL, -9, "")])
+def test_what_a_benchmark_has_started_ends_with_it_however_it_ends(
+    tmp_path: Path, number: signal.Signals, code: int, words: str
+) -> None:
+    script = WAITING.format(log=str(tmp_path / "log"))
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
+        assert program.stdout is not None
+        child = psutil.Process(int(program.stdout.readline()))
+        program.send_signal(number)
+        assert program.stdout.read().strip() == words
+    assert program.returncode == code
+    child.wait(PATIENCE_S)
+
+
+def test_a_record_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Namespace(out=tmp_path, name=None)
+    path = write("check", [{"n": 1}], options)
+
+    def killed(self: Path, text: str) -> None:
+        with self.open("w") as file:
+            file.write(text[:10])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write("check", [{"n": 2}], options)
+    assert json.loads(path.read_text())["rows"] == [{"n": 1}]
 
 
 def test_faults_are_imported_without_touching_the_machine(tmp_path: Path) -> None:
