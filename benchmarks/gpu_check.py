@@ -88,10 +88,15 @@ LOOK_EVERY_S = 0.1
 #: Share of the GPU's memory for each of two engines.
 SHARE = 0.4
 HALF_A_GPU = {"gpu_memory_utilization": SHARE}
-#: Limits that a machine exceeds only if something hangs; the checks that follow are then made all the same.
+#: Limits that a machine exceeds with the models that need no network only if something hangs; the checks that follow
+#: are then made all the same. The limit of a call is for `QUESTIONS`.
 BOOT_WITHIN_S = 240.0
 CALL_WITHIN_S = 120.0
 STALLED_AFTER_S = 90.0
+#: Whole batches of configs/deploy/gpu.yaml, as a last one that is not full would wait for batch_timeout.
+QUESTIONS = 2048
+#: Mode → the share of the questions that it is timed with. By `likelihood`, `LLM.generate` reads a question per choice.
+SHARE_ASKED = {"likelihood": 0.5}
 BOOT, BOOT_BESIDE, BUSY = "boot, s", "boot beside raw, s", "GPU utilisation, %"
 
 
@@ -139,8 +144,7 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.option("--config", existing_file, Path("configs/deploy/gpu.yaml"), "deploy file")
     parser.option("--model", str, None, "model for answers and speed (default: two that need no network)")
-    # Whole batches of configs/deploy/gpu.yaml, as a last one that is not full would wait for batch_timeout.
-    parser.option("--questions", positive, 2048, "questions of the timed runs")
+    parser.option("--questions", positive, QUESTIONS, "questions of the timed runs; half as many by likelihood")
     parser.option("--rounds", positive, 1, "rounds that count, after a warm-up round")
     options = parser.parse_args()
     refuse_unfit()
@@ -156,17 +160,18 @@ def main() -> int:
     checks = Checks([*answer_checks(), *speed], keep)
     keep(checks)
     try:
-        with checks.making(*answer_checks()), stand(options.config, **exact(answers)) as at:
-            check_answers(replace(at, stalled_after_s=STALLED_AFTER_S), checks)
+        with checks.making(*answer_checks()), stand(options.config, **exact(options.model)) as at:
+            check_answers(impatient(at, options.model), checks)
         with (
             checks.making(*speed),
             timed_model(options.model) as timed,
-            stand(options.config, **timed, server_startup_timeout=BOOT_WITHIN_S) as at,
+            stand(options.config, **timed) as at,
         ):
             name = options.model or Path(timed["hf_model_id"]).name
             more |= {"settings": {**speed_settings(at.settings), "hf_model_id": name}, "speeds": []}
-            patient = replace(at, stalled_after_s=STALLED_AFTER_S)
-            check_speed(patient, checks, options.questions, options.rounds, more["speeds"])
+            limit_s = None if options.model else CALL_WITHIN_S * max(1.0, options.questions / QUESTIONS)
+            asked = options.questions, options.rounds, limit_s
+            check_speed(impatient(at, options.model), checks, *asked, more["speeds"])
     finally:  # after an interruption, the results so far are kept
         print_table(f"GPU check, {time.monotonic() - started:.0f} s", checks.rows)
         print(keep(checks))
@@ -190,10 +195,17 @@ def refuse_unfit() -> None:
         raise EngineError(f"{each.found}.", hint=each.remedy)
 
 
-def exact(model: str) -> dict[str, Any]:
+def exact(model: str | None) -> dict[str, Any]:
     """Return settings for answers that can be compared with a CPU's, and no compilation."""
     arguments = {"dtype": "float32", "enforce_eager": True, **HALF_A_GPU}
-    return {"hf_model_id": model, "vllm_args": arguments, "server_startup_timeout": BOOT_WITHIN_S}
+    if model:
+        return {"hf_model_id": model, "vllm_args": arguments}
+    return {"hf_model_id": PACKAGED_MODEL, "vllm_args": arguments, "server_startup_timeout": BOOT_WITHIN_S}
+
+
+def impatient(at: Stand, model: str | None) -> Stand:
+    """Return `at` with a shorter wait for a verdict, unless the user named a `model`, which may take long."""
+    return at if model else replace(at, stalled_after_s=STALLED_AFTER_S)
 
 
 @contextmanager
@@ -206,7 +218,8 @@ def timed_model(model: str | None) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="mcqueue-model-") as folder:
         shape = largest_fitting(SHARE * gpu_memory_bytes(), tokenizer)
         written = write_model(Path(folder), shape, tokenizer)
-        yield {"hf_model_id": str(written), "vllm_args": {**RANDOM_WEIGHTS, **HALF_A_GPU}}
+        arguments = {**RANDOM_WEIGHTS, **HALF_A_GPU}
+        yield {"hf_model_id": str(written), "vllm_args": arguments, "server_startup_timeout": BOOT_WITHIN_S}
 
 
 def gpu_memory_bytes() -> int:
@@ -250,11 +263,17 @@ def check_answers(at: Stand, checks: Checks) -> None:
                 checks.add(scored(mode), len(found) - failed, DEMO_QUESTIONS if mode != "judge" else 1)
                 if mode in truth:
                     chosen = [each.choice for each in found[:COMPARED_QUESTIONS]]
-                    checks.add(others(mode), differing(chosen, truth[mode].result(CALL_WITHIN_S)), 0, most=True)
+                    scores = truth[mode].result(at.settings.server_startup_timeout)
+                    checks.add(others(mode), differing(chosen, scores), 0, most=True)
 
 
-def check_speed(at: Stand, checks: Checks, count: int, rounds: int, speeds: list[dict[str, Any]]) -> None:
-    """Compare the whole path with the engine alone, and measure the GPU's utilisation; add all figures to `speeds`."""
+def check_speed(
+    at: Stand, checks: Checks, count: int, rounds: int, limit_s: float | None, speeds: list[dict[str, Any]]
+) -> None:
+    """Compare the whole path with the engine alone, and measure the GPU's utilisation; add all figures to `speeds`.
+
+    `limit_s` is the time limit of a call of the engine alone.
+    """
     source = Source(made_up_questions(at.folder / "questions.jsonl", WATCHED * count), "made up")
     bench = Bench(
         at,
@@ -264,8 +283,8 @@ def check_speed(at: Stand, checks: Checks, count: int, rounds: int, speeds: list
         alone=ALONE,
         in_full=False,
         warm_up=min(count, WARM_UP_BATCHES * at.settings.batch_size),
-        boot_within_s=BOOT_WITHIN_S,
-        call_within_s=CALL_WITHIN_S,
+        boot_within_s=at.settings.server_startup_timeout,
+        call_within_s=limit_s,
     )
     names = {mode: speed_checks(mode) for mode in TO_RAW}
     with ExitStack() as stack:
@@ -279,7 +298,8 @@ def check_speed(at: Stand, checks: Checks, count: int, rounds: int, speeds: list
             checks.add(BOOT_BESIDE, time.monotonic() - started, at.settings.server_startup_timeout, most=True)
         for mode, wanted in names.items() if raw else ():
             with checks.making(*wanted):
-                speeds.append(row(mode, count, beside_raw(bench, raw, mode), base="mcqueue"))
+                some = max(1, round(count * SHARE_ASKED.get(mode, 1)))
+                speeds.append(row(mode, some, beside_raw(replace(bench, limit=some), raw, mode), base="mcqueue"))
                 for name, (figure, least) in wanted.items():
                     checks.add(name, speeds[-1][figure], least)
         with checks.making(BUSY):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -97,6 +97,35 @@ def test_what_a_gpu_check_found_before_it_was_ended_is_in_its_record_and_so_is_w
     assert [row["check"] for row in record["rows"]] == ["boot, s"]
     assert record["pending"][0] == "letter: scored"
     assert record["pending"][-1] == "GPU utilisation, %"
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_speed_is_measured_by_what_boots_though_the_engine_alone_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    asked: dict[str, int] = {}
+
+    def raw(bench: Bench) -> Namespace:
+        assert (bench.boot_within_s, bench.call_within_s, bench.warm_up) == (240.0, 120.0, 16)
+        if hangs:
+            raise EngineError("vLLM's offline class did not answer within 240 s.")
+        return Namespace(close=lambda: None)
+
+    def beside_raw(bench: Bench, _: object, mode: str) -> dict[str, list[float]]:
+        asked[mode] = bench.limit
+        return {"mcqueue": [1.0], "raw": [1.0], "one at a time": [40.0]}
+
+    parts = {"pin": lambda _: None, "Raw": raw, "worker": nothing, "beside_raw": beside_raw}
+    for name, part in {**parts, "utilisation": lambda *_: 90.0}.items():
+        monkeypatch.setattr(gpu_check, name, part)
+    settings: Any = Namespace(batch_size=8, server_startup_timeout=240.0)
+    checks, bare = Checks(), cast("Any", None)
+    gpu_check.check_speed(Stand(settings, bare, {}, tmp_path), checks, 64, 1, 120.0, [])
+    assert asked == ({} if hangs else {"letter": 64, "likelihood": 32, "generate": 64})
+    passed = {row["check"] for row in checks.rows if row["passed"]}
+    assert passed >= {"boot beside raw, s", "GPU utilisation, %"}
+    assert ("generate: whole path to one at a time" in passed) is not hangs
+    assert len(checks.rows) == 6
 
 
 def test_a_gpu_that_tells_no_utilisation_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

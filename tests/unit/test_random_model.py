@@ -56,6 +56,7 @@ def test_speed_is_taken_with_random_weights_unless_a_model_is_named(
         folder = Path(timed["hf_model_id"])
         assert (folder.name, folder.is_dir()) == ("random-qwen2.5-7b", True)
         assert timed["vllm_args"] == {"load_format": "dummy", "dtype": "bfloat16", "gpu_memory_utilization": 0.4}
+        assert timed["server_startup_timeout"] < 600  # it boots in a minute or two, or never
     assert not folder.exists()
     with gpu_check.timed_model("some/model") as timed:
         assert timed == {"hf_model_id": "some/model", "vllm_args": {"gpu_memory_utilization": 0.4}}
