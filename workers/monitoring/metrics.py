@@ -37,19 +37,26 @@ class WorkerMetrics:
         self.registry = CollectorRegistry()
         self._full_batch = settings.full_batch
         self._beaten_at = time.time()
-        info = {
-            "worker": name,
-            "queue": queue,
-            "gpus": gpus,
-            "version": metadata.version("mcqueue"),
-        }
+        self._add_identity({"worker": name, "queue": queue, "gpus": gpus, "version": metadata.version("mcqueue")})
+        self._add_outcomes()
+        self._add_batches()
+        self._add_calls()
+        self._add_tokens()
+        self._add_repetitions()
+        self._add_boots()
+
+    def _add_identity(self, info: dict[str, str]) -> None:
         self._gauge("mcqueue_worker_info", "Identity of this worker; always 1.", tuple(info)).labels(**info).set(1)
         self._gauge("mcqueue_batch_size_limit", "Maximum questions in a batch (`batch_size`).").set(self._full_batch)
         lease = self._gauge("mcqueue_lease_age_seconds", "Time since this worker last renewed its lease.")
         lease.set_function(lambda: time.time() - self._beaten_at)
+
+    def _add_outcomes(self) -> None:
         self._questions = self._counter("mcqueue_questions", "Questions settled here, by outcome.", ("outcome",))
         for outcome in Outcome:
             self._questions.labels(outcome.value)
+
+    def _add_batches(self) -> None:
         self._batches = self._counter("mcqueue_batches", "Batches dispatched by the aggregator, by reason.", ("flush",))
         for flush in ("size", "timeout"):
             self._batches.labels(flush)
@@ -65,6 +72,8 @@ class WorkerMetrics:
         self._batch_s = self._histogram(
             "mcqueue_batch_seconds", "Time from dispatching a batch to settling its messages.", CALL_BUCKETS_S
         )
+
+    def _add_calls(self) -> None:
         self._generate_s = self._histogram(
             "mcqueue_generate_seconds",
             "Duration of a generate call, by its number of questions, rounded up to 1, 2, 4 to 256 or +Inf.",
@@ -76,6 +85,8 @@ class WorkerMetrics:
             "Time from publishing to the generate call, of the longest-waiting question of each call.",
             QUEUED_BUCKETS_S,
         )
+
+    def _add_tokens(self) -> None:
         self._prompt_tokens = self._counter(
             "mcqueue_prompt_tokens", "Prompt tokens of questions settled here, each prompt counted once."
         )
@@ -88,6 +99,8 @@ class WorkerMetrics:
         self._cached_tokens = self._counter(
             "mcqueue_cached_tokens", "Prompt tokens served from the engine's prefix cache."
         )
+
+    def _add_repetitions(self) -> None:
         self._retries = self._counter(
             "mcqueue_question_retries", "Earlier attempts, without a verdict, at questions settled here."
         )
@@ -95,6 +108,8 @@ class WorkerMetrics:
         self._returned = self._counter(
             "mcqueue_messages_returned", "Messages requeued because their batch was not settled."
         )
+
+    def _add_boots(self) -> None:
         self._boots = self._counter(
             "mcqueue_engine_boots", "Engines (or indexes) booted under this name, earlier processes included."
         )
