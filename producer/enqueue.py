@@ -22,7 +22,7 @@ from producer.options import as_json, folder, note, priority_option, run_config_
 from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
-from producer.runs.gold_sources import named_sources
+from producer.runs.gold_sources import Named, named_sources
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
@@ -46,11 +46,6 @@ class _How:
     as_json: bool
     #: The configuration as the user wrote it: it names the examples file and the index; the run holds their content.
     asked: RunConfig
-
-    @property
-    def index(self) -> Path | None:
-        """Folder of the index used for retrieval, if any."""
-        return Path(self.asked.rag.index) if self.asked.rag.enabled else None
 
 
 @click.command(short_help="Enqueue the questions of FILE: JSON, CSV, Parquet, a folder, a dataset.")
@@ -135,7 +130,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
     if how.as_json:
         more = {"rejected": str(rejected) if rejected else None, "queues": queues_json(done.run, session.broker)}
-        echo_json({**done.to_json(), **_rows_json(planned), **_sources_json(planned, how.index), **more})
+        echo_json({**done.to_json(), **_rows_json(planned), **_sources_json(planned, how), **more})
         return
     settled = done.state is State.SETTLED
     lines = [
@@ -144,7 +139,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         *([] if how.fresh else _asked_already(done, session)),
         *_priority_lines(done.run, how.priority),
         *_row_lines(planned, done.run, rejected),
-        *_source_lines(planned, how.index),
+        *_source_lines(planned, how),
         ("asked", _asked(planned.spec, how.asked)),
         *_example_lines(planned, how.asked),
         *queue_lines(done.run, session.broker),
@@ -213,12 +208,20 @@ def _example_lines(planned: Plan, config: RunConfig) -> Lines:
     return [("examples", config.few_shot.describe_file(planned.survey.file))] if planned.spec.few_shot else []
 
 
-def _source_lines(planned: Plan, index: Path | None) -> Lines:
-    return named_sources(planned.survey.bodies, index).lines() if index else []
+def _named_sources(planned: Plan, how: _How) -> Named | None:
+    """Look up the sources that the questions name, if passages are retrieved for them."""
+    rag = planned.spec.rag
+    return named_sources(planned.survey.bodies, Path(how.asked.rag.index), rag.question_hashes) if rag else None
 
 
-def _sources_json(planned: Plan, index: Path | None) -> dict[str, Any]:
-    return {"sources": named_sources(planned.survey.bodies, index).to_json()} if index else {}
+def _source_lines(planned: Plan, how: _How) -> Lines:
+    named = _named_sources(planned, how)
+    return named.lines() if named else []
+
+
+def _sources_json(planned: Plan, how: _How) -> dict[str, Any]:
+    named = _named_sources(planned, how)
+    return {"sources": named.to_json()} if named else {}
 
 
 def _rows_json(planned: Plan) -> dict[str, Any]:
@@ -244,7 +247,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
                 **start,
                 "chance": run.chance,
                 **_rows_json(planned),
-                **_sources_json(planned, how.index),
+                **_sources_json(planned, how),
                 "spec": spec,
                 "prompt": prompt,
                 "key": first.right,
@@ -256,7 +259,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             ("run", run.run_id),
             ("state", "dry run: nothing was written"),
             *_row_lines(planned, run, None),
-            *_source_lines(planned, how.index),
+            *_source_lines(planned, how),
             ("asked", _asked(run.spec, how.asked)),
             *_example_lines(planned, how.asked),
             (

@@ -51,10 +51,13 @@ class Named:
         return {"named_by": self.sourced, "not_in_index": self.lost}
 
 
-def named_sources(bodies: Iterable[Body], index: Path) -> Named:
-    """Look up the sources that the questions of `bodies` name in the index in folder `index`."""
+def named_sources(bodies: Iterable[Body], index: Path, question_hashes: bool | None = None) -> Named:
+    """Look up the sources that the questions of `bodies` name in the index in folder `index`.
+
+    `question_hashes` is what its manifest says of its passages; None: it is an older one, which does not say.
+    """
     table = _table(index / PASSAGES)
-    by_hash = table is None or _has_hashes(table)
+    by_hash = (table is None or _has_hashes(table)) if question_hashes is None else question_hashes
     questions, sourced = 0, []
     for body in bodies:
         questions += 1

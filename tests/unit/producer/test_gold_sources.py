@@ -97,3 +97,16 @@ def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp
     assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1}
     assert "sources" not in enqueue("--no-rag")
     assert ("passages from facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)
+
+
+def test_hashes_that_the_reader_adds_are_no_sources_of_an_index_without_any_also_where_its_passages_are_elsewhere(
+    tmp_path: Path,
+) -> None:
+    build_test_index(tmp_path / "facts", ["one", "two"])
+    (tmp_path / "facts" / PASSAGES).unlink()
+    (tmp_path / "q.json").write_text(json.dumps([{"question": "One?\nA) yes\nB) no", "answer": "A"}]))
+
+    asked = ["enqueue", "q.json", "--set", "rag.enabled=true", "--set", "rag.index=facts", "--json"]
+    result = CliRunner().invoke(main, asked, obj=session_on(MemoryLedger()))
+
+    assert json.loads(result.stdout)["sources"] == {"named_by": 0, "not_in_index": None}
