@@ -30,16 +30,15 @@ def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
 def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> None:
     """Raise FieldTrouble if the numbers of a file are not indices from 0, or may not be."""
     numbers = [(at, choices) for answer, choices in head if (at := _index(answer)) is not None]
-    if not numbers or any(at == 0 for at, _ in numbers):
-        from_0 = True
-    else:
-        from_0 = not any(at == len(choices) for at, choices in numbers)
-        if from_0 and all(_are_numbered(choices) for _, choices in numbers):
+    if not numbers:
+        return
+    if all(at != 0 for at, _ in numbers):
+        if any(at == len(choices) for at, choices in numbers):
+            message = "no answer is 0, and some are as large as the number of choices: they do not count from 0."
+            raise FieldTrouble("answer", message, "Add --map base=1.", kind="counted from 1")
+        if all(_are_numbered(choices) for _, choices in numbers):
             message = f"{numbers[0][0]} may be the number at the start of a choice, or an index from 0."
             raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
-    if not from_0:
-        message = "no answer is 0, and some are as large as the number of choices: they do not count from 0."
-        raise FieldTrouble("answer", message, "Add --map base=1.", kind="counted from 1")
     places = [_place_of_text(at, choices) for at, choices in numbers]
     if None not in places:
         differ = [at for (at, _), place in zip(numbers, places, strict=True) if place != at]

@@ -90,8 +90,7 @@ def _scores(found: object, name: str) -> dict[str, float]:
         labels = found.get("labels")
         paired = isinstance(labels, list) and len(labels) == len(texts) and all(isinstance(each, str) for each in texts)
         found = dict(zip(texts, labels or [], strict=True)) if paired else None
-    good = isinstance(found, Mapping) and found and all(isinstance(each, int | float) for each in found.values())
-    if not good or not isinstance(found, Mapping):
+    if not isinstance(found, Mapping) or not found or not all(isinstance(each, int | float) for each in found.values()):
         raise FieldTrouble(name, f"found {shown_value(found)}, expected choices with a number each.", "1 means right.")
     return {str(text): score for text, score in found.items()}
 
