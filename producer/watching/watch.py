@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Ledger, Run, RunState
 from contract.wording import number
 from producer.watching.progress import Pace, Screen, Snapshot
-from producer.watching.status import writer_of
+from producer.watching.status import unbooted_of, writer_of
 from producer.watching.unserved import (
     put_off_by,
     since,
@@ -122,15 +122,16 @@ class Watcher:
             self.away_since = None
         ready = any(each.state is WorkerState.READY for each in workers[queues[-1]])
         self.pace.observe(now, counts.settled, working=ready)
-        crew = self.crew.look(each for of_queue in workers.values() for each in of_queue)
+        there = [each for of_queue in workers.values() for each in of_queue]
+        crew = self.crew.look(there)
         queued = sum(map(self.broker.queue_length, queues))
         self.screen.show(self._snapshot(counts, crew, queued, served=all(workers.values())))
         if not counts.finished:
             self._check_halt(counts)
         if not counts.finished and not counts.halted:
             self._check_workers(now, workers)
-            self._check_put_off(each for of_queue in workers.values() for each in of_queue)
-            self._check_unbooted(queues)
+            self._check_put_off(there)
+            self._check_unbooted()
             self._check_stall(now)
             self._check_missing(now, counts)
         return counts
@@ -165,16 +166,14 @@ class Watcher:
             return f"{starting}."
         return f"Start one: {start_workers(unserved, self.broker.all_workers())}"
 
-    def _check_put_off(self, workers: Iterable[WorkerRecord]) -> None:
-        there = list(workers)
-        said, self.put_off = self.put_off, [*put_off_by(self.run.run_id, there), *waiting_lines(there)]
+    def _check_put_off(self, workers: Sequence[WorkerRecord]) -> None:
+        said, self.put_off = self.put_off, [*put_off_by(self.run.run_id, workers), *waiting_lines(workers)]
         for each in self.put_off:
             if each not in said:
                 self.screen.say(f"Questions are waiting. {each}")
 
-    def _check_unbooted(self, queues: Iterable[str]) -> None:
-        failures = [each for queue in queues for each in self.broker.boot_failures(queue)]
-        for reason, found in unbooted_by_reason(failures).items():
+    def _check_unbooted(self) -> None:
+        for reason, found in unbooted_by_reason(unbooted_of(self.run, self.broker)).items():
             if reason not in self.unbooted:
                 self.unbooted.add(reason)
                 names = ", ".join(each.worker for each in found)
