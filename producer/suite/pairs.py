@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from contract.errors import InputError
@@ -55,15 +55,15 @@ class Paired:
 def paired(ledger: Ledger, groups: Sequence[Sequence[Cell]]) -> tuple[Paired, ...]:
     """Return the comparisons within each group of settled runs over the same questions."""
     found = [each for group in groups for each in _of_group(ledger, group)]
-    adjusted = holm([each.found.p_value for each in found])
-    return tuple(replace(each, adjusted_p=p) for each, p in zip(found, adjusted, strict=True))
+    adjusted = holm([comparison.p_value for _, _, comparison in found])
+    return tuple(Paired(*each, p) for each, p in zip(found, adjusted, strict=True))
 
 
-def _of_group(ledger: Ledger, group: Sequence[Cell]) -> Iterator[Paired]:
+def _of_group(ledger: Ledger, group: Sequence[Cell]) -> Iterator[tuple[Cell, Cell, Comparison]]:
     first, *others = group
     for other in others:
         try:
             comparison = pair_up(ledger, first.run, other.run, most_flips=0)  # nobody sees any, and they may be many
         except InputError:
             continue  # no question with a key was answered in both, as the table shows
-        yield Paired(first, other, comparison, comparison.p_value)
+        yield first, other, comparison
