@@ -240,15 +240,16 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
     assert first is not None, "a survey without a question is refused"
     prompt = shown_prompts(run.spec, first, None)[0]
     if how.as_json:
-        spec = run.spec.model_dump(mode="json")
-        start = {"run_id": run.run_id, "state": "dry run", "source": run.source, "questions": run.questions}
         echo_json(
             {
-                **start,
+                "run_id": run.run_id,
+                "state": "dry run",
+                "source": run.source,
+                "questions": run.questions,
                 "chance": run.chance,
                 **_rows_json(planned),
                 **_sources_json(planned, how),
-                "spec": spec,
+                "spec": run.spec.model_dump(mode="json"),
                 "prompt": prompt,
                 "key": first.right,
             }
@@ -262,10 +263,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             *_source_lines(planned, how),
             ("asked", _asked(run.spec, how.asked)),
             *_example_lines(planned, how.asked),
-            (
-                "prompt",
-                f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id}:\n{prompt}",
-            ),
+            ("prompt", f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id}:\n{prompt}"),
             ("key", key_shown(first)),
         ]
     )

@@ -36,11 +36,8 @@ class FewShotCheck:
         by_subject = self._few_shot.selection is Selection.SUBJECT
         # Unless examples are selected by subject, only a question that is in the pool itself can have too few.
         itself = identity(question) in self._few_shot.places
-        if (by_subject or itself) and self._lacks(question, self._few_shot):
+        if (by_subject or itself) and len(examples(question, self._few_shot, seed=0)) < self._few_shot.k:
             self._lacking[question.subject] += 1
-
-    def _lacks(self, question: Question, few_shot: FewShot) -> bool:
-        return len(examples(question, few_shot, seed=0)) < few_shot.k
 
     def refuse(self) -> None:
         """Raise RunConfigError if any question has too few examples."""

@@ -148,9 +148,9 @@ def plan(
     draft = config.to_spec("0" * 64, settings, source)
     prefix_order, few_shot = PrefixOrder(draft), FewShotCheck(draft.few_shot)
     choice_references = ChoiceReferences(draft)
-    more = {"change": qrels.join} if qrels else {}
     lookers = [each.add for each in (prefix_order, few_shot, choice_references) if each.needed]
-    found = survey(source, selection, skip_bad=skip_bad, lookers=lookers, **more)
+    change = qrels.join if qrels else None
+    found = survey(source, selection, skip_bad=skip_bad, lookers=lookers, change=change)
     few_shot.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     called = slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME]

@@ -78,10 +78,12 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
     found = summary.tally
     files = _exported(out / run.run_id, found)
     if as_json:
-        content = {"run_id": run.run_id, "state": summary.standing, **found.to_json(), "chance": run.chance}
         echo_json(
             {
-                **content,
+                "run_id": run.run_id,
+                "state": summary.standing,
+                **found.to_json(),
+                "chance": run.chance,
                 **summary.normalized_json(),
                 **summary.rotations_json(),
                 **summary.retrieval_json(),
