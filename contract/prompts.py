@@ -32,6 +32,7 @@ __all__ = [
     "prompts_of",
     "query_of",
     "render",
+    "shows_choices",
     "turns_of",
     "variables_of",
     "wants_passages",
@@ -74,8 +75,13 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 @lru_cache(maxsize=64)
 def variables_of(prompt: Prompt) -> frozenset[str]:
-    """Return the variables that a template uses: the model sees the choices only if `choices` is among them."""
+    """Return the variables that a template uses."""
     return frozenset(meta.find_undeclared_variables(environment().parse(prompt.text)))
+
+
+def shows_choices(prompt: Prompt) -> bool:
+    """Whether a template shows the choices to the model."""
+    return "choices" in variables_of(prompt)
 
 
 def render(prompt: Prompt, question: Question, context: str | None, **judged: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from contract.prompts import variables_of
+from contract.prompts import shows_choices
 from contract.question import LABELS
 from contract.spec import RunSpec
 from contract.wording import number
@@ -97,7 +97,7 @@ def places(measures: Measures) -> Figure | None:
     keys, chosen = measures.key_places, measures.chosen_places
     if not keys:
         return None
-    seen = "choices" in variables_of(measures.run.spec.prompt)
+    seen = shows_choices(measures.run.spec.prompt)
     place = "position as shown to the model" if seen else "position, which the model was not shown"
     shown = range(max(*keys, *chosen) + 1)
     of = keys.total()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from contract.prompts import variables_of
+from contract.prompts import shows_choices
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.wording import number
@@ -27,7 +27,7 @@ class ChoiceReferences:
 
     def __init__(self, spec: RunSpec) -> None:
         #: Whether the run reorders choices at all.
-        self.needed = (spec.shuffle or spec.circular) and "choices" in variables_of(spec.prompt)
+        self.needed = (spec.shuffle or spec.circular) and shows_choices(spec.prompt)
         self._moved = 0
         self._example = ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contract.prompts import variables_of
+from contract.prompts import shows_choices
 from contract.spec import Mode
 from contract.wording import number
 from producer.intake.contradictions import contradiction_warnings
@@ -53,6 +53,6 @@ def _question_warnings(planned: Plan) -> list[str]:
     found += digest.oddities.warnings() + planned.choice_references.warnings()
     found += contradiction_warnings(digest.repeats, file)
     if spec.mode is not Mode.JUDGE:
-        placed = "choices" in variables_of(spec.prompt) and not (spec.shuffle or spec.circular)
+        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
         found += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
     return found

@@ -17,6 +17,7 @@ from contract.prompts import (
     describe,
     environment,
     render,
+    shows_choices,
     variables_of,
 )
 from contract.question import Question
@@ -69,18 +70,17 @@ def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool, circular: bo
     Labels of choices that the model never saw would be random guesses; passages missing from the prompt would have no
     effect, nor would rotations of choices that it does not show. Yet the figures would look normal.
     """
-    shown = variables_of(prompt)
-    if mode is Mode.LETTER and "choices" not in shown:
+    if mode is Mode.LETTER and not shows_choices(prompt):
         raise RunConfigError(
             f"prompt {prompt.name!r} shows no choices, but mode letter asks for the label of one.",
             hint="Set prompt: lettered, or list `choices` in the template; mode likelihood needs none.",
         )
-    if circular and "choices" not in shown:
+    if circular and not shows_choices(prompt):
         raise RunConfigError(
             f"prompt {prompt.name!r} shows no choices, so circular would ask the same once per choice.",
             hint="Set circular: false, or list `choices` in the template, as the prompt lettered does.",
         )
-    if with_context and "context" not in shown:
+    if with_context and "context" not in variables_of(prompt):
         raise RunConfigError(
             f"prompt {prompt.name!r} shows no context: retrieved or given passages would not reach the model.",
             hint="Add {% if context %}{{ context }}{% endif %} to the template, or ask without context.",

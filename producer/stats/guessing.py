@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from contract.prompts import variables_of
+from contract.prompts import shows_choices
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
 
@@ -74,7 +74,7 @@ class Guessing:
         """
         if not self.counts or spec.mode is Mode.JUDGE:
             return None
-        every_order = spec.circular and "choices" in variables_of(spec.prompt)
+        every_order = spec.circular and shows_choices(spec.prompt)
         scored = sum(
             count * ((1 + len(also_right)) / choices) ** (choices if every_order else 1)
             for (choices, _, also_right), count in self.counts.items()
@@ -87,7 +87,7 @@ class Guessing:
         It is a position if the prompt shows the choices in the file's order; it is a choice, such as "yes", if all
         questions have the same ones, in whatever order. None if neither applies.
         """
-        placed = "choices" in variables_of(spec.prompt) and not (spec.shuffle or spec.circular)
+        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
         if not self.counts or spec.mode is Mode.JUDGE or not (self.same or placed):
             return None
         label, count = max(sorted(self.answers.items()), key=lambda each: each[1])

@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from contract.choice_order import seed_for
-from contract.prompts import BETWEEN, render, variables_of
+from contract.prompts import BETWEEN, render, shows_choices
 from contract.question import Question
 from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
 from contract.turns import one_turn
@@ -127,7 +127,7 @@ def _reading(question: Question, answer: Text, said: str, spec: RunSpec, grade: 
 
 def _named(question: Question, said: str, spec: RunSpec) -> Extraction:
     """Return the choice that `said` names: by its text only if the prompt does not show the choices, as usual."""
-    return extract(said, question.choices, question.question, labelled="choices" in variables_of(spec.prompt))
+    return extract(said, question.choices, question.question, labelled=shows_choices(spec.prompt))
 
 
 def _reference(question: Question) -> str:
