@@ -56,7 +56,7 @@ class Plot:
             self.line(LEFT, self.down(value), WIDTH - RIGHT, self.down(value), "grid")
             self.text(LEFT - 6, self.down(value) + 4, label, "tick end")
         for value, label in x.ticks() if name_ticks else ():
-            self.text(self.across(value), HEIGHT - BOTTOM + 16, label, "tick middle")
+            self.mark(value, label)
         self.line(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "axis")
         self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, x.name, "name middle")
         self.text(13, (TOP + HEIGHT - BOTTOM) / 2, y.name, "name middle", turned=True)
@@ -73,10 +73,6 @@ class Plot:
         """Draw a straight line with the class `kind`."""
         self._add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
 
-    def rect(self, x: float, y: float, width: float, height: float, kind: str, tip: str) -> None:
-        """Draw a box with the class `kind`; `tip` is its tooltip."""
-        self._add("rect", kind, tip, x=x, y=y, width=max(0.0, width), height=max(0.0, height))
-
     def circle(self, x: float, y: float, radius: float, kind: str, tip: str) -> None:
         """Draw a dot with the class `kind`; `tip` is its tooltip."""
         self._add("circle", kind, tip, cx=x, cy=y, r=radius)
@@ -92,10 +88,11 @@ class Plot:
         element.text = text
 
     def bar(self, low: float, high: float, start: float, end: float, kind: str, tip: str) -> None:
-        """Draw a column from `low` to `high` in x, and from `start` to `end` in y."""
-        left, right = self.across(low), self.across(high)
+        """Draw a column from `low` to `high` in x, and from `start` to `end` in y; `tip` is its tooltip."""
+        left, right, top = self.across(low), self.across(high), self.down(end)
         gap = min(1.0, (right - left) / 8)
-        self.rect(left + gap, self.down(end), right - left - 2 * gap, self.down(start) - self.down(end), kind, tip)
+        width, height = max(0.0, right - left - 2 * gap), max(0.0, self.down(start) - top)
+        self._add("rect", kind, tip, x=left + gap, y=top, width=width, height=height)
 
     def mark(self, x: float, label: str) -> None:
         """Draw a label below the x axis."""
