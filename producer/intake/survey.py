@@ -57,10 +57,6 @@ class Digest:
                 count(each)
         return bodies
 
-    def repeated(self) -> int:
-        """Return the number of questions that repeat an earlier one, as defined by `Repeats`."""
-        return self.repeats.count()
-
     def hexdigest(self) -> str:
         """Return the SHA-256 of the canonical forms in order, as 64 hex digits."""
         return self._sum.hexdigest()

@@ -29,7 +29,7 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
         rows=found.good,
         skipped=found.troubles.count,
         with_context=found.digest.with_context,
-        repeated=found.digest.repeated(),
+        repeated=found.digest.repeats.count(),
     )
 
 

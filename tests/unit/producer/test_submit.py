@@ -143,7 +143,7 @@ def test_a_question_repeated_without_ids_is_asked_again_under_an_id_of_its_own(w
     found = survey(source := Source(path := write_rows(row, other, row, row), path.name))
     first, _, second, third = taken(found)
 
-    assert (second.id, third.id, found.digest.repeated()) == (f"{first.id}-2", f"{first.id}-3", 2)
+    assert (second.id, third.id, found.digest.repeats.count()) == (f"{first.id}-2", f"{first.id}-3", 2)
     assert {each.id for each in taken(survey(source))} == {each.id for each in taken(found)}
     reordered = write_rows(row, row, other, row, name="reordered.jsonl")
     assert {each.id for each in taken(survey(Source(reordered, "r")))} == {each.id for each in taken(found)}
