@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import Parser, existing_file, positive
-from benchmarks.stand import DEPLOY, Stand, wait_until_settled
+from benchmarks.stand import DEPLOY, Stand, verdicts, wait_until_settled
 from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
 from producer.intake.selection import Selection
@@ -167,5 +167,4 @@ def whole_path(at: Stand, asking: Asking, served: Settings, mark: str) -> float:
         started_at = time.time()
         run = submit(asking.planned(served, mark, at.folder), at.ledger, broker).run
         wait_until_settled(at, run.run_id, run.questions, POLL_S)
-        verdicts = [verdict for _, verdict in at.ledger.results(run.run_id)]
-        return max(verdict.settled_at for verdict in verdicts if verdict) - started_at
+        return max(each.settled_at for each in verdicts(at, run.run_id)) - started_at
