@@ -62,7 +62,17 @@ from benchmarks.lm_eval import (
     write_task,
 )
 from benchmarks.record import bars, print_table, without, write
-from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, exported_pairs, host, set_words, stand
+from benchmarks.stand import (
+    DEPLOY,
+    Stand,
+    ask_and_export,
+    emptied,
+    exported_pairs,
+    host,
+    published_at,
+    set_words,
+    stand,
+)
 from contract.errors import InputError, McqueueError
 from contract.settings import load_settings
 from contract.spec import ChatTemplate, RunSpec
@@ -226,14 +236,13 @@ def read_mcqueue(case: Case, model: Path, folder: Path) -> Side:
     (exported,) = (folder / case.task).iterdir()
     spec = RunSpec.model_validate(json.loads((exported / "summary.json").read_text())["spec"])
     pairs = exported_pairs(exported / "results.jsonl")
-    published = min(each.settled_at - (each.latency_ms + each.queued_ms) / 1000 for _, each in pairs)
     for question, verdict in pairs:  # the choice we read is the one that it scored
         scores = [verdict.choice_scores[label] for label in question.labels]
         assert question.labels[int(np.argmax(scores))] == verdict.choice
     return Side(
         scores={question.id: [each.choice_scores[label] for label in question.labels] for question, each in pairs},
         prompts=shown_texts([question for question, _ in pairs], spec, model),
-        seconds=max(each.settled_at for _, each in pairs) - published,
+        seconds=max(each.settled_at for _, each in pairs) - published_at(each for _, each in pairs),
         tokens=sum(each.prefill_tokens for _, each in pairs),
         cached=sum(each.cached_tokens for _, each in pairs),
     )

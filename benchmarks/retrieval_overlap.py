@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.jsonl import write_rows
 from benchmarks.record import bars, print_table, write
-from benchmarks.stand import Stand, producer, set_words, settle, stand, verdicts, worker
+from benchmarks.stand import Stand, producer, published_at, set_words, settle, stand, verdicts, worker
 from contract import keys
 from contract.spec import IndexKind
 from contract.wording import number
@@ -87,8 +87,7 @@ def timed(at: Stand, questions: Path, index: Path, seed: int, *, rag: bool) -> f
     """Return the seconds from the first message to the last verdict."""
     chosen = [f"rag.enabled={str(rag).lower()}", f"rag.index={index}", f"seed={seed}", "mode=letter"]
     found = verdicts(at, settle(at, questions, *set_words(chosen)).said["run_id"])
-    sent_at = min(each.settled_at - each.queued_ms / 1000 for each in found)
-    return max(each.settled_at for each in found) - sent_at
+    return max(each.settled_at for each in found) - published_at(found)
 
 
 def text(drawn: random.Random, words: int) -> str:

@@ -52,6 +52,7 @@ __all__ = [
     "newest",
     "only_environment",
     "producer",
+    "published_at",
     "server_memory_bytes",
     "set_words",
     "settle",
@@ -296,6 +297,11 @@ def newest(at: Stand) -> list[Verdict]:
 def asked_between(found: Sequence[Verdict]) -> tuple[float, float]:
     """Return when the engine was first asked for one of these verdicts, and the time of the last one, as Unix times."""
     return min(each.settled_at - each.latency_ms / 1000 for each in found), max(each.settled_at for each in found)
+
+
+def published_at(found: Iterable[Verdict]) -> float:
+    """Return when the first of the questions with these verdicts was published, as Unix time."""
+    return min(each.settled_at - (each.queued_ms + each.latency_ms) / 1000 for each in found)
 
 
 def look_after(at: Stand) -> None:

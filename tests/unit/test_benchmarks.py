@@ -15,13 +15,14 @@ from argparse import ArgumentTypeError, Namespace
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 from jinja2 import Environment
 
-from benchmarks import beside, command
+from benchmarks import beside, command, retrieval_overlap
 from benchmarks.asking import Asking
 from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import part_of, record_name
@@ -45,6 +46,7 @@ from benchmarks.record import bars, commit, plot, print_table, write
 from contract.errors import EngineError, InputError
 from contract.prompts import render
 from contract.spec import Mode
+from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from producer.runs.templates import load_prompt
 from tests.support import PATIENCE_S, ROOT, make_question, make_questions
@@ -306,6 +308,27 @@ def test_the_optimal_batch_size_is_the_smallest_that_is_as_fast_as_the_fastest_b
     rows = [row(size, [Trial(Shape(size, 1), {}, each) for each in several]) for size, several in rates.items()]
     assert [each["questions_per_s"] for each in rows] == [30.0, 36.5, 36.9]
     assert optimal_size(rows) == 16
+
+
+def test_a_run_lasts_from_its_first_message_on_also_while_the_engine_answers_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published_at, waits_s, call_s = 1000.0, (0.5, 0.9), 0.4
+    found = [
+        Verdict(
+            question_id=f"q{wait_s}",
+            outcome=Outcome.CORRECT,
+            queued_ms=1000 * wait_s,
+            latency_ms=1000 * call_s,
+            settled_at=published_at + wait_s + call_s,
+        )
+        for wait_s in waits_s
+    ]
+    monkeypatch.setattr(retrieval_overlap, "settle", lambda *_: SimpleNamespace(said={"run_id": "r"}))
+    monkeypatch.setattr(retrieval_overlap, "verdicts", lambda *_: found)
+
+    at: Any = None
+    assert retrieval_overlap.timed(at, Path("q"), Path("i"), 0, rag=False) == pytest.approx(0.9 + call_s)
 
 
 def test_a_question_that_is_asked_again_has_other_words_in_front_so_that_no_cache_has_it() -> None:
