@@ -72,13 +72,20 @@ class Case:
             return set(found)
         return set()
 
-    def wait_settled(self, among: Iterable[str], since: float, timeout_s: float = LOST_AFTER_S) -> float:
+    def wait_settled(self, among: Iterable[str], since: float) -> float:
         """Seconds from `since` until the first of `among` has a verdict. Raises Missed if all had one before."""
         open_ones = set(among) - self.settled()
         if not open_ones:
             raise Missed("nothing was left to do")
-        self.stage.wait(lambda: bool(open_ones & self.settled()), timeout_s)
+        self.stage.wait(lambda: bool(open_ones & self.settled()), LOST_AFTER_S)
         return time.monotonic() - since
+
+    def went_on_s(self, among: Iterable[str], since: float) -> float | None:
+        """`wait_settled`, but None if all of `among` had a verdict before."""
+        try:
+            return self.wait_settled(among, since)
+        except Missed:
+            return None
 
     def wait_progress(self, since: float) -> float:
         """Seconds from `since` until any further question is settled."""
@@ -105,10 +112,10 @@ class Case:
         """How often a question without a verdict was begun."""
         return int(cast("str | None", self.stage.client.hget(keys.RunKeys(self.run.run_id).attempts, question_id)) or 0)
 
-    def wait_finished(self, timeout_s: float = LOST_AFTER_S) -> None:
+    def wait_finished(self) -> None:
         """Return when every question is settled, or patience is over."""
         with contextlib.suppress(TimeoutError):
-            self.stage.wait(lambda: len(self.settled()) == len(self.ids), timeout_s)
+            self.stage.wait(lambda: len(self.settled()) == len(self.ids), LOST_AFTER_S)
 
     def found(self, went_on_s: float | None = None, gone: int = 0) -> Found:
         """Wait for the end, and account for everything."""

