@@ -10,7 +10,7 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,7 +128,7 @@ class Proxy:
             return trap
 
     @contextlib.contextmanager
-    def _until_broken(self, *sockets: socket.socket):  # type: ignore[no-untyped-def]
+    def _until_broken(self, *sockets: socket.socket) -> Iterator[None]:
         try:
             with contextlib.suppress(OSError):
                 yield
