@@ -25,10 +25,9 @@ from typing import Any
 from benchmarks.command import Parser, command_line, existing_folder, one_of, positive, run
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.record import print_table, write
-from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, exported_pairs, host, producer, set_words, stand
-from contract.question import Question
-from contract.verdict import Outcome, Verdict
-from producer.stats import share
+from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, host, producer, set_words, stand
+from contract.spec import Normalization
+from contract.verdict import Outcome
 
 CLOSED, TOP_1, TOP_5, GOLD = "closed book", "BM25 top 1", "BM25 top 5", "gold"
 RUN_CONFIG = "configs/runs/likelihood.yaml"
@@ -149,7 +148,7 @@ def measure(
                 "set": name,
                 "condition": condition,
                 "passages": prepared.passages,
-                **accuracies(summary, folder / run_id / "results.jsonl"),
+                **accuracies(summary),
                 "known": asked.known.get(condition),
                 **changes(compared),
                 **retrieval(summary),
@@ -158,29 +157,20 @@ def measure(
     return rows
 
 
-def accuracies(summary: Mapping[str, Any], results: Path) -> dict[str, Any]:
-    """Return the accuracy by the sum, as reported by mcqueue, and per character from the same scores."""
-    pairs = exported_pairs(results)
-    per_character = share(sum(best_per_character(*each) == each[0].answer for each in pairs), len(pairs))
-    assert per_character is not None, "there are questions"
-    by_sum = summary["accuracy_all"]
+def accuracies(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the accuracy by the sum, and per character from the same scores."""
+    by_sum, per_character = summary["accuracy_all"], summary["accuracy_by_normalization"][Normalization.CHARACTER]
     return {
-        "questions": len(pairs),
+        "questions": summary["total"],
         "failed": summary["outcomes"][Outcome.FAILED],
         "chance": summary["chance"],
         "accuracy": by_sum["value"],
         "low": by_sum["low"],
         "high": by_sum["high"],
-        "per character": per_character.value,
-        "per character low": per_character.low,
-        "per character high": per_character.high,
+        "per character": per_character["value"],
+        "per character low": per_character["low"],
+        "per character high": per_character["high"],
     }
-
-
-def best_per_character(question: Question, verdict: Verdict) -> str | None:
-    """Return the choice with the highest log-likelihood per character."""
-    scores = {label: score / len(question.choice_text(label)) for label, score in verdict.choice_scores.items()}
-    return max(scores, key=scores.__getitem__) if scores else None
 
 
 def changes(compared: Mapping[str, Any]) -> dict[str, Any]:
