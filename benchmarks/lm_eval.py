@@ -155,7 +155,7 @@ def write_task(
     folder: Path,
     shots: Shots | None,
     pool: Sequence[Mapping[str, Any]],
-    after_description: str = "\n\n",
+    after_description: str,
 ) -> None:
     """Write the case as a task of lm_eval, with its questions, and the `pool` whose first ones are the examples."""
     data = {"test": str(write_rows(folder / f"{case.task}.jsonl", rows))}

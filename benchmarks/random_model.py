@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,11 +74,11 @@ SHAPES = (
 )
 
 
-def largest_fitting(memory_bytes: float, tokenizer: Path, shapes: Sequence[Shape] = SHAPES) -> Shape:
-    """Return the first of `shapes` whose weights leave an engine with that memory room to work, or else the last."""
+def largest_fitting(memory_bytes: float, tokenizer: Path) -> Shape:
+    """Return the first of SHAPES whose weights leave an engine with that memory room to work, or else the last."""
     vocabulary = int(_of_tokenizer(tokenizer)["vocab_size"])
     room = WEIGHTS_SHARE * memory_bytes
-    return next((each for each in shapes if each.weights_bytes(vocabulary) <= room), shapes[-1])
+    return next((each for each in SHAPES if each.weights_bytes(vocabulary) <= room), SHAPES[-1])
 
 
 def write_model(parent: Path, shape: Shape, tokenizer: Path) -> Path:
