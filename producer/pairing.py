@@ -245,7 +245,10 @@ class Pairing:
             )
         if not kinds:
             keyless = number(self._without_key, "question")
-            raise InputError(f"None of the {keyless} has a key, so there are no correct answers to compare.")
+            raise InputError(
+                f"None of the {keyless} has a key, so there are no correct answers to compare.",
+                hint="If the file has keys, name their field when enqueuing it: --map answer=FIELD.",
+            )
         subjects = sorted(self._subjects.items()) if len(self._subjects) > 1 else []
         return Comparison(
             a=self.a,

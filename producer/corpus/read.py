@@ -78,7 +78,9 @@ def read_documents(corpus: Path, reading: Reading | None = None) -> Iterator[Doc
     try:
         yield from _files(corpus, reading) if corpus.is_dir() else _records(corpus, reading)
     except OSError as trouble:
-        raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=trouble.filename or corpus) from None
+        hint = "Check the path and its permissions."
+        path = trouble.filename or corpus
+        raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path, hint=hint) from None
 
 
 def _records(corpus: Path, reading: Reading) -> Iterator[Document | Unfit]:

@@ -59,7 +59,8 @@ class QuestionIn(_Body):
             hint = "To generate text from a prompt, use /generate."
             raise FieldTrouble("choices", f"a question needs at least {MIN_CHOICES}.", hint)
         if len(self.choices) > MAX_CHOICES:
-            raise FieldTrouble("choices", f"found {len(self.choices)}, expected {MIN_CHOICES} to {MAX_CHOICES}.")
+            message = f"found {len(self.choices)}, expected {MIN_CHOICES} to {MAX_CHOICES}."
+            raise FieldTrouble("choices", message, "Send fewer choices.")
         right = own_labels(self.answer, self.choices)
         try:
             return Question(

@@ -46,7 +46,8 @@ class Qrels:
         except FileNotFoundError:
             raise QuestionFileError("no such file.", path=path, hint="Check the path.") from None
         except OSError as trouble:
-            raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path) from None
+            hint = "Name a file that you may read."
+            raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path, hint=hint) from None
         except UnicodeDecodeError as trouble:
             raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint="Save it as UTF-8.") from None
         if not passages:

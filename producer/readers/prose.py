@@ -87,7 +87,9 @@ def chat(fields: Fields, names: Names) -> Parts:
     field = names.spelled["input"]
     messages = fields[field]
     if not isinstance(messages, list):
-        raise FieldTrouble("input", f"found {shown_value(messages)}, expected a list of messages.", kind="not a list")
+        message = f"found {shown_value(messages)}, expected a list of messages."
+        hint = 'For example [{"role": "user", "content": "…"}].'
+        raise FieldTrouble("input", message, hint, kind="not a list")
     asked = [each.get("content") for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
     text = asked[-1] if asked else None
     flat = {"question": text, **{name: value for name, value in fields.items() if spelled(name) != "input"}}

@@ -65,7 +65,7 @@ def files_in_zip(path: Path) -> list[str]:
 def _open_member(path: Path, shown: str, member: str) -> BinaryIO:
     name = member or next(iter(files_in_zip(path)), "")
     if not name:
-        raise QuestionFileError("the zip is empty.", path=shown)
+        raise QuestionFileError("the zip is empty.", path=shown, hint="Pack the question file into it.")
     archive = zipfile.ZipFile(path)
     packed = archive.open(name)
     start = cast(zipfile.ZipExtFile, packed).peek(4)
@@ -97,7 +97,8 @@ def explaining(shown: str) -> Iterator[None]:
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as trouble:
         raise _damaged(shown, trouble) from None
     except RecursionError:
-        raise QuestionFileError("contains values that are nested too deeply.", path=shown) from None
+        hint = "Flatten them, or remove them."
+        raise QuestionFileError("contains values that are nested too deeply.", path=shown, hint=hint) from None
     except (NotImplementedError, RuntimeError) as trouble:
         # Raised by zipfile for encrypted files and unknown compression methods.
         raise QuestionFileError(f"cannot be unpacked: {trouble}.", path=shown, hint="Unpack it by hand.") from None
@@ -105,7 +106,8 @@ def explaining(shown: str) -> Iterator[None]:
         if trouble.errno is None:
             # Not from the operating system: Arrow raises it for data that it cannot decompress.
             raise _damaged(shown, trouble) from None
-        raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=shown) from None
+        hint = "Check the path and its permissions."
+        raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=shown, hint=hint) from None
 
 
 def _damaged(shown: str, trouble: Exception) -> QuestionFileError:

@@ -97,7 +97,9 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as trouble:
         raise RunConfigError(f"{path}: byte {trouble.start} is not UTF-8.", hint="Save the file as UTF-8.") from None
     except OSError as trouble:
-        raise RunConfigError(f"{path}: cannot be read: {trouble.strerror}.") from None
+        raise RunConfigError(
+            f"{path}: cannot be read: {trouble.strerror}.", hint="Check the path and its permissions."
+        ) from None
 
 
 def _checked(text: str, shown: str, *, grades: bool) -> str:

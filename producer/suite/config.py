@@ -89,7 +89,9 @@ class Entry(BaseModel):
         """Return how to read the file. Raises InputError, UsageError."""
         mapping = tuple(f"{part}={field}" for part, field in self.map.items())
         if self.answers and not Path(self.answers).is_file():
-            raise RunConfigError(f"answers: {self.answers}: no such file.")
+            raise RunConfigError(
+                f"answers: {self.answers}: no such file.", hint="The path is relative to the current folder."
+            )
         return how_to_read(
             {
                 "layout": self.layout,

@@ -53,7 +53,7 @@ def test_an_empty_passage_of_no_relevance_does_no_harm(tmp_path: Path) -> None:
 def test_a_missing_file_is_told_without_a_hint_at_formats(tmp_path: Path) -> None:
     with pytest.raises(QuestionFileError, match=r"none: no such file\. Check the path\.$"):
         Qrels.read(tmp_path / "none")
-    with pytest.raises(QuestionFileError, match=r"cannot be read: Is a directory\.$"):
+    with pytest.raises(QuestionFileError, match=r"cannot be read: Is a directory\. Name a file that you may read\.$"):
         Qrels.read(tmp_path)
 
 

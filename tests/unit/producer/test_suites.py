@@ -264,7 +264,7 @@ def test_what_is_wrong_with_several_entries_is_told_at_once(producer: Producer, 
     assert "entry 'misspelt': set: unknown setting 'mod'. Did you mean 'mode'?" in said
     assert "entry 'both': --limit and --sample are mutually exclusive." in said
     assert "entry 'elsewhere': nowhere.yaml: no such configuration file." in said
-    assert "entry 'keyless': answers: nowhere.txt: no such file." in said
+    assert "entry 'keyless': answers: nowhere.txt: no such file. The path is relative to the current folder." in said
     assert "good" not in said
 
 
