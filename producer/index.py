@@ -41,7 +41,7 @@ from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import write_rejected_row
 from producer.intake.options import check_encoding, map_pairs
 from producer.options import as_json, note, progress_console
-from producer.output import echo_json, echo_lines
+from producer.output import Lines, echo_json, echo_lines
 
 __all__ = ["index"]
 
@@ -160,9 +160,12 @@ def index(
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, device, steps)
-    _print_result(
-        out, read_manifest(out), _Corpus(gate, stored.repeated, stored.longest, reading.left_alone()), as_json=as_json
-    )
+    manifest = read_manifest(out)
+    indexed = _Corpus(gate, stored.repeated, stored.longest, reading.left_alone())
+    if as_json:
+        echo_json(_to_json(out, manifest, indexed))
+    else:
+        echo_lines(_lines(out, manifest, indexed))
 
 
 class _Corpus(NamedTuple):
@@ -245,19 +248,22 @@ def _show_event(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
     return event
 
 
-def _print_result(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bool) -> None:
-    gate = corpus.gate
-    if as_json:
-        facts = {
-            "skipped": gate.troubles.count,
-            "skipped_kinds": dict(gate.troubles.kinds.most_common()),
-            "repeated": corpus.repeated,
-            "longest_passage": dict(zip(("id", "characters"), corpus.longest, strict=True)),
-            "fields_left_alone": corpus.left_alone,
-        }
-        echo_json({"path": str(out), "digest": manifest.digest, **facts, **manifest.model_dump(mode="json")})
-        return
-    plan, encoder = manifest.plan, manifest.encoder
+def _to_json(out: Path, manifest: Manifest, corpus: _Corpus) -> dict[str, Any]:
+    troubles = corpus.gate.troubles
+    return {
+        "path": str(out),
+        "digest": manifest.digest,
+        "skipped": troubles.count,
+        "skipped_kinds": dict(troubles.kinds.most_common()),
+        "repeated": corpus.repeated,
+        "longest_passage": dict(zip(("id", "characters"), corpus.longest, strict=True)),
+        "fields_left_alone": corpus.left_alone,
+        **manifest.model_dump(mode="json"),
+    }
+
+
+def _lines(out: Path, manifest: Manifest, corpus: _Corpus) -> Lines:
+    plan, encoder, troubles = manifest.plan, manifest.encoder, corpus.gate.troubles
     lines = [
         ("index", f"{out} ({plan.kind})"),
         ("passages", f"{plan.counts.passages:,} from {number(plan.counts.documents, 'document')}"),
@@ -268,13 +274,13 @@ def _print_result(out: Path, manifest: Manifest, corpus: _Corpus, *, as_json: bo
         lines.append(
             ("vectors", f"{encoder.id}, {encoder.dimensions} × {plan.dense.precision}, {plan.dense.structure}")
         )
-    if gate.troubles.count:
-        kinds = ", ".join(gate.troubles.by_kind())
-        lines.append(("skipped", f"{number(gate.troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
+    if troubles.count:
+        kinds = ", ".join(troubles.by_kind())
+        lines.append(("skipped", f"{number(troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
     if corpus.repeated:
         what = "with exactly the same text as another: a search that finds one finds both, and each takes a rank"
         lines.append(("repeats", f"{number(corpus.repeated, 'passage')} {what}"))
     if corpus.left_alone:
         shown = ", ".join(corpus.left_alone[:MOST_FIELDS]) + (", …" if len(corpus.left_alone) > MOST_FIELDS else "")
         lines.append(("ignored", f"{shown}; add fields to the passages with --map, as in text=title+text"))
-    echo_lines(lines)
+    return lines

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.export.columns import iso
 from producer.options import as_json, note, run_argument
@@ -14,6 +17,9 @@ from producer.stats import Tally
 
 __all__ = ["runs", "show"]
 
+#: Columns of `runs`.
+COLUMNS = ("run", "created (UTC)", "state", "settled", "accuracy", "chance", "model", "mode", "source")
+
 
 @click.command()
 @as_json
@@ -22,34 +28,32 @@ def runs(session: Session, as_json: bool) -> None:
     """List all runs, newest first."""
     found = list(session.ledger.standings(session.ledger.runs()))
     if as_json:
-        echo_json(
-            [
-                {
-                    "run_id": run.run_id,
-                    "created_at": iso(run.created_at),
-                    "source": run.source,
-                    "model": run.spec.model,
-                    "mode": run.spec.mode,
-                    "state": counts.standing,
-                    **Tally.of_counts(counts, run.without_key).to_json(),
-                }
-                for run, counts in found
-            ]
-        )
-        return
-    if not found:
+        echo_json([_run_json(*each) for each in found])
+    elif found:
+        echo_table(COLUMNS, (_run_row(*each) for each in found))
+    else:
         note("There are no runs yet. Create one with: python -m producer enqueue FILE")
-        return
-    rows = []
-    for run, counts in found:
-        share = Tally.of_counts(counts, run.without_key).over_all()
-        failed = f", {counts.of(Outcome.FAILED):,} failed" if counts.of(Outcome.FAILED) else ""
-        settled = f"{counts.settled:,}/{counts.total:,}{failed}"
-        accuracy = f"{share.value:.3f}" if share else "-"
-        created = iso(run.created_at)[:19]
-        how = (run.spec.model, run.spec.mode, run.source)
-        rows.append((run.run_id, created, counts.standing, settled, accuracy, chance(run), *how))
-    echo_table(("run", "created (UTC)", "state", "settled", "accuracy", "chance", "model", "mode", "source"), rows)
+
+
+def _run_json(run: Run, counts: Counts) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "created_at": iso(run.created_at),
+        "source": run.source,
+        "model": run.spec.model,
+        "mode": run.spec.mode,
+        "state": counts.standing,
+        **Tally.of_counts(counts, run.without_key).to_json(),
+    }
+
+
+def _run_row(run: Run, counts: Counts) -> tuple[str, ...]:
+    share = Tally.of_counts(counts, run.without_key).over_all()
+    failed = f", {counts.of(Outcome.FAILED):,} failed" if counts.of(Outcome.FAILED) else ""
+    settled = f"{counts.settled:,}/{counts.total:,}{failed}"
+    accuracy = f"{share.value:.3f}" if share else "-"
+    how = (run.spec.model, run.spec.mode, run.source)
+    return run.run_id, iso(run.created_at)[:19], counts.standing, settled, accuracy, chance(run), *how
 
 
 @click.command()
