@@ -59,18 +59,21 @@ class Door:
         self._broker = broker
         self._texts: dict[tuple[Hashable, ...], Texts] = {}
         self._check(base)
-        self._waiting: dict[str, asyncio.Event] = {}
-        self._questions = 0
-        self._anybody = asyncio.Event()
+        #: Number of questions that clients are currently waiting for.
+        self._waiting = 0
+        #: Run that a client waits for → set once none of its questions is unsettled.
+        self._events: dict[str, asyncio.Event] = {}
+        self._any_events = asyncio.Event()
         #: Runs that no client waits for any more and that are still in the ledger.
         self._left: set[str] = set()
         self._any_left = asyncio.Event()
+        #: Queue → when its live workers were counted, and their number.
         self._workers: dict[str, tuple[float, int]] = {}
 
     @property
     def waiting(self) -> int:
         """Number of questions that clients are currently waiting for."""
-        return self._questions
+        return self._waiting
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -92,11 +95,11 @@ class Door:
         unavailable.
         """
         limit = self._settings.http.max_waiting
-        if self._questions + len(questions) > limit:
+        if self._waiting + len(questions) > limit:
             raise TooBusy(
-                f"{number(self._questions, 'question')} waiting already; the limit is {limit}.", hint="Try again later."
+                f"{number(self._waiting, 'question')} waiting already; the limit is {limit}.", hint="Try again later."
             )
-        self._questions += len(questions)
+        self._waiting += len(questions)
         try:
             async with asyncio.timeout(deadline_s):
                 run = await asyncio.to_thread(self._plan, questions, config)
@@ -109,7 +112,7 @@ class Door:
                 f"No verdict after {deadline_s:g} s.", hint="Raise deadline_s, or start more workers."
             ) from None
         finally:
-            self._questions -= len(questions)
+            self._waiting -= len(questions)
 
     async def _workers_of(self, queue: str) -> int:
         """Return the number of live workers for the queue, at most a second old."""
@@ -184,12 +187,12 @@ class Door:
         self._broker.publish(run, [each.id for each in questions], Priority.HIGH)
 
     async def _settled(self, run_id: str) -> None:
-        self._waiting[run_id] = asyncio.Event()
-        self._anybody.set()
+        self._events[run_id] = asyncio.Event()
+        self._any_events.set()
         try:
-            await self._waiting[run_id].wait()
+            await self._events[run_id].wait()
         finally:
-            del self._waiting[run_id]
+            del self._events[run_id]
 
     def _verdicts(self, run: Run, questions: Sequence[Question]) -> list[Verdict]:
         found = {question.id: verdict for question, verdict in self._ledger.results(run.run_id)}
@@ -244,10 +247,10 @@ class Door:
     async def _watch(self) -> None:
         """Wake the requests whose runs have no unsettled questions any more, with one query for all of them."""
         while True:
-            if not self._waiting:
-                self._anybody.clear()
-                await self._anybody.wait()
-            asked = list(self._waiting.items())  # before the query, which misses runs that are sent in the meantime
+            if not self._events:
+                self._any_events.clear()
+                await self._any_events.wait()
+            asked = list(self._events.items())  # before the query, which misses runs that are sent in the meantime
             try:
                 unsettled = set(await asyncio.to_thread(self._ledger.open_runs))
             except LedgerError as trouble:
