@@ -92,9 +92,9 @@ class Table:
         cells = [each for each in self.cells if each.model == model and each.entry in entries]
         mean = self._mean_of(model, [(each.accuracy, each.context_interval) for each in cells])
         assert mean is not None, "there are entries in the mean"
-        responded = [(each.tally.accuracy(RESPONDED), each.responded_context_interval) for each in cells]
         if not any(each.without_failed for each in cells):
             return mean
+        responded = [(each.tally.accuracy(RESPONDED), each.responded_context_interval) for each in cells]
         return replace(mean, without_failed=self._mean_of(model, responded))
 
     def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver | None:
