@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from contract.fleet import Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_settings
 
@@ -35,9 +36,16 @@ class Session:
     @cached_property
     def broker(self) -> Broker:
         """The broker. Raises RedisUnreachable."""
-        from producer.broker import RedisBroker  # loads Celery, which `export` and others can do without
+        from producer.broker import RedisBroker  # loads Celery, which `export` and others do without
 
         return RedisBroker(self.settings, cast(RedisLedger, self.ledger))
+
+    def live_workers(self) -> list[WorkerRecord]:
+        """Return all live workers; unlike `Broker.all_workers`, without loading Celery."""
+        if "broker" in vars(self):
+            return self.broker.all_workers()
+        ledger = cast(RedisLedger, self.ledger)
+        return Fleet(ledger.client, ledger.place).alive()
 
     def reach(self) -> None:
         """Raise RedisUnreachable now rather than after a long file has been read."""

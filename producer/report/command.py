@@ -37,7 +37,7 @@ def report(session: Session, run_names: tuple[str, ...], no_questions: bool, out
     runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
     path = out / runs[0].run_id / file_name(runs)
     refuse_unwritable(path.parent)  # a page of many questions takes a while
-    page = build(session.ledger, runs, session.broker.all_workers(), questions=not no_questions)
+    page = build(session.ledger, runs, session.live_workers(), questions=not no_questions)
     with explaining(path.parent), replacing(path) as file:
         file.writelines(page)
     if as_json:

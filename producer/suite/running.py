@@ -142,7 +142,7 @@ class Work:
         broker = self._session.broker
         files: list[Path] = []
         for _, run in self._runs:
-            live = workers_of(run, broker)
+            live = workers_of(run, broker.all_workers())
             done = export(self._session.ledger, run.run_id, self._out / run.run_id, live=live)
             for remark in done.remarks:
                 note(remark)

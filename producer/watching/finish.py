@@ -58,7 +58,8 @@ def _export_options(out: Path | None) -> str:
 
 def export_and_print(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
     """Export the run's current results and print them; exit with 3 if it is finished with failed questions."""
-    done = export(session.ledger, run.run_id, out / run.run_id, formats, workers_of(run, session.broker))
+    live = workers_of(run, session.live_workers())
+    done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
     for remark in done.remarks:
         note(remark)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract import keys
@@ -42,7 +43,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "priority": run.priority.name.lower(),
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
-        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers_of(run, broker)],
+        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers_of(run, broker.all_workers())],
         "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
     }
 
@@ -73,7 +74,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
 
 def _hindered(run: Run, broker: Broker) -> Lines:
     """Return why live workers do not score the run, and why other workers failed to boot."""
-    workers = workers_of(run, broker)
+    workers = workers_of(run, broker.all_workers())
     return [
         *[("put off", each) for each in put_off_by(run.run_id, workers)],
         *[("not ready", each) for each in waiting_lines(workers)],
@@ -104,7 +105,7 @@ def queue_lines(run: Run, broker: Broker) -> Lines:
 
 def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     """Return the live workers of the run, and what to do if one of its queues has none."""
-    live = workers_of(run, broker)
+    live = workers_of(run, broker.all_workers())
     names = f"{len(live)} live: {', '.join(map(_named, live))}" if live else "none live"
     if any(each.engine.get("engine") == "simulated" for each in live):
         names += "; the engine is simulated, its answers are meaningless"
@@ -128,9 +129,9 @@ def _named(worker: WorkerRecord) -> str:
     return worker.name if worker.state is WorkerState.READY else f"{worker.name} ({worker.state})"
 
 
-def workers_of(run: Run, broker: Broker) -> list[WorkerRecord]:
-    """Return the live workers that serve one of the run's queues."""
-    return [worker for queue in keys.route(run.spec) for worker in broker.workers(queue)]
+def workers_of(run: Run, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    """Return those of the `live` workers that serve one of the run's queues."""
+    return [worker for queue in keys.route(run.spec) for worker in live if worker.queue == queue]
 
 
 def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
