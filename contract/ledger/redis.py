@@ -33,7 +33,11 @@ CHUNK = 500
 KNOWN_RUNS = 4096
 _REASONS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
+_QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+#: The validators themselves: for every question of a run, `model_validate_json` is a third slower.
+_read_question = _QUESTION.validator.validate_json
+_read_verdict = _VERDICT.validator.validate_json
 log = logging.getLogger(__name__)
 
 
@@ -312,8 +316,8 @@ class RedisLedger(Ledger):
     ) -> tuple[Question, Verdict | None]:
         """Parse a stored question and its verdict. Raises LedgerError if either cannot be parsed."""
         try:
-            question = Question.model_validate_json(cast(str, body))
-            return question, None if verdict is None else Verdict.model_validate_json(verdict)
+            question = _read_question(cast(str, body))
+            return question, None if verdict is None else _read_verdict(verdict)
         except ValidationError as trouble:
             raise self._unreadable(run_id, question_id, trouble) from None
 
