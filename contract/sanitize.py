@@ -7,8 +7,9 @@ File").
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["for_cell", "for_json", "for_terminal"]
+__all__ = ["for_cell", "for_cells", "for_json", "for_terminal"]
 
 #: Control characters except tab and newline, and those that change the writing direction.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -28,6 +29,13 @@ def for_json(document: str) -> str:
 def for_cell(text: str) -> str:
     """Return `text` for a CSV cell: unless it is a number, an apostrophe keeps spreadsheets from reading a formula."""
     return f"'{text}" if text[:1] in _FORMULA and not _is_number(text) else text
+
+
+def for_cells(texts: Sequence[str | None]) -> Sequence[str | None]:
+    """Return `for_cell` of each text, and None for None; faster if no text looks like a formula."""
+    if _FORMULA.isdisjoint({text[:1] for text in texts if text}):
+        return texts
+    return [text and for_cell(text) for text in texts]
 
 
 def _is_number(text: str) -> bool:

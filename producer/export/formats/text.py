@@ -25,7 +25,7 @@ def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     path = directory / "results.csv"
     file, cells = drafts.text(path), cells_of(run)
     file.write(csv_text([COLUMNS]))
-    yield Sink((path,), lambda part: csv_text([cells(question, verdict) for question, verdict in part]), file.write)
+    yield Sink((path,), lambda part: csv_text(cells(part)), file.write)
 
 
 class _Lines(list[str]):

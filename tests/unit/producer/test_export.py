@@ -27,6 +27,7 @@ from producer.export.columns import COLUMNS, iso
 from producer.export.files import Drafts, explaining, refuse_unwritable
 from producer.export.formats import FORMATS
 from producer.export.results import export
+from tests.support import interrupted_run, make_questions
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 # The design's line, so that a column that moves is noticed. There, `truncated` was to be what two columns now are.
@@ -84,6 +85,16 @@ def test_every_question_is_a_row_in_the_order_of_the_input(filled: MemoryLedger,
     assert [row["question_id"] for row in rows] == ["a", "b", "c", "d", "e"]
     assert [row["outcome"] for row in rows] == ["correct", "unanswered", "answered", "failed", "unsettled"]
     assert [row["correct"] for row in rows] == ["true", "false", "", "", ""], "failed is not wrong, no key is neither"
+
+
+def test_of_a_run_whose_questions_are_not_written_yet_there_are_only_the_names_of_the_columns(
+    ledger: MemoryLedger, tmp_path: Path
+) -> None:
+    run = interrupted_run(ledger, make_questions(5), written=0)
+
+    export(ledger, run.run_id, tmp_path)
+
+    assert (tmp_path / "results.csv").read_text() == ",".join(COLUMNS) + "\n"
 
 
 def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: Path) -> None:

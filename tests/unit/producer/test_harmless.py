@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.ledger import MemoryLedger
-from contract.sanitize import for_cell, for_terminal
+from contract.sanitize import for_cell, for_cells, for_terminal
 from contract.verdict import Outcome, Verdict
 from tests.unit.producer.conftest import Producer, WriteRows
 
@@ -25,6 +25,12 @@ def test_a_formula_is_text_in_a_cell(formula: str) -> None:
 @pytest.mark.parametrize("cell", ["-5", "+3.2e1", "-inf", "", "a=b", "5-3", "{}"])
 def test_numbers_and_plain_text_stay_as_they_are(cell: str) -> None:
     assert for_cell(cell) == cell
+
+
+@pytest.mark.parametrize("plain", [["a", None, ""], [None], []])
+def test_a_column_is_changed_only_where_it_has_a_formula(plain: list[str | None]) -> None:
+    assert list(for_cells(plain)) == plain
+    assert list(for_cells([*plain, "-5", *FORMULAS])) == [*plain, "-5", *(f"'{each}" for each in FORMULAS)]
 
 
 def test_a_terminal_is_shown_what_would_steer_it() -> None:
