@@ -124,6 +124,8 @@ class Repeats:
 
     def count(self) -> int:
         """Return the number of repeated questions."""
+        if self._older is None:
+            return self._pairs - len(set(self._recent[::2]))
         import numpy  # late, as most commands read no questions
 
         found = 0
