@@ -86,7 +86,8 @@ class Question(BaseModel):
 
     def canonical(self) -> bytes:
         """Return the canonical form: equal for two questions exactly if all their fields are."""
-        return self.model_dump_json(exclude_defaults=True).encode()
+        # as `model_dump_json`, which would decode the bytes
+        return self.__pydantic_serializer__.to_json(self, exclude_defaults=True)
 
     def body(self) -> Body:
         """Return the question as the ledger stores it."""
