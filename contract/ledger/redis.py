@@ -165,7 +165,7 @@ class RedisLedger(Ledger):
         if isinstance(found, str):
             raise halted(run_id, found)
         return [
-            Begun(Question.model_validate_json(body), int(attempts), counted=bool(int(counted)))
+            Begun(_read_question(body), int(attempts), counted=bool(int(counted)))
             for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
         ]
 
