@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from workers.engines.cpu_norm import register_kernel, with_kernel
+from workers.engines import cpu_norm
+from workers.engines.cpu_norm import register_kernel, rounds_bfloat16, with_kernel
 from workers.engines.installed import is_cpu_build
 
 pytestmark = pytest.mark.skipif(not is_cpu_build(), reason="a build for CPUs")
@@ -38,8 +39,9 @@ def test_the_kernel_normalises_as_vllm_does(norms: Any, dtype: str) -> None:
     own = norms.rms_norm.impls["native"].impl_fn(x, weight, 1e-5)
     own_sum = norms.fused_add_rms_norm.impls["native"].impl_fn(x, residual, weight, 1e-5)
 
-    assert norms.rms_norm.dispatch(x, weight, 1e-5).provider == "mcqueue"
-    assert norms.fused_add_rms_norm.dispatch(x, residual, weight, 1e-5).provider == "mcqueue"
+    computed_by = "mcqueue" if dtype == "float32" or rounds_bfloat16() else "native"
+    assert norms.rms_norm.dispatch(x, weight, 1e-5).provider == computed_by
+    assert norms.fused_add_rms_norm.dispatch(x, residual, weight, 1e-5).provider == computed_by
     torch.testing.assert_close(norms.rms_norm(x, weight, 1e-5), own, rtol=0, atol=WITHIN[dtype])
     normed, summed = norms.fused_add_rms_norm.maybe_inplace(x, residual, weight, 1e-5)
     torch.testing.assert_close(normed, own_sum[0], rtol=0, atol=WITHIN[dtype])
@@ -63,6 +65,16 @@ def test_what_the_kernel_would_compute_otherwise_is_left_to_vllm(
 
     assert norms.rms_norm.dispatch(x, weight, 1e-5, variance_size).provider == "native"
     assert torch.equal(norms.rms_norm(x, weight, 1e-5, variance_size), own)
+
+
+def test_where_the_kernel_cuts_bfloat16_off_instead_of_rounding_it_is_left_to_vllm(
+    norms: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_norm, "rounds_bfloat16", lambda: False)
+    x, weight = rows(4, 32, dtype="bfloat16"), rows(32, dtype="bfloat16")
+
+    assert norms.rms_norm.dispatch(x, weight, 1e-5).provider == "native"
+    assert norms.fused_add_rms_norm.dispatch(x, x.clone(), weight, 1e-5).provider == "native"
 
 
 def test_a_residual_apart_in_memory_is_left_to_vllm(norms: Any) -> None:
