@@ -136,6 +136,8 @@ class Repeats:
 
     def contradicted(self) -> set[int]:
         """Return the `asked_hash` of each question that occurs with different keys."""
+        if not self.count():
+            return set()
         import numpy  # late, as most commands read no questions
 
         found: set[int] = set()

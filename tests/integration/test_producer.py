@@ -261,6 +261,19 @@ def test_the_results_of_a_run_are_written_without_loading_celery(
     assert [name for name in ("celery", "kombu") if f" {name}\n" in imported] == []
 
 
+@pytest.mark.usefixtures("shown_imports")
+def test_a_small_file_with_even_answers_and_no_repetition_is_enqueued_without_loading_numpy(
+    producer: Call, tmp_path: Path
+) -> None:
+    rows = [{"question": f"{n}?", "choices": ["no", "yes"], "answer": "AB"[n % 2]} for n in range(12)]
+    (tmp_path / "q.json").write_text(json.dumps(rows))
+
+    imported = producer("enqueue", "q.json").stderr
+
+    assert "producer.cli" in imported
+    assert " numpy\n" not in imported
+
+
 def test_a_purged_run_is_gone(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
     write_questions(tmp_path / "q.jsonl", 20)
     run_id = json.loads(producer("enqueue", "q.jsonl", "--run", "short-lived", "--json").stdout)["run_id"]
