@@ -141,6 +141,7 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
     ):
         overrides = {**settings, "redis_url": url}
         environment = {**os.environ, OVERRIDES_VARIABLE: json.dumps(overrides)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else every command would compile all our modules
         if config:
             environment[CONFIG_VARIABLE] = str(config.resolve())
         found = load_settings(config, [f"{name}={json.dumps(value)}" for name, value in overrides.items()])
