@@ -15,7 +15,7 @@ import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -24,8 +24,9 @@ from benchmarks.jsonl import read_rows, write_rows
 from contract.errors import McqueueError
 
 __all__ = [
-    "ACCURACIES",
     "LM_EVAL",
+    "METRICS",
+    "MODES",
     "TASKS",
     "Case",
     "Shots",
@@ -73,16 +74,29 @@ BESIDES = (
     "xxhash==4.1.0",
 )
 LOOP = b"Running loglikelihood requests"
-#: Mode → the task's prompt, as in lm_eval's own ARC and MMLU tasks, and the field with the continuations.
+
+
+class Task(NamedTuple):
+    """How lm_eval asks: the prompt, the field with the continuations, and its metrics."""
+
+    text: str
+    choices: str
+    metrics: tuple[str, ...]
+
+
+INFORMED = "acc_mutual_info"
+#: In the order of their tables.
+METRICS = ("acc", "acc_norm", INFORMED)
+ARC = "Question: {{question}}\nAnswer:"
+MMLU = "{{question.strip()}}\n{% for choice in choices %}{{labels[loop.index0]}}. {{choice}}\n{% endfor %}Answer:"
+#: Run configuration of mcqueue → the same in lm_eval; the prompts are those of its own ARC and MMLU tasks.
 TASKS = {
-    "likelihood": ("Question: {{question}}\nAnswer:", "choices"),
-    "letter": (
-        "{{question.strip()}}\n{% for choice in choices %}{{labels[loop.index0]}}. {{choice}}\n{% endfor %}Answer:",
-        "labels",
-    ),
+    "likelihood": Task(ARC, "choices", ("acc", "acc_norm")),
+    "letter": Task(MMLU, "labels", ("acc",)),
+    "mutual-info": Task(ARC, "choices", (INFORMED,)),
 }
-#: lm_eval's metrics.
-ACCURACIES = ("acc", "acc_norm")
+#: The ones in which a set is asked if none is given.
+MODES = ("likelihood", "letter")
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class Shots:
 class Side:
     """The answers of one of the two sides to a case."""
 
-    #: Question id → the score of each choice.
+    #: Question id → the score of each choice, by mutual information its difference to the one without the question.
     scores: dict[str, list[float]]
     #: Question id → the prompt.
     prompts: dict[str, str]
@@ -161,7 +175,7 @@ def write_task(
     data = {"test": str(write_rows(folder / f"{case.task}.jsonl", rows))}
     if shots:
         data["dev"] = str(write_rows(folder / f"{case.task}-dev.jsonl", pool))
-    text, choices = TASKS[case.mode]
+    text, choices, metrics = TASKS[case.mode]
     task: dict[str, Any] = {
         "task": case.task,
         "dataset_path": "json",
@@ -172,7 +186,7 @@ def write_task(
         "doc_to_choice": choices,
         "doc_to_target": "answer",
         "target_delimiter": " ",
-        "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ACCURACIES],
+        "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in metrics],
     }
     if shots:
         task |= {
@@ -234,13 +248,23 @@ def read_peer(model: Path, case: Case, folder: Path, seconds: float = 0.0) -> Si
 
     (file,) = (folder / "out").rglob(f"samples_{case.task}_*.jsonl")
     samples = read_rows(file)
-    scores = {each["doc"]["id"]: [float(score) for score, _ in each["filtered_resps"]] for each in samples}
+    metric = TASKS[case.mode].metrics[0]
+    scores = {each["doc"]["id"]: scores_of(each, metric) for each in samples}
     asked = {
         each["doc"]["id"]: [(one["arg_0"], one["arg_1"]) for one in each["arguments"].values()] for each in samples
     }
     for each in samples:  # the choice we read is the one that it scored
-        assert (int(np.argmax(scores[each["doc"]["id"]])) == each["doc"]["answer"]) == bool(each["acc"])
+        assert (int(np.argmax(scores[each["doc"]["id"]])) == each["doc"]["answer"]) == bool(each[metric])
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     texts = [prompt + continuation for requests in asked.values() for prompt, continuation in requests]
     tokens = sum(len(each.ids) for each in tokenizer.encode_batch(texts))
     return Side(scores, {name: requests[0][0] for name, requests in asked.items()}, seconds, tokens)
+
+
+def scores_of(sample: Mapping[str, Any], metric: str) -> list[float]:
+    """Return what lm_eval compares the choices of `sample` by."""
+    found = [float(logprob) for logprob, _ in sample["filtered_resps"]]
+    if metric != INFORMED:
+        return found
+    half = len(found) // 2
+    return [asked - unasked for asked, unasked in zip(found[:half], found[half:], strict=True)]

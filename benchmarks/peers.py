@@ -1,13 +1,15 @@
 """The same questions through lm-evaluation-harness and through mcqueue: do they agree, and which is faster?
 
-Every set is asked in both modes, or in the given one. FILE is JSON Lines with `id`, `question`, `choices` and `answer`
-(index or label). Both sides run vLLM as installed here, on the same weights, with the engine arguments of the deploy
-file, and get the same prompts (checked, text by text). lm_eval has its own virtual environment in the workdir, which
-borrows this one's packages; mcqueue is asked by its commands, through an embedded server and `python -m workers up`.
+Every set is asked by likelihood and by letter, or in the given mode. FILE is JSON Lines with `id`, `question`,
+`choices` and `answer` (index or label). Both sides run vLLM as installed here, on the same weights, with the engine
+arguments of the deploy file, and get the same prompts (checked, text by text). lm_eval has its own virtual environment
+in the workdir, which borrows this one's packages; mcqueue is asked by its commands, through an embedded server and
+`python -m workers up`.
 
 **Agreement**, in float32 (and again, for information, in the bfloat16 of the timed runs). Per choice: the absolute
 difference of the log-likelihoods, in nats, summed over the choice's tokens. Per question: whether both choose the same,
-by the sum (`acc`) and by the sum per character (`acc_norm`, from the same sums). Noise is the 99th percentile of the
+by the sum (`acc`) and by the sum per character (`acc_norm`, from the same sums); of `mutual-info`, by the sum less that
+without the question (`acc_mutual_info`), of which the differences are then taken. Noise is the 99th percentile of the
 differences in that comparison; a disagreement is a near-tie if, on both sides, the two choices in question differ by
 less than twice the noise (either score may be off by it). On a CPU, vLLM computes the same for a prompt whatever it is
 batched with, so no difference at all is expected there; the rows called control compare lm_eval in float32 with mcqueue
@@ -50,8 +52,9 @@ from benchmarks.chat import flags, shown_texts, white_space
 from benchmarks.command import Parser, command_line, existing_file, from_zero, positive, run
 from benchmarks.jsonl import read_rows
 from benchmarks.lm_eval import (
-    ACCURACIES,
     LM_EVAL,
+    METRICS,
+    MODES,
     TASKS,
     Case,
     Shots,
@@ -140,7 +143,7 @@ def main() -> None:
 def parse() -> Bench:
     """Return the Bench of the command line."""
     parser = Parser(__doc__)
-    parser.add_argument("sets", nargs="+", type=cases_of, metavar="SET[:MODE]=FILE", help=f"MODE: {' or '.join(TASKS)}")
+    parser.add_argument("sets", nargs="+", type=cases_of, metavar="SET[:MODE]=FILE", help=f"MODE: {', '.join(TASKS)}")
     parser.option("--limit", positive, None, "first N questions of each set", metavar="N")
     parser.option("--timed", positive, 50, "first N of them in the timed runs", metavar="N")
     parser.option("--rounds", from_zero, 2, "timed rounds; 0: none")
@@ -190,7 +193,7 @@ def cases_of(text: str) -> list[Case]:
     name, colon, mode = name.partition(":")
     if not equals or (colon and mode not in TASKS):
         raise ArgumentTypeError(f"{text!r} is not SET[:MODE]=FILE with a MODE of {', '.join(TASKS)}")
-    return [Case(name, existing_file(file), each) for each in ([mode] if colon else TASKS)]
+    return [Case(name, existing_file(file), each) for each in ([mode] if colon else MODES)]
 
 
 def vllm_args(bench: Bench, dtype: str) -> dict[str, Any]:
@@ -335,7 +338,7 @@ def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequenc
         "max difference": float(differences.max()),
     }
     disagreements: list[dict[str, Any]] = []
-    for metric in ACCURACIES if case.mode == "likelihood" else ACCURACIES[:1]:
+    for metric in TASKS[case.mode].metrics:
         marked = [mark(metric, each, theirs, ours) for each in asked]
         disagreed = [each for each in marked if each["lm_eval"] != each["mcqueue"]]
         row |= {
@@ -419,12 +422,10 @@ def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
     """Print the tables and every disagreement."""
     rows = [row for row, _ in found]
     print_table("Log-likelihoods", [without(each, " agree", " lm_eval", " mcqueue") for each in rows])
-    for metric, other in (ACCURACIES, ACCURACIES[::-1]):
-        shown = [
-            without(each, "prompt", "choices", "difference", "below") for each in rows if f"{metric} agree" in each
-        ]
-        if shown:
-            print_table(f"Answers by {metric}", [without(each, f"{other} ") for each in shown])
+    for metric in METRICS:
+        hidden = ("prompt", "choices", "difference", "below", *(f"{other} " for other in METRICS if other != metric))
+        if shown := [without(each, *hidden) for each in rows if f"{metric} agree" in each]:
+            print_table(f"Answers by {metric}", shown)
     for each in [each for _, several in found for each in several]:
         print(json.dumps(each))
     if speed:

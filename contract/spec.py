@@ -62,12 +62,14 @@ class Normalization(StrEnum):
     NONE = "none"
     CHARACTER = "character"
     BYTE = "byte"
+    #: Less the choice's log-likelihood after `unconditional_prompt`: what the question adds to how likely it is anyway.
+    MUTUAL_INFO = "mutual_info"
 
     def length(self, choice: str) -> int:
         """Return the divisor for the log-likelihood of `choice`."""
-        if self is Normalization.NONE:
-            return 1
-        return len(choice) if self is Normalization.CHARACTER else len(choice.encode())
+        if self is Normalization.CHARACTER:
+            return len(choice)
+        return len(choice.encode()) if self is Normalization.BYTE else 1
 
 
 class Prompt(BaseModel):
@@ -247,6 +249,9 @@ class RunSpec(BaseModel):
     adapter: str = ""
     mode: Mode
     normalization: Normalization = Normalization.NONE
+    #: Prompt after which choices are scored without the question (`mutual_info`); empty: only the token that starts a
+    #: text.
+    unconditional_prompt: str = ""
     prompt: Prompt
     #: The only version of vLLM that may answer, where identical numbers matter more than an answer; empty: any engine.
     vllm_version: str = ""
@@ -276,7 +281,7 @@ class RunSpec(BaseModel):
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:
         rationale = self.few_shot.rationale if self.few_shot else ""
-        wrong = mode_conflict(self.mode, self.normalization, self.sampling, rationale)
+        wrong = mode_conflict(self.mode, self.normalization, self.sampling, rationale, self.unconditional_prompt)
         if wrong:
             raise ValueError(wrong)
         if self.mode.writes != (self.sampling is not None):
@@ -294,7 +299,9 @@ class RunSpec(BaseModel):
         follows from the index's digest is left out as well.
         """
         later: dict[str, Any] = {
-            name: True for name in ("adapter", "description", "rules_version") if not getattr(self, name)
+            name: True
+            for name in ("adapter", "description", "rules_version", "unconditional_prompt")
+            if not getattr(self, name)
         }
         if self.few_shot is not None and not self.few_shot.rationale:
             later["few_shot"] = {"rationale"}
@@ -305,12 +312,16 @@ class RunSpec(BaseModel):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def mode_conflict(mode: Mode, normalization: Normalization, sampling: Sampling | None, rationale: str) -> str:
+def mode_conflict(
+    mode: Mode, normalization: Normalization, sampling: Sampling | None, rationale: str, unconditional_prompt: str
+) -> str:
     """Return why these do not go together, or an empty string."""
     if rationale and mode not in {Mode.GENERATE, Mode.VOTE}:
         return f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for"
     if mode is not Mode.LIKELIHOOD and normalization is not Normalization.NONE:
         return f"normalization {normalization} has no effect in mode {mode}, only in likelihood"
+    if unconditional_prompt and normalization is not Normalization.MUTUAL_INFO:
+        return f"unconditional_prompt has no effect with normalization {normalization}, only with mutual_info"
     if sampling is not None and mode is Mode.VOTE:
         if sampling.samples < 2:
             return "mode vote needs samples of at least 2"

@@ -76,6 +76,8 @@ class Verdict(BaseModel):
     #: the share of texts that named it. With `circular`, these and the fields derived from them are those of the
     #: first rotation with the most frequent choice.
     choice_scores: dict[str, float] = Field(default_factory=dict)
+    #: Label → log-likelihood of the choice without the question (`mutual_info`), which `choice_scores` are less.
+    unconditional_scores: dict[str, float] = Field(default_factory=dict)
     #: Softmax probability of the chosen choice among the choices, or its share of the texts, 0 to 1.
     confidence: float | None = None
     #: Best score minus second best: nats, or a share of the texts.

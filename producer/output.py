@@ -20,7 +20,7 @@ from contract.verdict import Outcome
 from contract.wording import number
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
-from producer.stats.normalized import METRIC
+from producer.stats.normalized import HOW, METRIC
 
 __all__ = [
     "COMPARED",
@@ -44,11 +44,7 @@ SELDOM = 0.1
 #: Modes in which rules read the choice that a text names.
 READ = frozenset([Mode.GENERATE, Mode.VOTE])
 #: How choices are compared by likelihood, with lm-evaluation-harness's name for the metric.
-COMPARED = {
-    Normalization.NONE: f"by the sum ({METRIC[Normalization.NONE]})",
-    Normalization.CHARACTER: f"per character ({METRIC[Normalization.CHARACTER]})",
-    Normalization.BYTE: f"per byte ({METRIC[Normalization.BYTE]})",
-}
+COMPARED = {each: f"{HOW[each]} ({METRIC[each]})" for each in Normalization}
 #: A label and the text after it.
 Line = tuple[str, str]
 Lines = list[Line]

@@ -265,8 +265,12 @@ def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:
     if arrangement.as_enqueued:
         return reading
     original = arrangement.original
-    scores = {original(label): score for label, score in sorted(reading.choice_scores.items())}
-    return reading._replace(choice=reading.choice and original(reading.choice), choice_scores=scores)
+    scores, unconditional = (
+        {original(label): score for label, score in sorted(of_choices.items())}
+        for of_choices in (reading.choice_scores, reading.unconditional_scores)
+    )
+    choice = reading.choice and original(reading.choice)
+    return reading._replace(choice=choice, choice_scores=scores, unconditional_scores=unconditional)
 
 
 def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
@@ -290,6 +294,7 @@ def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]
         "outcome": outcome,
         "choice": shown.choice,
         "choice_scores": dict(sorted(shown.choice_scores.items())),
+        "unconditional_scores": dict(sorted(shown.unconditional_scores.items())),
         "confidence": shown.confidence,
         "margin": shown.margin,
         "label_mass": shown.label_mass,

@@ -91,6 +91,8 @@ class ScoreOptions(_Body):
         kept = base.model_dump(exclude_unset=True)
         if self.mode is not None and self.mode != base.mode:  # the prompt and related fields belong to another mode
             kept = {name: kept[name] for name in kept if name in {*WHO_ANSWERS, "seed", "rag"}}
+        if self.normalization not in (None, base.normalization):
+            kept.pop("unconditional_prompt", None)
         if self.use_context_field is not None:
             given["rag"] = {**kept.get("rag", {}), "use_context_field": self.use_context_field}
         return run_config({**kept, **given, **_who(self.model, base)}, IN_MESSAGES)

@@ -19,6 +19,7 @@ from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Mean, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
+from producer.stats.normalized import HOW
 
 __all__ = ["Part"]
 
@@ -157,7 +158,7 @@ class Part:
         spec = self.run.spec
         if confidence_of(spec) == PROBABILITIES:
             return ""
-        return " of votes" if spec.mode is Mode.VOTE else f" per {spec.normalization}"
+        return " of votes" if spec.mode is Mode.VOTE else f" {HOW[spec.normalization]}"
 
     @cached_property
     def speed(self) -> list[Figure]:

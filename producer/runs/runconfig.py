@@ -217,8 +217,11 @@ class RunConfig(BaseModel):
     adapter: str = ""
     #: How an answer is obtained from the model.
     mode: Mode = Mode.LIKELIHOOD
-    #: What a choice's log-likelihood is divided by (`likelihood` only).
+    #: What a choice's log-likelihood is divided by, or with `mutual_info` compared with (`likelihood` only).
     normalization: Normalization = Normalization.NONE
+    #: With `mutual_info`, the prompt after which the choices are scored without the question, for example `Answer:`;
+    #: empty: nothing but the token that starts a text.
+    unconditional_prompt: str = ""
     #: Name of a built-in template or path of a .j2 file (docs/questions.md); empty: the mode's default.
     prompt: FileName = ""
     #: Text between the prompt and a choice (`likelihood`) or label (`letter`).
@@ -244,7 +247,8 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:
-        wrong = mode_conflict(self.mode, self.normalization, self.sampling, self.few_shot.rationale)
+        rationale = self.few_shot.rationale
+        wrong = mode_conflict(self.mode, self.normalization, self.sampling, rationale, self.unconditional_prompt)
         if wrong:
             raise ValueError(wrong)
         if not self.mode.writes and "sampling" in self.model_fields_set:
@@ -281,6 +285,7 @@ class RunConfig(BaseModel):
             adapter=self.adapter,
             mode=self.mode,
             normalization=self.normalization,
+            unconditional_prompt=self.unconditional_prompt,
             prompt=texts.prompt,
             delimiter=self.delimiter,
             use_context_field=self.rag.use_context_field,

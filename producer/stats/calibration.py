@@ -20,6 +20,7 @@ from contract.question import Question
 from contract.spec import Mode, Normalization, RunSpec
 from contract.verdict import MAJORITY, Outcome, Verdict
 from producer.stats.denominators import ANSWERED
+from producer.stats.normalized import HOW
 
 __all__ = ["EDGES", "PROBABILITIES", "Bin", "Calibration", "confidence_of", "probabilities"]
 
@@ -127,13 +128,12 @@ class Calibration:
 def confidence_of(spec: RunSpec) -> str:
     """Describe the confidence of a run of `spec`: calibration asks whether it can be read as a probability.
 
-    A log-probability divided by its length is no longer one, so the softmax of such scores is not a probability of the
-    model.
+    A normalized log-probability is no longer one, so the softmax of such scores is not a probability of the model.
     """
     if spec.mode is Mode.VOTE:
         return "the fraction of the texts, not a model probability"
     if spec.normalization is not Normalization.NONE:
-        return f"the softmax of scores per {spec.normalization}, not a model probability"
+        return f"the softmax of scores {HOW[spec.normalization]}, not a model probability"
     return PROBABILITIES
 
 

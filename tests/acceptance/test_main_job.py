@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -54,8 +55,9 @@ def test_the_model_is_clearly_above_chance_on_plain_facts(demo: Path) -> None:
     assert summary_of(demo)["outcomes"]["correct"] == correct
 
 
-def test_scores_agree_with_transformers_on_the_same_weights(demo: Path) -> None:
-    """Twenty questions, each choice's log-softmax summed by transformers in float32; vLLM has 16 bits on some CPUs."""
+@pytest.fixture(scope="module")
+def log_likelihood() -> Callable[[str, str], float]:
+    """Log-likelihood of a text after a prompt: transformers' log-softmax in float32, summed over the text's tokens."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -63,15 +65,26 @@ def test_scores_agree_with_transformers_on_the_same_weights(demo: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
-    def log_likelihood(prompt: str, continuation: str) -> float:
-        start = len(tokenizer(prompt)["input_ids"])
-        ids = torch.tensor([tokenizer(prompt + continuation)["input_ids"]])
+    def measured(prompt: str, continuation: str) -> float:
+        start = [] if prompt else [tokenizer.bos_token_id]
+        ids = torch.tensor([start + tokenizer(prompt + continuation)["input_ids"]])
         with torch.no_grad():
             logprobs = model(ids).logits[0].log_softmax(-1)
-        return sum(float(logprobs[i - 1, ids[0, i]]) for i in range(start, ids.shape[1]))
+        scored = range(len(start + tokenizer(prompt)["input_ids"]), ids.shape[1])
+        return sum(float(logprobs[i - 1, ids[0, i]]) for i in scored)
 
-    engine = summary_of(demo)["environment"]["answered_by"][0]["engine"]
-    within = WITHIN_NATS[engine["dtype"]]
+    return measured
+
+
+def within_of(folder: Path) -> Within:
+    """Largest differences for the engine that answered; vLLM has 16 bits on some CPUs."""
+    return WITHIN_NATS[summary_of(folder)["environment"]["answered_by"][0]["engine"]["dtype"]]
+
+
+def test_scores_agree_with_transformers_on_the_same_weights(
+    demo: Path, log_likelihood: Callable[[str, str], float]
+) -> None:
+    within = within_of(demo)
     by_id = {row["question_id"]: row for row in rows_of(demo)}
     differences: list[float] = []
     disagreements = 0
@@ -93,6 +106,27 @@ def test_scores_agree_with_transformers_on_the_same_weights(demo: Path) -> None:
     assert max(differences) < within.each
     assert mean(differences) < within.mean
     assert disagreements <= 1
+
+
+def test_mutual_information_subtracts_what_transformers_finds_without_the_question(
+    stack: Stack, log_likelihood: Callable[[str, str], float]
+) -> None:
+    folder = stack.run_to_results(
+        str(QUESTIONS), "--config", "configs/runs/mutual-info.yaml", "--limit", "10", "--run", "informed"
+    )
+    differences: list[float] = []
+    for question, verdict in stack.ledger().results(folder.name):
+        assert verdict is not None
+        for label, choice in zip(question.labels, question.choices, strict=True):
+            with_question = log_likelihood(f"Question: {question.question}\nAnswer:", f" {choice}")
+            without = log_likelihood("", f" {choice}")
+            differences.append(abs(verdict.unconditional_scores[label] - without))
+            differences.append(abs(verdict.choice_scores[label] - (with_question - without)))
+    assert len(differences) == 80
+    assert max(differences) < 2 * within_of(folder).each
+    assert mean(differences) < 2 * within_of(folder).mean
+    told = summary_of(folder)["accuracy_by_normalization"]
+    assert set(told) == {"none", "character", "byte", "mutual_info"}
 
 
 def test_enqueuing_the_same_again_says_that_it_is_settled(stack: Stack, demo: Path) -> None:

@@ -56,7 +56,7 @@ from workers.tuning.trials import Shape, Trial
 @pytest.mark.parametrize("mode", [Mode.LIKELIHOOD, Mode.LETTER])
 def test_the_peer_is_asked_by_the_same_prompts_also_where_white_space_surrounds_a_question(mode: Mode) -> None:
     question = make_question(1, question="\n Why? ", choices=(" so", "thus"), answer="A")
-    theirs, _ = TASKS[mode.value]
+    theirs = TASKS[mode.value].text
 
     asked = (
         Environment()

@@ -107,7 +107,8 @@ class PromptEncoder:
         prompt's end is scored with the continuations, except in a chat and where the request `keeps_space`. This equals
         `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`) as long as the prompt has the same tokens with
         and without a continuation. If not, because the tokenizer merges its end with what follows, the prompt ends
-        before the first differing token, for all continuations alike.
+        before the first differing token, for all continuations alike. Where it has no token, the model's BOS token,
+        or else its EOS token, stands for the start of a text, as in `loglikelihood` there.
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
@@ -201,7 +202,8 @@ class PromptEncoder:
                 line, extended = prompt, self._ids(text.wholes(), special=not text.chat)
             shared = _shared([line, *extended])
             kept = prompt[: len(prompt) - len(line) + shared]
-            parted.append((kept, [each[shared:] for each in extended]))
+            tails = [each[shared:] for each in extended]
+            parted.append((kept or self._start if tails else kept, tails))
         return parted
 
     def _lines(self, lines: set[str]) -> dict[str, list[int]]:
@@ -224,6 +226,12 @@ class PromptEncoder:
             found = [ids[: -self._ending] for ids in found]
         bos = getattr(self._tokenizer, "bos_token_id", None)  # read once: the property looks it up by text each time
         return found if bos is None else [ids[1:] if ids[:2] == [bos, bos] else ids for ids in found]
+
+    @cached_property
+    def _start(self) -> list[int]:
+        """The token that stands for the start of a text; empty if the model has none."""
+        found = (getattr(self._tokenizer, name, None) for name in ("bos_token_id", "eos_token_id"))
+        return [each for each in found if each is not None][:1]
 
     @cached_property
     def _ending(self) -> int:

@@ -396,6 +396,8 @@ class OpenAiEngine(Engine):
             raise NotOffered(
                 f"{self._server.base_url} returns no log-probabilities: only modes that generate text can be used"
             )
+        if not request.prompt:
+            raise NotOffered("a server takes no empty prompt: set unconditional_prompt, for example to 'Answer:'")
         asked = openai_wire.asked(request.turns, in_chat=in_chat)
         answer = self._post(
             asked,

@@ -32,6 +32,7 @@ class Reading(NamedTuple):
     choice: str | None
     rule: str
     choice_scores: Mapping[str, float] = MappingProxyType({})
+    unconditional_scores: Mapping[str, float] = MappingProxyType({})
     confidence: float | None = None
     margin: float | None = None
     label_mass: float | None = None

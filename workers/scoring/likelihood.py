@@ -2,8 +2,10 @@
 
 score(choice) = Σ log P(token | prompt, earlier tokens of the choice), over the tokens of delimiter + choice.
 `normalization` divides it by the choice's length in characters (`acc_norm` of lm-evaluation-harness) or UTF-8 bytes;
-the delimiter is not counted. `none` is its `acc`. Source: EleutherAI/lm-evaluation-harness, `lm_eval/api/task.py`,
-`process_results` of `multiple_choice`.
+the delimiter is not counted. `none` is its `acc`. `mutual_info` subtracts the same sum after `unconditional_prompt`
+(its `acc_mutual_info`, where that prompt is empty): a choice that is likely anyway gains nothing by it. Sources:
+EleutherAI/lm-evaluation-harness, `lm_eval/api/task.py`, `construct_requests` and `process_results` of
+`multiple_choice`; Holtzman et al., "Surface form competition", EMNLP 2021, whose domain premise is that prompt.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 
 from contract.question import Question
 from contract.spec import Normalization, RunSpec
-from contract.turns import Turns
+from contract.turns import Turns, one_turn
 from workers.engines.base import Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare
 
@@ -20,16 +22,24 @@ __all__ = ["ask", "read"]
 
 
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
-    """Return a single request: the choices as continuations of the prompt."""
+    """Return a request for the choices as continuations of the prompt; with `mutual_info`, another without it."""
     continuations = tuple(spec.delimiter + choice for choice in question.choices)
-    return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
+    asked: list[Request] = [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
+    if spec.normalization is Normalization.MUTUAL_INFO:
+        asked.append(ScoreRequest(one_turn(spec.unconditional_prompt), continuations, adapter=spec.adapter))
+    return asked
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
     """Return the most likely choice after normalization."""
+    labels = question.labels
+    if spec.normalization is Normalization.MUTUAL_INFO:
+        sums, unconditional = (each.logprobs for each in completions)
+        scores = {label: a - b for label, a, b in zip(labels, sums, unconditional, strict=True)}
+        reading = compare(scores, rule="mutual-information")
+        return reading._replace(unconditional_scores=dict(zip(labels, unconditional, strict=True)))
     scores = {
         label: logprob / spec.normalization.length(choice)
-        for label, choice, logprob in zip(question.labels, question.choices, completions[0].logprobs, strict=True)
+        for label, choice, logprob in zip(labels, question.choices, completions[0].logprobs, strict=True)
     }
-    rule = "sum" if spec.normalization is Normalization.NONE else f"per-{spec.normalization}"
-    return compare(scores, rule=rule)
+    return compare(scores, rule="sum" if spec.normalization is Normalization.NONE else f"per-{spec.normalization}")

@@ -25,7 +25,7 @@ from contract.choice_order import arrangements
 from contract.ledger import Run
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
-from contract.spec import ChatTemplate, Mode, RunSpec, slug
+from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug
 from contract.turns import begun, messages
 from contract.verdict import Outcome, Verdict
 from contract.wording import number
@@ -163,14 +163,19 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
         METRIC[each]: float(right) for each, right in right_by(question, verdict, spec).items()
     }
     metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
+    arguments = [
+        (prompt, _continuation(shown_as[label] if by_label else question.choice_text(label), spec))
+        for label in question.labels
+    ]
+    logprobs = [found[label] for label in question.labels]
+    if spec.normalization is Normalization.MUTUAL_INFO:
+        arguments += [(spec.unconditional_prompt, spec.delimiter + choice) for choice in question.choices]
+        logprobs += [verdict.unconditional_scores.get(label, math.nan) for label in question.labels]
     # The harness has True or False here for whether greedy decoding gives this choice; that is not measured.
-    pairs = [[str(found[label]), str(None)] for label in question.labels]
+    pairs = [[str(each), str(None)] for each in logprobs]
     return _Scored(
         target=_listed([question.labels.index(label) for label in question.right]),
-        arguments=[
-            (prompt, _continuation(shown_as[label] if by_label else question.choice_text(label), spec))
-            for label in question.labels
-        ],
+        arguments=arguments,
         resps=[[pair] for pair in pairs],
         filtered=pairs,
         metrics=metrics if question.answer is not None else dict.fromkeys(metrics),

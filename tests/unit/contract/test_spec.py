@@ -35,6 +35,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("mode", Mode.LETTER),
     ("normalization", Normalization.CHARACTER),
     ("normalization", Normalization.BYTE),
+    ("normalization", Normalization.MUTUAL_INFO),
     ("prompt", Prompt(name="question", text="Q: {{ question }}\nA:")),
     ("prompt", Prompt(name="renamed", text=make_spec().prompt.text)),
     ("delimiter", ""),
@@ -54,6 +55,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("rescored_from", "another-run"),
     ("rules_version", "01234567"),
 ]
+#: Fields that there were not always, as `model_dump` excludes them.
+LATER = dict.fromkeys(("adapter", "description", "rules_version", "unconditional_prompt"), True)
 REASONED = tuple(make_question(number, metadata={"cot": "Add."}) for number in range(2))
 #: Fields that only some modes take: what is changed, over what.
 WRITES = {"mode": Mode.GENERATE, "sampling": Sampling()}
@@ -63,6 +66,7 @@ JUDGED = {
     "judge": Judge(prompt=Prompt(name="grade", text="{{ response }}")),
 }
 MORE_CHANGES: list[dict[str, Any]] = [
+    {"normalization": Normalization.MUTUAL_INFO, "unconditional_prompt": "Answer:"},
     WRITES,
     {**WRITES, "sampling": Sampling(max_tokens=7)},
     {**WRITES, "few_shot": FewShot(k=1, pool=REASONED)},
@@ -119,15 +123,15 @@ def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
 
 
 def test_a_run_without_what_came_later_is_called_as_before_there_was_any() -> None:
-    fields = make_spec().model_dump(mode="json", exclude={"adapter", "description", "rules_version"})
+    fields = make_spec().model_dump(mode="json", exclude=LATER)
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    without = make_spec(adapter="", description="", rules_version="")
+    without = make_spec((), **dict.fromkeys(LATER, ""))
     assert without.fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
 def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
     spec = make_spec(few_shot=FewShot(k=1, pool=tuple(make_questions(2))))
-    later: dict[str, Any] = {"adapter": True, "description": True, "rules_version": True, "few_shot": {"rationale"}}
+    later: dict[str, Any] = {**LATER, "few_shot": {"rationale"}}
     canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
 
@@ -135,7 +139,7 @@ def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
 @pytest.mark.parametrize("told", [None, True, False])
 def test_a_run_with_retrieval_is_called_as_before_indexes_told_of_hashes(told: bool | None) -> None:
     spec = make_spec(rag=Retrieval(index="x", index_digest="0" * 64, kind=IndexKind.BM25, question_hashes=told))
-    later: dict[str, Any] = {"adapter": True, "description": True, "rules_version": True, "rag": {"question_hashes"}}
+    later: dict[str, Any] = {**LATER, "rag": {"question_hashes"}}
     canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
 
@@ -145,11 +149,16 @@ def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:
     assert written.fingerprint() == make_spec().fingerprint()
 
 
-@pytest.mark.parametrize("normalization", [Normalization.CHARACTER, Normalization.BYTE])
+@pytest.mark.parametrize("normalization", [each for each in Normalization if each is not Normalization.NONE])
 def test_only_likelihood_can_be_normalized(normalization: Normalization) -> None:
     assert make_spec(mode=Mode.LIKELIHOOD, normalization=normalization).normalization is normalization
     with pytest.raises(ValidationError, match=f"normalization {normalization} has no effect in mode"):
         make_spec(mode=Mode.LETTER, normalization=normalization)
+
+
+def test_a_prompt_without_the_question_is_refused_where_nothing_is_scored_after_it() -> None:
+    with pytest.raises(ValidationError, match="unconditional_prompt has no effect with normalization byte, only with"):
+        make_spec(normalization=Normalization.BYTE, unconditional_prompt="Answer:")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.priority import Priority
 from contract.settings import Settings
-from contract.spec import Selection, request_id
+from contract.spec import Normalization, Selection, request_id
 from producer.broker import MemoryBroker
 from producer.http import door
 from producer.http.bodies import ScoreOptions
@@ -130,6 +130,14 @@ def test_a_door_asks_by_its_files_as_they_were_when_it_opened(
         await asyncio.wait(asking)
 
     at(ledger, broker, act, base)
+
+
+def test_a_request_with_a_normalization_of_its_own_leaves_the_prompt_that_belongs_to_the_servers() -> None:
+    base = RunConfig(normalization=Normalization.MUTUAL_INFO, unconditional_prompt="Answer:", seed=3)
+    assert ScoreOptions(normalization=Normalization.BYTE).over(base) == RunConfig(
+        normalization=Normalization.BYTE, seed=3
+    )
+    assert ScoreOptions(normalization=Normalization.MUTUAL_INFO).over(base) == base
 
 
 def test_what_no_question_could_be_asked_by_is_refused_before_the_door_opens(

@@ -123,7 +123,7 @@ def test_a_sample_of_weighed_choices_is_one_of_its_multiple_choice_tasks(tmp_pat
     assert 'is_greedy, after each log-likelihood, is "None"' in found.remarks
 
 
-@pytest.mark.parametrize("normalization", Normalization)
+@pytest.mark.parametrize("normalization", [Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE])
 def test_log_likelihoods_are_sums_whatever_the_run_divided_them_by(
     tmp_path: Path, normalization: Normalization
 ) -> None:
@@ -142,6 +142,22 @@ def test_log_likelihoods_are_sums_whatever_the_run_divided_them_by(
     assert [float(pair[0]) for pair in sample["filtered_resps"]] == pytest.approx(list(SUMS.values()), abs=CLOSE)
     assert (sample["acc"], sample["acc_norm"], sample["acc_bytes"]) == (1.0, 0.0, 1.0)
     assert sample[own] == float(right), "the run's own metric is the verdict"
+
+
+def test_mutual_information_has_the_requests_without_the_question_behind_those_with_it(tmp_path: Path) -> None:
+    unconditional = {"A": -3.0, "B": -1.5, "C": -9.0}
+    scores = {label: SUMS[label] - unconditional[label] for label in SUMS}
+    spec = spec_of(Mode.LIKELIHOOD, normalization=Normalization.MUTUAL_INFO, unconditional_prompt="Answer:")
+    weighed = {"choice_scores": scores, "unconditional_scores": unconditional, "choice": "C"}
+    found = exported(tmp_path, spec, *verdicts(**weighed, outcome=Outcome.WRONG))
+
+    sample = found.samples[0]
+    assert [(each["arg_0"] == "Answer:", each["arg_1"]) for each in sample["arguments"].values()] == [
+        (without, f" {choice}") for without in (False, True) for choice in QUESTIONS[0].choices
+    ]
+    assert [float(pair[0]) for pair in sample["filtered_resps"]] == [-5.5, -5.0, -6.0, -3.0, -1.5, -9.0]
+    metrics = {name: sample[name] for name in sample["metrics"]}
+    assert metrics == {"acc": 1.0, "acc_norm": 0.0, "acc_bytes": 1.0, "acc_mutual_info": 0.0}
 
 
 def test_choices_that_are_equally_likely_as_a_whole_stay_so_after_a_division_by_their_lengths(tmp_path: Path) -> None:

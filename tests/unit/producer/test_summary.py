@@ -83,7 +83,7 @@ UNEVEN = Question(id="q", question="Which?", choices=("ash", "Größen"), answer
 OTHERS = (-9.0, -5.4, -6.6)
 
 
-@pytest.mark.parametrize("own", Normalization)
+@pytest.mark.parametrize("own", [Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE])
 def test_one_run_by_likelihood_tells_the_accuracy_by_the_sum_per_character_and_per_byte(own: Normalization) -> None:
     books = MemoryLedger()
     run = open_run(books, [UNEVEN.model_copy(update={"id": f"q{n}"}) for n in range(4)], normalization=own)
@@ -100,6 +100,20 @@ def test_one_run_by_likelihood_tells_the_accuracy_by_the_sum_per_character_and_p
     told = {name: (each["right"], each["of"]) for name, each in found["accuracy_by_normalization"].items()}
     assert told == {"none": (3, 4), "character": (2, 4), "byte": (1, 4)}
     assert found["accuracy_by_normalization"][own] == found["accuracy_all"]
+
+
+def test_a_run_by_mutual_information_tells_the_accuracy_by_the_other_normalizations_too() -> None:
+    books = MemoryLedger()
+    run = open_run(books, [UNEVEN.model_copy(update={"id": "q0"})], normalization=Normalization.MUTUAL_INFO)
+    scores, unconditional = {"A": 1.0, "B": 0.4}, {"A": -4.0, "B": -7.0}  # the sums are those of the test above
+    right = Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="A", choice_scores=scores)
+    books.commit(run.run_id, [right.model_copy(update={"unconditional_scores": unconditional})])
+
+    found = Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
+
+    told = {name: each["right"] for name, each in found["accuracy_by_normalization"].items()}
+    assert told == {"none": 1, "character": 1, "byte": 0, "mutual_info": 1}
+    assert found["calibration"]["confidence"].startswith("the softmax of scores by mutual information, not a model")
 
 
 def test_the_end_of_a_run_by_likelihood_tells_what_other_normalizations_make_of_it(

@@ -138,6 +138,19 @@ def test_white_space_at_a_prompts_end_is_scored_with_every_choice_as_by_lm_evalu
     assert found.continuations == tuple(space + each for each in choices)
 
 
+@pytest.mark.parametrize(
+    ("named", "start"),
+    [({"bos_token": "<s>", "eos_token": "</s>"}, "<s>"), ({"eos_token": "</s>"}, "</s>"), ({}, None)],
+    ids=["bos", "eos", "neither"],
+)
+def test_choices_without_a_prompt_follow_the_token_that_starts_a_text(named: dict[str, str], start: str | None) -> None:
+    made = PreTrainedTokenizerFast(tokenizer_object=runs_of_anything(), **named)
+    (found,) = PromptEncoder(made).encode([ScoreRequest(one_turn(""), (" iron", " gold"))])
+    assert isinstance(found, Encoded)
+    assert found.prompt == ([] if start is None else [made.convert_tokens_to_ids(start)])
+    assert found.tails == made([" iron", " gold"], add_special_tokens=False)["input_ids"]
+
+
 def test_labels_stay_single_tokens_behind_a_prompt_that_ends_in_a_line_break() -> None:
     spec = make_spec(
         mode=Mode.LETTER,

@@ -155,6 +155,13 @@ def test_a_server_without_log_probabilities_only_writes() -> None:
     assert "returns no log-probabilities: only modes that generate text" in letters.error.message
 
 
+def test_choices_without_a_prompt_fail_with_the_remedy() -> None:
+    with started(Script()) as engine:
+        (found,) = engine.generate([ScoreRequest(one_turn(""), (" Paris",))])
+    assert found.error is not None
+    assert "set unconditional_prompt, for example to 'Answer:'" in found.error.message
+
+
 def test_a_server_that_lists_five_is_asked_for_five() -> None:
     with started(Script(most_top=5)) as engine:
         assert (engine.describe()["offers"]["chat_top"], engine.describe()["offers"]["plain_top"]) == (5, 5)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from contract import Mode, Outcome, Prompt, Question, load_settings
+from contract import Mode, Normalization, Outcome, Prompt, Question, load_settings
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure
 from tests.support import make_question, make_questions, make_spec
@@ -77,6 +77,24 @@ def test_of_several_right_choices_each_is_right_in_whatever_order(chosen: str, o
     questions = [make_question(n, choices=("x", "y", "z"), answer="A", also_right=("C",)) for n in range(8)]
     verdicts = score_batch(items(questions, shuffle=shuffle), KeyEngine(right=chosen))
     assert {(each.choice, each.outcome) for each in verdicts} == {("ABC"["xyz".index(chosen)], outcome)}
+
+
+def test_scores_without_the_question_are_those_of_the_same_choices_in_whatever_order() -> None:
+    class Unlike(KeyEngine):
+        """Knows each choice, whatever is asked; the prompt adds to all the same."""
+
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            return [
+                Completion(logprobs=tuple(-1.0 - "xyz".index(text.strip()) - bool(each.prompt) for text in texts))
+                for each in requests
+                if isinstance(each, ScoreRequest) and (texts := each.continuations)
+            ]
+
+    questions = [make_question(n, choices=("x", "y", "z"), answer="A") for n in range(8)]
+    spec = {"normalization": Normalization.MUTUAL_INFO, "shuffle": True}
+    for verdict in score_batch(items(questions, **spec), Unlike()):
+        assert verdict.choice_scores == {"A": -1.0, "B": -1.0, "C": -1.0}
+        assert verdict.unconditional_scores == {"A": -1.0, "B": -2.0, "C": -3.0}
 
 
 def test_a_poison_question_fails_alone_and_its_company_is_scored() -> None:

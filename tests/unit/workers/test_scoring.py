@@ -7,6 +7,7 @@ import math
 import pytest
 
 from contract import Mode, Normalization, Prompt, Question, RunSpec
+from contract.spec import ChatTemplate
 from contract.turns import one_turn
 from tests.support import make_question, make_spec
 from workers.engines.base import Completion, ScoreRequest
@@ -52,6 +53,30 @@ def test_normalisation_divides_by_the_length_of_the_choice(
 ) -> None:
     found = reading(Mode.LIKELIHOOD, -2.0, -4.0, -6.0, -8.0, normalization=normalization)
     assert (found.choice, found.rule) == (chosen, rule)
+
+
+def test_mutual_information_asks_for_the_choices_also_without_question_examples_and_chat_template() -> None:
+    question = make_question(1, choices=("Paris", "Rome"))
+    spec = make_spec(
+        normalization=Normalization.MUTUAL_INFO,
+        unconditional_prompt="Answer:",
+        chat_template=ChatTemplate.ALWAYS,
+        adapter="law",
+    )
+    with_question, without = MODES[Mode.LIKELIHOOD].ask(question, one_turn("Which? Answer:"), spec)
+    assert with_question == ScoreRequest(one_turn("Which? Answer:"), (" Paris", " Rome"), ChatTemplate.ALWAYS, "law")
+    assert without == ScoreRequest(one_turn("Answer:"), (" Paris", " Rome"), ChatTemplate.NEVER, "law")
+
+
+def test_mutual_information_chooses_what_the_question_makes_likelier_and_keeps_both_sums() -> None:
+    question = make_question(1, choices=("the", "osmium"))
+    spec = make_spec(normalization=Normalization.MUTUAL_INFO)
+    sums = [Completion(logprobs=(-2.0, -6.0)), Completion(logprobs=(-1.0, -9.0))]
+    found = MODES[Mode.LIKELIHOOD].read(question, sums, spec)
+    assert isinstance(found, Reading)
+    assert (found.choice, found.rule) == ("B", "mutual-information")
+    assert found.choice_scores == {"A": -1.0, "B": 3.0}
+    assert found.unconditional_scores == {"A": -1.0, "B": -9.0}
 
 
 def test_bytes_and_characters_differ_where_text_is_not_ascii() -> None:
