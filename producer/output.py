@@ -203,7 +203,12 @@ def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
 
 
 def _calibration_lines(calibration: Calibration, spec: RunSpec) -> Lines:
-    figures = {"ECE": calibration.ece(), "Brier": calibration.brier()}
+    on_key = calibration.key_probability()
+    figures = {
+        "ECE": calibration.ece(),
+        "Brier": calibration.brier(),
+        "probability of the key": on_key.value if on_key else None,
+    }
     known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
     of = confidence_of(spec)
     what = "" if of == PROBABILITIES else f"; confidence is {of}"

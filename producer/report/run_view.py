@@ -86,14 +86,16 @@ class Part:
 
     @cached_property
     def accuracies(self) -> list[Row]:
-        """Accuracies over all questions, without failed ones, over answered ones, under other normalizations, and over
-        single rotations."""
+        """Accuracies over all questions, without failed ones, over answered ones, under other normalizations, by the
+        probability of the key, and over single rotations."""
         otherwise = self.summary.otherwise_normalized()
+        on_key = self.tally.calibration.key_probability()
         found: list[tuple[str, Share | Mean | None, float | None]] = [
             ("all questions with a key", self.accuracy, self.run.chance),
             ("excluding failed questions", self.tally.without_failed(), self.run.chance),
             ("answered questions", self.tally.over_answered(), self.answered_chance),
             *((f"all, compared {COMPARED[how]}", found, self.run.chance) for how, found in otherwise.items()),
+            (f"mean probability of the key{self.calibrated}", on_key, self.answered_chance),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
         return [(name, figure, chance) for name, figure, chance in found if figure is not None]

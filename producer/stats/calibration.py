@@ -1,6 +1,6 @@
-"""Calibration of the model's confidence: expected calibration error, its histogram, and the Brier score.
+"""Calibration of the model's confidence: expected calibration error, its histogram, the Brier score, the key's share.
 
-Both are computed over the questions that have a key and that the model answered. Unanswered and failed questions have
+All are computed over the questions that have a key and that the model answered. Unanswered and failed questions have
 no confidence and are excluded. The probabilities are normalized over the given choices: if scores are divided by the
 choice's length, they are flatter than the model's own distribution; in `vote` they are fractions of the texts. In a
 `circular` run they are those of the first rotation with the majority choice, and correctness is that of this choice,
@@ -21,6 +21,7 @@ from contract.spec import Mode, Normalization, RunSpec
 from contract.verdict import MAJORITY, Outcome, Verdict
 from producer.stats.denominators import ANSWERED
 from producer.stats.normalized import HOW
+from producer.stats.proportion import Mean, Sum
 
 __all__ = ["EDGES", "PROBABILITIES", "Bin", "Calibration", "confidence_of", "probabilities"]
 
@@ -60,6 +61,8 @@ class Calibration:
     #: Number of answers with a probability for each choice, and the sum of their squared distances from the key.
     distributions: int = 0
     distance: float = 0.0
+    #: Probability of the right choices, of each answer with a probability for each choice.
+    on_key: Sum = field(default_factory=Sum)
 
     def add(self, question: Question, verdict: Verdict) -> None:
         """Count one question. Without a confidence, or with a missing score, it is excluded from that figure."""
@@ -71,11 +74,13 @@ class Calibration:
             into.count += 1
             into.right += _chose_right(question, verdict)
             into.claimed += confidence
-        # A distribution is measured against one right choice; with several, the ideal distribution is undefined.
-        if question.also_right:
-            return
         labels = question.labels
-        if shares := _shares(labels, verdict):
+        shares = _shares(labels, verdict)
+        if not shares:
+            return
+        self.on_key.add(sum([shares[labels.index(label)] for label in question.right]))
+        # A distribution is measured against one right choice; with several, the ideal distribution is undefined.
+        if not question.also_right:
             self.distributions += 1
             # Σ (p - y)², y being 1 for the key and 0 for the others
             self.distance += sum([p * p for p in shares]) + 1 - 2 * shares[labels.index(question.answer)]
@@ -88,6 +93,7 @@ class Calibration:
             mine.claimed += theirs.claimed
         self.distributions += other.distributions
         self.distance += other.distance
+        self.on_key.include(other.on_key)
 
     @property
     def of(self) -> int:
@@ -113,14 +119,24 @@ class Calibration:
         """
         return self.distance / self.distributions if self.distributions else None
 
+    def key_probability(self) -> Mean | None:
+        """Return the mean of what the right choices have of `probabilities`, or of the texts (`vote`).
+
+        Several right choices count together. For TruthfulQA's second kind of targets this is its MC2 (Lin et al.,
+        "TruthfulQA: measuring how models mimic human falsehoods", ACL 2022).
+        """
+        return self.on_key.mean()
+
     def to_json(self) -> dict[str, Any]:
         """Return the content for summary.json. `of` answers are in the bins, `brier_of` in the Brier score."""
         bounded = zip(pairwise(EDGES), self.bins, strict=True)
+        on_key = self.key_probability()
         return {
             "ece": _rounded(self.ece()),
             "of": self.of,
             "brier": _rounded(self.brier()),
             "brier_of": self.distributions,
+            "key_probability": on_key.to_json() if on_key else None,
             "bins": [{"low": low, "high": high, **each.to_json()} for (low, high), each in bounded],
         }
 

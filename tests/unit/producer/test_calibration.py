@@ -51,6 +51,20 @@ def test_ece_by_hand() -> None:
     assert bins[0] == {"low": 0.0, "high": 0.1, "count": 0, "confidence": None, "accuracy": None}
 
 
+def test_the_probability_of_the_key_is_that_of_all_right_choices_together() -> None:
+    several = QUESTION.model_copy(update={"also_right": ("C",)})
+    found = calibrated(answered(None, right=True, scores=logs(0.2, 0.7, 0.1)), question=several)
+    found.add(QUESTION, answered(None, right=False, scores=logs(0.6, 0.3, 0.1)))
+    found.add(QUESTION, answered(0.5, right=True))  # of the other choices nothing is known
+
+    told = found.to_json()["key_probability"]
+    assert (told["value"], told["of"]) == (pytest.approx((0.8 + 0.3) / 2), 2)
+    both = calibrated()
+    both.include(found)
+    assert both.key_probability() == found.key_probability()
+    assert calibrated().to_json()["key_probability"] is None
+
+
 def test_brier_by_hand() -> None:
     found = calibrated(
         answered(None, right=True, scores=logs(0.2, 0.7, 0.1)),

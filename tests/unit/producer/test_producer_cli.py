@@ -512,7 +512,8 @@ def test_enqueue_with_watch_exports_and_prints_the_table(producer: Producer, fiv
 
     assert "accuracy     1.000  95 %" in result.stdout
     # Scores -2 and -1 are probabilities 0.269 and 0.731: (0.269² + 0.269²) = 0.145 for each of the four with a key.
-    assert "calibration  Brier 0.145\n" in result.stdout, "without confidences there is no ECE"
+    # Without confidences there is no ECE.
+    assert "calibration  Brier 0.145 · probability of the key 0.731\n" in result.stdout
     assert f"here/{run_id}/results.csv" in result.stdout
     with Path("here", run_id, "results.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 5
