@@ -192,7 +192,7 @@ CUES: tuple[Cue, ...] = (
         r"""
         \b(?:(?:actually|i meant|i mean|edit|update|typo|correction|korrektur|corrección|correção|correzione
         |no|nope|nein|non|não|нет|nie)\s?[,:]|(?<=- )sorry,|wait[,:.]|make that)
-        (?: no[,:])?(?!\w)
+        (?: (?:no|sorry)[,:])?(?!\w)
         """,
     ),
     Cue(

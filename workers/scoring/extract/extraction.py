@@ -17,7 +17,7 @@ from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.several import also_right, is_beside, mentioned_labels
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.visible_text import spoken_on
-from workers.scoring.extract.words import CONFIRMED, CORRECTED, DENIED_NEXT, HEDGED, OR, RETRACTED
+from workers.scoring.extract.words import CONFIRMED, CONTRADICTED, CORRECTED, DENIED_NEXT, HEDGED, OR, RETRACTED
 
 __all__ = ["Extraction", "extract"]
 
@@ -145,7 +145,7 @@ def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
 def _explained(claims: list[Claim], answer: Answer) -> list[Claim]:
     """The answer that a weak last claim may only explain: `The answer is C. So A …`; none where that one fell."""
     last = claims[-1]
-    if not last.weak:
+    if any(claim.end == last.end and not claim.weak for claim in claims):
         return []
     announced = [claim for claim in claims if not claim.weak and claim.end <= last.start]
     before = announced[-1:] or list(leading_label(answer))
@@ -166,6 +166,8 @@ def _is_retracted(claim: Claim, answer: Answer, until: int | None = None) -> boo
     end = min(claim.end + _REACH, len(answer.text) if until is None else until)
     behind = answer.lower[claim.end : end]
     if (found := RETRACTED.search(behind)) and not _is_confirmed(claim, answer, behind[found.end() :]):
+        return True
+    if CONTRADICTED.match(behind):
         return True
     if not claim.labels:
         return False

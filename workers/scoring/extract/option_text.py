@@ -28,7 +28,10 @@ def _own_line(lines: list[str], answer: Answer) -> list[Claim]:
         return []
     named = [answer.options.having(folded(line)) for line in lines]
     one = (named[0] or named[-1]) and len({labels for labels in named if labels}) == 1
-    return [Claim("option-text", named[0] or named[-1], 0, len(answer.text))] if one else []
+    if not one:
+        return []
+    end = len(answer.text) if named[-1] else len(lines[0])
+    return [Claim("option-text", named[-1] or named[0], 0, end)]
 
 
 _HENCE_VERDICT = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false|maybe|correct|incorrect)(?=[,.!]|$)")

@@ -11,6 +11,7 @@ __all__ = [
     "CONCLUDES",
     "CONDITION",
     "CONFIRMED",
+    "CONTRADICTED",
     "CORRECTED",
     "DENIED_AFTER",
     "DENIED_BEFORE",
@@ -206,7 +207,7 @@ VOID = compiled(r"""
 #: explanation may hold, too, only where it begins a sentence: patients have to wait, and A 不对 is said of A.
 RETRACTED = compiled(r"""
     (?:^|[^\w\s]|\n)\s?(?:(?:but|no|oh|so|well|and|actually)[,.]{0,3}\s){0,2}
-    (?:wait|hold on|on second thought|hmm+)\s?[,.:!\n-]|\bscratch that\b
+    (?:wait|hold on|on second thought|hmm+|moment(?: mal)?(?=,))\s?[,.:!\n-]|\bscratch that\b
     |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
     (?! the (?:other|remaining))
     |(?<!if )\bi(?: have|'ve)? (?:made an? (?:\w{1,15} )?(?:mistake|error)|misread)\b
@@ -230,15 +231,25 @@ RETRACTED = compiled(r"""
     |^[^\w\n]{1,6}not\s?(?:[.!)]|$)
     |^\s(?:would be|is|was) (?:an? )?(?:\w{1,12} )?(?:mistake|error|misconception|fallacy)\b
     |^[^.!?\n]{0,80}[.!?]\s?is it\?
-    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:(?:no,?|but|hmm,?) )?(?:(?:that|this|it)(?:'s| is| was)
+    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:(?:no,?|but|however,?|yet|hmm,?) )?(?:(?:that|this|it)(?:'s| is| was)
     \s(?:wrong|not (?:right|correct)|incorrect)
     |(?:that|this|it) (?:can't|cannot|doesn't|does not) (?:be|seem|look|match)|no,? (?:it|that|this) (?:isn't|is not)\b
     |or (?:maybe|perhaps) not\b
-    |\w{1,20} (?:isn't|is not) among the (?:options|choices)|das ist (?:aber )?(?:falsch|nicht richtig))
+    |\w{1,20} (?:isn't|is not) among the (?:options|choices)|das ist (?:falsch|nicht richtig))
+""")
+#: The same by a "but", behind the answer or in the next sentence, that says what else the choice is, or not.
+CONTRADICTED = compiled(r"""
+    (?:[^.!?\n]{0,80}[.!?\n]{1,4}|[)\]"']{0,2}[,;]?)\s?(?:
+    (?:but|however,?|yet) (?:that|this)(?:'s| is| was) (?:wrong|incorrect|not (?:right|correct)|the wrong
+    |(?:not )?the (?!(?:\w{1,12} )?(?:answer|choice|option|one|case|point|story|rule|part|reason|way)\b
+    |(?:only|best|most|least|main|same|right|correct|whole|usual|general|standard|\w{3,12}est)\b)
+    |not (?:in|on|at|among) (?!all|every|general|question|itself))
+    |(?:(?:aber|doch) das ist|das ist aber) (?:falsch|nicht (?:richtig|in)
+    |(?:nicht )?(?:der|die|das) (?!(?:einzige|richtige|\w{3,12}ste)\b)))
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"""
-    [^.!?。\n]{0,80}[.!?。\n]{1,4}\s?
+    (?:[^.!?。\n]{0,80}[.!?。\n]{1,4}|\s-)\s?
     (?:(?:(?:actually|oh|lol|haha|well|um|uh|ach|ah|moment|halt|quatsch)[,. ]{1,2})?
     (?:no|nope|nah|nein|quatsch|non|não|нет|ні|nie|nej|nei|nee|hayır|không)[,.:!]|いや|いいえ|違います|違う|아니[,요]|아뇨|不[,、]|नहीं,|لا،|לא,)
 """)
