@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from workers.scoring.extract.answer import Answer, is_taken_back, sentence_before
 from workers.scoring.extract.lists import DENIAL, heads_list
 from workers.scoring.extract.normalize import folded, lowered, unemphasized
+from workers.scoring.extract.option_text import option_text
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.targets import Claim, Place, read_label, read_number
@@ -99,10 +100,10 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
         above = next((line for line in reversed(before[:-1]) if line), "")
         lines = [unemphasized(line) for line in before[:-1] if line]
-        if label and (
-            in_sentence or (alone and not _opens_list(label[0], above) and not _heads_next(label[0], lines, answer))
-        ):
+        if label and in_sentence:
             yield Claim("bold-label", label, found.start(), found.end())
+        elif label and alone and not _opens_list(label[0], above) and not _heads_next(label[0], lines, answer):
+            yield Claim("bold-label", _with_stated(label, answer), found.start(), found.end())
 
 
 _LETTER = re.compile(r"[(\[\"']{0,2}[A-Za-z]")
@@ -180,7 +181,14 @@ def lone_label(answer: Answer) -> Iterator[Claim]:
     if not label or last.endswith(":"):
         yield from _lone_mention(answer, last)
     elif not _is_in_list(label[0], lines, answer):
-        yield Claim("lone-label", label, len(answer.text) - len(last), len(answer.text))
+        yield Claim("lone-label", _with_stated(label, answer), len(answer.text) - len(last), len(answer.text))
+
+
+def _with_stated(label: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
+    """The `label` of the last line, and the choice that the text above states: `The capital is Paris.`, then `A`."""
+    above = answer.text.rpartition("\n")[0].rstrip()
+    stated = next(option_text(answer._replace(text=above, lower=answer.lower[: len(above)])), None)
+    return tuple(sorted({*label, *(stated.labels if stated else ())}))
 
 
 def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
