@@ -121,6 +121,7 @@ _SURE = r"(?:definitely|clearly|obviously|certainly|surely|probably|likely|presu
 _HENCE = (
     r"(?:so|therefore|thus|hence|ergo|consequently|accordingly|in conclusion|in summary|to conclude(?! that)|overall)"
 )
+_LETTER = r"[(\[\"']{0,2}[a-z][)\]\"']{0,2}"
 _IT_IS = r"(?:(?:it|that|this)(?:'s| is)|(?:it|that|this) (?:must|has to|should|would|can only) be)"
 
 CUES: tuple[Cue, ...] = (
@@ -177,6 +178,15 @@ CUES: tuple[Cue, ...] = (
         hence=True,
     ),
     Cue("I looked. It's C.", rf"\b{_IT_IS}(?!\w)", weak=True),
+    Cue(
+        "The answer is not option A, but C.",
+        rf"""
+        (?<!\w)(?:not|nicht|niet|nie|pas|no(?: es)?|non(?: è)?|não(?: é)?|не)\s(?:(?:option|choice|answer|antwort)\s)?
+        {_LETTER},?\s(?:but|sondern|maar|lecz|mais|sino|ma|mas(?: sim)?|а)(?: rather| instead)?(?!\w)
+        |不是{_LETTER},?\s?而是|{_LETTER}(?:ではなく|\s?[가이] 아니라)
+        """,
+        weak=True,
+    ),
     Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick)\b,?"),
     Cue(
         "This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→", weak=True, hence=True

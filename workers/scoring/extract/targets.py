@@ -29,11 +29,6 @@ _NUMBER = re.compile(r"[(\[\"']{0,2}#?(?P<number>\d{1,2})(?![A-Za-z\d_\u00aa-\u0
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 _ORDINAL = re.compile(rf"(?:the )?(?P<ordinal>{'|'.join(_ORDINALS)}) (?:option|choice|answer|one)\b")
 _ARTICLE = re.compile(r"[ao] (?=(?:letra|alternativa|opção) |[(\"']?[A-Z](?!\w))")
-#: The label that is denied before the one that is meant: "not (A), but C".
-_CONTRAST = compiled(r"""
-    (?:not|nicht|niet)\s(?:(?:option|choice|answer|antwort)\s)?[(\["']{0,2}[a-z][)\]"']{0,2}
-    ,?\s(?:but|sondern|maar)\s(?:rather\s|instead\s)?
-""")
 #: The label given behind a text; without brackets only where it is called one.
 _NAMED = compiled(r"""
     (?:,?\s?\(?(?:option|choice|answer|letter) \(?|\s?\((?=[a-z]\)))(?P<label>[a-z])(?![\w'])
@@ -82,8 +77,6 @@ class Place:
 def _filled(place: Place) -> int:
     """Where the words before an answer end. `a` and `o` are articles only where they are small: `é a C`."""
     at = past(FILLERS, place.lower, place.at)
-    if contrast := _CONTRAST.match(place.lower, at):
-        at = past(FILLERS, place.lower, contrast.end())
     return past(FILLERS, place.lower, past(_ARTICLE, place.text, at))
 
 
