@@ -63,7 +63,7 @@ def test_an_answer_behind_one_that_was_taken_back_in_passing_is_read(corrected: 
         ("Odpowiedź: A. Nie, C.", "C"),
         ("Ответ: A. Нет, C.", "C"),
         ("A is my answer. Update: C.", "C"),
-        ("Die Antwort ist A. Quatsch, es ist C.", None),
+        ("Die Antwort ist A. Quatsch, es ist C.", "C"),
         ("La réponse est A. Pardon, C.", None),
         ("La respuesta es A. Perdón, es C.", None),
         ("La risposta è A. Anzi, C.", None),

@@ -102,8 +102,9 @@ _NOUN = compact(r"""
     |exception|odd one out
     |(?:correct|right|best|better|closest|most \w{3,15}|final|appropriate
     |accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
-    (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess| statement)
-    |my (?:choice|pick|guess|selection|vote|response)
+    (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess| statement| match
+    | fit)
+    |my (?:final )?(?:choice|pick|guess|selection|vote|response|decision|verdict)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
 """)
 #: "The answer, I believe, is", "the answer to this question is"; but not "the answer that might be".
@@ -119,10 +120,14 @@ _IS = compact(r"""
 """)
 _SURE = r"(?:definitely|clearly|obviously|certainly|surely|probably|likely|presumably|yes|ok|okay|evidently)"
 _HENCE = (
-    r"(?:so|therefore|thus|hence|ergo|consequently|accordingly|in conclusion|in summary|to conclude(?! that)|overall)"
+    r"(?:so|therefore|thus|hence|ergo|consequently|accordingly|in conclusion|in summary|to conclude(?! that)|overall"
+    r"|by (?:process of )?elimination)"
 )
 _LETTER = r"[(\[\"']{0,2}[a-z][)\]\"']{0,2}"
-_IT_IS = r"(?:(?:it|that|this)(?:'s| is)|(?:it|that|this) (?:must|has to|should|would|can only) be)"
+_IT_IS = (
+    r"(?:it|that|this)"
+    r"(?:(?:'s| has)? (?:must|has to|should|would(?: have to)?|can only|got to|gotta) be|'s| is)"
+)
 
 CUES: tuple[Cue, ...] = (
     Cue(
@@ -135,7 +140,7 @@ CUES: tuple[Cue, ...] = (
         "Reasons.\n\n# Final answer\n\nc",
         r"""
         (?:^|\n)[#\s]{0,6}(?:the |my )?(?:final |correct )?(?:answer|antwort|réponse|respuesta)\n|\bans\.
-        |(?:^|\n)(?:choice|option selected|selection|selected|verdict|conclusion|result|final|in short|tl;dr
+        |(?:^|\n)(?:choice|option selected|selection|selected|verdict|conclusion|result|vote|final|in short|tl;dr
         |(?:(?:my|best|educated|wild)\s){0,2}guess)\s?:
         """,
         clear=True,
@@ -145,10 +150,10 @@ CUES: tuple[Cue, ...] = (
     Cue(
         "I would choose option C, I believe.",
         r"""
-        (?:\bi|\bwe|\blet's|\bi'm|\bi am)(?:'d| would| will|'ll| shall| should)?
+        (?:\bi|\bwe|\blet's|\blet me|\bi'm|\bi am)(?:'d| would| will|'ll| shall| should)?
         (?: (?:have to|must|also|still|therefore))?(?: choose| chose| select| selected| pick| picked| go with| go for
-        | going with| going for| answer| opt for| vote for|(?<!let's) say(?: that)?| guess(?: that)?| settle on
-        | conclude(?: that)?| meant?)\b
+        | going with| going for| lock in| lean(?:ing)? towards?| answer| opt for| vote for
+        |(?<!let's)(?<!let me) say(?: that)?| guess(?: that)?| settle on| conclude(?: that)?| meant?)\b
         """,
         clear=True,
     ),
@@ -156,6 +161,7 @@ CUES: tuple[Cue, ...] = (
         "I think it's C.",
         rf"\b(?:i|we) (?:think|believe|guess|suspect|say|feel)(?: that)?(?: {_IT_IS}| the answer is)?(?!\w)",
     ),
+    Cue("Ich würde C wählen.", r"\bich würde\b(?=[^.,;!?\n]{1,20} (?:wählen|nehmen)\b)"),
     Cue("选C。", r"(?:^|[，。；：\n])\s?(?:选择|選擇|选|選)(?![^，。；\n]{0,4}的)", clear=True),
     Cue("故本题选C。", r"(?:故|因此|所以|应该|应|應|我|综上|本题)(?:本题)?(?:应)?(?:选择|選擇|选|選)", clear=True),
     Cue(
@@ -177,7 +183,11 @@ CUES: tuple[Cue, ...] = (
         weak=True,
         hence=True,
     ),
-    Cue("I looked. It's C.", rf"\b{_IT_IS}(?!\w)", weak=True),
+    Cue(
+        "I looked. It's C.",
+        rf"(?:\b(?:{_IT_IS}|es ist|c'est)|(?:^|[\n.!?]\s?)(?:must be|has to be|looks like))(?!\w)",
+        weak=True,
+    ),
     Cue(
         "The answer is not option A, but C.",
         rf"""
@@ -187,11 +197,11 @@ CUES: tuple[Cue, ...] = (
         """,
         weak=True,
     ),
-    Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick)\b,?"),
+    Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick|go with)\b,?"),
     Cue(
         "This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→", weak=True, hence=True
     ),
-    Cue("This makes C the only viable option.", r"\b(?:this|that|which) makes\b", weak=True),
+    Cue("This makes C the only viable option.", r"\b(?:this|that|which) makes\b|, making\b", weak=True),
     Cue("Right: C", r"(?:^|\n)(?:correct|right|response)\s?:"),
     Cue("3 * 6 = 18\n\n#### C", r"(?:^|\n)####\s(?=[^\n]{1,20}(?:\n|$))", clear=True),
     Cue(

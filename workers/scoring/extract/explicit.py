@@ -86,7 +86,7 @@ def _stated(place: Place) -> Claim | None:
     return replace(claim, labels=tuple(sorted({*claim.labels, label[1]})))
 
 
-_THE_ANSWER = re.compile(r"\bthe (?:\w{1,15} )?(?:answer|choice|option)\b")
+_THE_ANSWER = re.compile(r"\bthe (?:\w{1,15} )?(?:answer|choice|option)\b|\bit is\b")
 #: A choice that a sentence begins with.
 _BEGINS = re.compile(r"(?:^|[\n.,;!?]\s?|\b(?:so|hence|thus|therefore|that) )[\"']?$")
 #: "Only option C works."

@@ -22,7 +22,8 @@ _REACH, _MOST = 300, 100
 
 #: What may stand before a label that begins a line.
 _LEAD = re.compile(
-    r"[\s>*•#\"'-]{0,6}(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|letra|lettre|lettera|réponse)\s)?",
+    r"[\s>*•#\"'-]{0,6}"
+    r"(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|letra|lettre|lettera|réponse)\s?:?\s)?",
     re.IGNORECASE,
 )
 
@@ -109,7 +110,7 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
 _LETTER = re.compile(r"[(\[\"']{0,2}[A-Za-z]")
 _AFTER_LETTER = re.compile(
     r"\s?$|\s?\n|[)\]}>\"']{0,2}(?:[.:!,;)\]]|\s-\s|\s\("
-    r"|\s(?:because|since|as|given|is correct(?! (?:but|only|if|unless)\b))\b)"
+    r"|\s(?:because|since|as|given|rather than|instead of|is correct(?! (?:but|only|if|unless)\b))\b)"
 )
 #: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` is none.
 _AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?:because|since|as)\b)")

@@ -53,12 +53,13 @@ _AS_SUCH = compact(r"""
 GOES_ON = compiled(rf"""
     \s(?:because|since|as|due to|given|which|so|but|and not|not|rather than|instead of|over|based on|here
     |for the (?:following )?reasons?|for (?:this|that|these)|in (?:this|that|our|my)|with (?:\w{{1,12}} )?confidence
-    |according to|among (?:the|these)|from (?:the|these|among)|and the (?:explanation|reason|others?)
+    |on this (?:one|question)|according to|among (?:the|these)|from (?:the|these|among)
+    |and the (?:explanation|reason|others?)
     |(?:correct|right){_AS_SUCH}|the (?:correct|right|best|only|most)|must be (?:the |true|correct|right)
     |(?:too|as well)(?=[.,;!\n]|$)
     |is (?:clearly |indeed |definitely )?(?:the )?(?:\w{{1,15}} )?(?:(?:correct|right){_AS_SUCH}|answer
     |best (?:answer|choice|fit))
-    |richtig|korrekt|die (?:richtige|korrekte)
+    |richtig|korrekt|die (?:richtige|korrekte)|wählen|nehmen
     |weil|denn|da|car|parce|puisque|porque|ya que|pois|perché|poiché|omdat|ponieważ|protože|fordi|eftersom|koska
     |karena|vì|ist (?:richtig|korrekt)|est (?:correcte?|juste)|es (?:la )?correcta|şık\w{{0,8}}|seçene\w{{0,8}}|jest
     |adalah|là (?:đáp án )?(?:đúng|chính xác))\b|'[dt][ıiuü]r\b
@@ -76,7 +77,7 @@ OR = compiled(r"""
     |\s(?:as well as|along with|together with|plus)\s|\sو\s?|[,;]\s?|\s?-\s?)
     (?:(?:maybe|possibly|perhaps|probably|rather|even|else|also|option|choice|answer|the|and|or|both|either)\s){0,3}
 """)
-_ASIDE = r"\s?(?:\((?![a-z]\))[^()\n]{0,80}\)\s?)?"
+_ASIDE = r" ?(?:\((?![a-z]\))[^()\n]{0,80}\) ?)?"
 #: It is spoken of as wrong.
 DENIED_AFTER = compiled(rf"""
     [)\]\"'.]{{0,3}}{_ASIDE}(?:
@@ -108,7 +109,8 @@ JUDGED_RIGHT = compiled(rf"""
     (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!{_APART})\w{{1,15}}){{0,2}}?
     (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match
     | description| explanation| interpretation| candidate)
-    (?![\w-]| (?:which|to|not|if|unless|than|only|i)\b| that (?!fits|matches|works|satisfies)))
+    (?![\w-]| (?:which|to|not|if|unless|than|only|i)\b| that (?!fits|matches|works|satisfies))
+    |it is(?:,? then)?(?=[.!\n]|$))
     |(?:(?:is|seems|(?:seems|appears) to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
     |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
