@@ -16,13 +16,22 @@ _TICK = re.compile(r"[✓✔✅☑]\ufe0f?|\[x\]")
 _CROSS = re.compile(r"[✗✘❌✕✖]\ufe0f?")
 #: Behind a label, with its choice or without: the choice is called right, or wrong.
 _THIS = r"(?:(?:this|the)(?: statement| option| choice| one)? is |it's |it is |is )?"
-_RIGHT = re.compile(rf"{_THIS}(?:correct|right|true)(?=[.!:;)|*]|\s[-(]|\s?$)|yes!?\s?$")
-_WRONG = re.compile(rf"{_THIS}(?:incorrect|wrong|false|not (?:correct|right|true))(?=[.!:,;)|*]|\s[-(]|\s?$)|no\s?$")
+_NOUN = r"(?: answer| choice| option)?"
+_WHY = r"\s(?:because|since|as)\b"
+_RIGHT = re.compile(rf"{_THIS}(?:the )?(?:correct|right|true){_NOUN}(?=[.!:;)\]*]|\s[-(]|\s?$|{_WHY})|yes!?\s?$")
+_WRONG = re.compile(
+    rf"{_THIS}(?:incorrect|wrong|false|not (?:correct|right|true))(?=[.!:,;)\]*]|\s[-(]|\s?$|{_WHY})|no\s?$"
+)
 #: What is asked for may be the wrong one.
 _EXCEPTION = re.compile(r"\b(?:except|exception|not true|is not|incorrect one|false statement|asked for)\b")
 _EMPTY = re.compile(r"\[ \]")
-_CALLED = re.compile(r"(?:^|\n)[^\n]{1,200}\b(?:incorrect|wrong|false|no|not (?:correct|right|true))\b")
-_LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|$)")
+_CALLED = re.compile(
+    r"(?:^|\n)[^\n]{1,200}\b(?:incorrect|wrong|false|no|not (?:correct|right|true))\b"
+    rf"|\b(?:correct|right){_NOUN}[)\]]?\s?(?:\n|$)"
+)
+#: In the head of a table's column: "yes" says there what is wrong.
+_DENIED = re.compile(r"\b(?:incorrect|wrong|false|not|except\w*)\b")
+_LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|\s?\||$)")
 _BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
 
@@ -47,6 +56,8 @@ def checked_choice(answer: Answer) -> Iterator[Claim]:
             end = at + len(line)
         if (tick or cross) and (not label or end != at + len(line) or tick == cross):
             return
+        if "|" in line and not label and _DENIED.search(line):
+            return
         at += len(line) + 1
     chosen = [label for label, tick in ticked.items() if tick]
     if answer.options.sought and len(crossed) == 1 and len(chosen) == len(ticked) - 1 > 1:
@@ -62,13 +73,13 @@ def checked_choice(answer: Answer) -> Iterator[Claim]:
 def _judged(line: str, label: str, options: Options) -> tuple[bool, bool]:
     """Whether the line of `label` ticks it or calls it right, and whether it crosses it out or calls it wrong."""
     tick, cross = bool(_TICK.search(line)), bool(_CROSS.search(line))
-    said = line.strip(" -*•>#|")
-    found = _LABEL.match(said)
-    if tick or cross or not label or not found:
+    if tick or cross or not label:
         return tick, cross
-    behind = said[found.end() :]
-    behind = behind[options.follows(behind, label) :].lstrip(" .,-:*|(")
-    return _RIGHT.match(behind) is not None, _WRONG.match(behind) is not None
+    said, *cells = [cell.strip() for cell in line.strip(" -*•>#|").split("|")]
+    if not cells and (found := _LABEL.match(said)):
+        behind = said[found.end() :]
+        cells = [behind[options.follows(behind, label) :].lstrip(" .,-:*([<←")]
+    return any(map(_RIGHT.match, cells)), any(map(_WRONG.match, cells))
 
 
 def _listed(line: str, options: Options) -> str:
@@ -79,7 +90,7 @@ def _listed(line: str, options: Options) -> str:
     said = said.strip(" -*•>#|")
     if (found := _LABEL.match(said)) and (label := found[1].upper()) in options.labels:
         return "" if options.contradicts(said[found.end() :], label) else label
-    named = options.having(folded(said))
+    named = options.having(folded(said.partition("|")[0]))
     return named[0] if len(named) == 1 else ""
 
 

@@ -22,7 +22,7 @@ _REACH, _MOST = 300, 100
 
 #: What may stand before a label that begins a line.
 _LEAD = re.compile(
-    r"[\s>*•#\"'-]{0,6}"
+    r"[\s>*•#\"'-]{0,6}(?:[✓✔✅☑]\ufe0f?\s?)?"
     r"(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|letra|lettre|lettera|réponse)\s?:?\s)?",
     re.IGNORECASE,
 )
