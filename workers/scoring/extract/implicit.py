@@ -22,16 +22,26 @@ _REACH, _MOST = 300, 100
 
 #: What may stand before a label that begins a line.
 _LEAD = re.compile(
-    r"[\s>*•#\"'-]{0,6}(?:[✓✔✅☑]\ufe0f?\s?)?"
+    r"[\s>*•#\"'-]{0,6}"
     r"(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|letra|lettre|lettera|réponse)\s?:?\s)?",
     re.IGNORECASE,
 )
 
 
+_TICK = re.compile(r"\W{0,6}[✓✔✅☑]\ufe0f?")
+
+
+def _lead(text: str, answer: Answer) -> int:
+    """Where the label may begin in `text`, the answer's or its line: a tick goes before it, if it is the only one."""
+    ticked = past(_TICK, text)
+    only = ticked and len(_TICK.findall(answer.text)) == 1
+    return past(_LEAD, text, ticked if only else 0)
+
+
 def _whole_label(text: str, answer: Answer) -> tuple[str, ...]:
     """The label that is all of `text`, but for a noun before, its own choice behind, and signs around."""
     place = Place(text, lowered(text), answer.options)
-    at = past(_LEAD, text)
+    at = _lead(text, answer)
     label = read_label(place, at)
     if label is None or place.lower[label.end :].strip(" .:!)]}>\"'*|"):
         return ()
@@ -134,7 +144,7 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
     if whole := _whole_label(answer.text, answer):
         yield Claim("leading-label", whole, 0, len(answer.text))
         return
-    at = past(_LEAD, answer.text)
+    at = _lead(answer.text, answer)
     label = read_label(answer.place(at), at)
     if label is None or not label.labels:
         return

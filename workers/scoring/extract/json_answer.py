@@ -7,7 +7,9 @@ import re
 
 __all__ = ["json_answer"]
 
-_FIELDS = ("answer", "final_answer", "correct_answer", "answer_choice", "choice", "option", "label")
+_FIELD = re.compile(
+    r"(?:(?:final|correct|best|selected|chosen)[ _])?(?:answer|choice|option|label)|answer[ _]choice", re.IGNORECASE
+)
 _FENCED = re.compile(r"\s*```(?:json)?\s*(\{.*\})\s*```\s*", re.DOTALL | re.IGNORECASE)
 
 
@@ -27,5 +29,5 @@ def json_answer(said: str) -> str | None:
     verdict = found.get("verdict")  # of any type: 0 is not False, and a list is in no set
     if found.get("is_correct") is False or verdict is False or verdict in ("incorrect", "wrong"):
         return ""
-    values = [found[name] for name in _FIELDS if name in found]
+    values = [value for name, value in found.items() if _FIELD.fullmatch(name)]
     return values[0] if len(values) == 1 and isinstance(values[0], str) else None
