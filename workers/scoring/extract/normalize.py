@@ -14,14 +14,21 @@ _SPELLINGS = str.maketrans(
         **dict.fromkeys("‐‑‒–—―−", "-"),
         **dict.fromkeys("⇒➜➔⟶", "→"),
         "∴": "so ",
+        "⁄": "/",
         **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff"),
     }
 )
+#: Signs that NFKC would make part of the number before them: 10² is not 102, and 1½ not 11/2.
+_POWER = re.compile(r"(?<=[\d)])[⁻⁺]?[⁰¹²³⁴-⁹]+")
+_MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞]|\\[dt]?frac)")
 _LATEX_FONT = re.compile(
-    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
+    r"\\(?:ce|text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
 )
 _LATEX_MARK = re.compile(r"\\[()]|\$")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
+_LATEX_BRACED = re.compile(r"([_^])\{([\w.-]{1,10})\}")
+#: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4.
+_LATEX_DIGITS = re.compile(r"(?<=[A-Za-z}])[_^](-?\d{1,3})")
 _LATEX_SIGN = re.compile(r"\\([%&#_$])")
 #: Commas within a number: 10,000.
 _THOUSANDS = re.compile(r"(?<![\d,.(])\d{1,3}(?:,\d{3})+(?![\d,])")
@@ -37,14 +44,16 @@ _LATIN = str.maketrans("АСΑΒΕ", "ACABE")
 def plain(text: str) -> str:
     """`text` in one spelling and without markup; emphasis marks stay.
 
-    `“Ｃ”` → `"C"`, `$\\text{C}$` → `C`, `<b>C</b>` → `C`; runs of blanks and empty lines shrink to one.
+    `“Ｃ”` → `"C"`, `$\\text{C}$` → `C`, `<b>C</b>` → `C`, `10²` → `10^2`; runs of blanks and empty lines shrink to one.
     """
+    text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", text))
     text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
+    text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
+    text = _LATEX_DIGITS.sub(r"\1", _LATEX_BRACED.sub(r"\1\2", text))
     for _ in range(2):  # \textbf{\text{C}}
         text = _LATEX_FONT.sub(r"\1", text)
     text = _LATEX_FRACTION.sub(r"\1/\2", text)
     text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
-    text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
     text = _HTML.sub("", text)
     text = _LOOKALIKE.sub(lambda found: found[0].translate(_LATIN), text)
     return _squeezed(text)
