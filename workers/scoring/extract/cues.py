@@ -191,9 +191,9 @@ CUES: tuple[Cue, ...] = (
     Cue(
         "The answer is not option A, but C.",
         rf"""
-        (?<!\w)(?:not|nicht|niet|nie|pas|no(?: es)?|non(?: è)?|não(?: é)?|не)\s(?:(?:option|choice|answer|antwort)\s)?
+        \b(?:not|nicht|niet|nie|pas|no(?: es)?|non(?: è)?|não(?: é)?|не)\s(?:(?:option|choice|answer|antwort)\s)?
         {_LETTER},?\s(?:but|sondern|maar|lecz|mais|sino|ma|mas(?: sim)?|а)(?: rather| instead)?(?!\w)
-        |不是{_LETTER},?\s?而是|{_LETTER}(?:ではなく|\s?[가이] 아니라)
+        |不是{_LETTER},?\s?而是|(?<=[a-z)\]\"'])(?:ではなく|[가이] 아니라)
         """,
         weak=True,
     ),

@@ -20,12 +20,14 @@ _SPELLINGS = str.maketrans(
 )
 #: Signs that NFKC would make part of the number before them: 10² is not 102, and 1½ not 11/2.
 _POWER = re.compile(r"(?<=[\d)])[⁻⁺]?[⁰¹²³⁴-⁹]+")
-_MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞]|\\[dt]?frac)")
+_MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
+_LATEX_SIGNS = frozenset("\\$^_")
 _LATEX_FONT = re.compile(
     r"\\(?:ce|text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
 )
 _LATEX_MARK = re.compile(r"\\[()]|\$")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
+_LATEX_MIXED = re.compile(r"(?<=\d)(?=\\[dt]?frac)")
 _LATEX_BRACED = re.compile(r"([_^])\{([\w.-]{1,10})\}")
 #: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4.
 _LATEX_DIGITS = re.compile(r"(?<=[A-Za-z}])[_^](-?\d{1,3})")
@@ -46,17 +48,24 @@ def plain(text: str) -> str:
 
     `“Ｃ”` → `"C"`, `$\\text{C}$` → `C`, `<b>C</b>` → `C`, `10²` → `10^2`; runs of blanks and empty lines shrink to one.
     """
-    text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", text))
-    text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
-    text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
-    text = _LATEX_DIGITS.sub(r"\1", _LATEX_BRACED.sub(r"\1\2", text))
-    for _ in range(2):  # \textbf{\text{C}}
-        text = _LATEX_FONT.sub(r"\1", text)
-    text = _LATEX_FRACTION.sub(r"\1/\2", text)
+    if not text.isascii():
+        text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", text))
+        text = unicodedata.normalize("NFKC", text)
+    text = text.translate(_SPELLINGS)
+    if not _LATEX_SIGNS.isdisjoint(text):
+        text = _without_latex(text)
     text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
     text = _HTML.sub("", text)
     text = _LOOKALIKE.sub(lambda found: found[0].translate(_LATIN), text)
     return _squeezed(text)
+
+
+def _without_latex(text: str) -> str:
+    text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
+    text = _LATEX_DIGITS.sub(r"\1", _LATEX_BRACED.sub(r"\1\2", text))
+    for _ in range(2):  # \textbf{\text{C}}
+        text = _LATEX_FONT.sub(r"\1", text)
+    return _LATEX_FRACTION.sub(r"\1/\2", _LATEX_MIXED.sub(" ", text))
 
 
 def unemphasized(text: str) -> str:
