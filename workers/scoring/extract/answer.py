@@ -12,7 +12,7 @@ from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.targets import Claim, Place
 from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OF_EXAMPLE, OR, REFUSED, SUPPOSED, TURNS
 
-__all__ = ["STATES", "Answer", "is_taken_back", "sentence_before", "stated"]
+__all__ = ["MIGHT", "STATES", "Answer", "is_taken_back", "sentence_before", "stated"]
 
 _SENTENCE_END = re.compile(r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；।۔؟]")
 #: How far back a sentence is read.
@@ -30,7 +30,7 @@ STATES = compiled(r"""
     |(?:so|thus|hence|therefore),?)\s$
 """)
 #: It only says what is possible: "It might be Paris."
-_MIGHT = re.compile(r"\b(?:might|could|may|can) be (?:the |an? )?$")
+MIGHT = re.compile(r"\b(?:might|could|may|can) be (?:the |an? )?$")
 #: It speaks of a part of what was asked: "Statement II is true."
 _PART = re.compile(
     r"\b(?:(?:first|second|third|fourth|last) (?:statement|part|claim|one)"
@@ -106,7 +106,7 @@ def stated(place: Place) -> Claim | None:
     around = f"{sentence[:start]} {sentence[end:]}"  # a choice may read "false", or "not supported"
     if HESITANT.search(around) or REFUSED.search(around) or _PART.search(around):
         return None
-    if not _REST.fullmatch(sentence, end) or not STATES.search(sentence[:start]) or _MIGHT.search(sentence[:start]):
+    if not _REST.fullmatch(sentence, end) or not STATES.search(sentence[:start]) or MIGHT.search(sentence[:start]):
         return None
     goes_on = denied or sentence[end:].strip(" .,!:;)]}'")
     return Claim("option-text", place.options.having(text), place.at, place.at + (stop if goes_on else end))

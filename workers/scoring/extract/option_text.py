@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from workers.scoring.extract.answer import STATES, Answer, stated
+from workers.scoring.extract.answer import MIGHT, STATES, Answer, stated
 from workers.scoring.extract.normalize import folded, lowered
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.words import BEGINS_TO_THINK, CONCLUDES, HESITANT, MENTION, REFUSED, VERDICTS
@@ -19,7 +19,7 @@ def option_text(answer: Answer) -> Iterator[Claim]:
         yield Claim("option-text", whole, 0, len(answer.text))
     elif not REFUSED.search(answer.lower):
         lines = [line for line in answer.text.split("\n") if line]
-        yield from (_own_line(lines, answer) or _said_line(lines, answer)) if len(lines) > 1 else _one_sentence(answer)
+        yield from (_own_line(lines, answer) or _said_line(lines, answer)) if len(lines) > 1 else _one_line(answer)
 
 
 def _own_line(lines: list[str], answer: Answer) -> list[Claim]:
@@ -60,7 +60,7 @@ def _said_line(lines: list[str], answer: Answer) -> list[Claim]:
 
 
 def _concluded(line: str, answer: Answer) -> Claim | None:
-    """What the last line concludes, whatever was named before: `Therefore, the city must be Paris.`"""
+    """What the last line or sentence concludes, whatever was named before: `Therefore, the city must be Paris.`"""
     lower = lowered(line)
     mentions = list(answer.options.mentioned(lower))
     concludes = CONCLUDES.match(lower)
@@ -68,7 +68,12 @@ def _concluded(line: str, answer: Answer) -> Claim | None:
         return None
     start, end, text = mentions[-1]
     stated_so = STATES.search(lower[concludes.end() : start]) or _MUST_BE.search(lower, 0, start)
-    if not stated_so or lower[end:].strip(" .!*)\"'") or HESITANT.search(lower, concludes.end(), start):
+    if (
+        not stated_so
+        or MIGHT.search(lower, 0, start)
+        or lower[end:].strip(" .!*)\"'")
+        or HESITANT.search(lower, concludes.end(), start)
+    ):
         return None
     return Claim("option-text", answer.options.having(text), len(answer.text) - len(line), len(answer.text))
 
@@ -85,7 +90,10 @@ def _named(said: str, answer: Answer) -> set[str]:
     }
 
 
-def _one_sentence(answer: Answer) -> Iterator[Claim]:
+_SENTENCES = re.compile(r"(?<=[.!]) (?=[A-Z])")
+
+
+def _one_line(answer: Answer) -> Iterator[Claim]:
     claims = _leading_text(answer)
     if (
         claims
@@ -95,6 +103,8 @@ def _one_sentence(answer: Answer) -> Iterator[Claim]:
         yield claims[0]
     elif (claim := stated(answer.place(0))) and _ends_at(answer, claim):
         yield claim
+    elif not MENTION.search(answer.text) and (concluded := _concluded(_SENTENCES.split(answer.text)[-1], answer)):
+        yield concluded
     else:
         yield from _concluded_verdict(answer)
 
