@@ -122,6 +122,12 @@ def test_a_past_form_of_the_questions_verb_is_the_same_word(question: str, text:
     assert extract(text, YEARS, question) == READ
 
 
+def test_a_label_below_a_sentence_that_names_another_choice_so_is_none() -> None:
+    assert extract("Paris is the capital of France.\n\nA", CITIES, CAPITAL) == Extraction(None, "ambiguous", ("A", "C"))
+    assert extract("Paris is the capital of France.\n\nC", CITIES, CAPITAL).label == "C"
+    assert extract("Berlin is the capital of Germany.\n\nC", CITIES, CAPITAL).label == "C"
+
+
 def test_of_a_passage_only_the_last_sentence_asks() -> None:
     asked = "Tom went to Paris. Anna went to Rome. Where did Anna go?"
     assert extract("Tom went to Paris.", CITIES, asked).label is None

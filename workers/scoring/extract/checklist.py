@@ -17,7 +17,7 @@ _CROSS = re.compile(r"[✗✘❌✕✖]\ufe0f?")
 #: Behind a label, with its choice or without: the choice is called right, or wrong.
 _THIS = r"(?:(?:this|the)(?: statement| option| choice| one)? is |it's |it is |is )?"
 _NOUN = r"(?: answer| choice| option)?"
-_WHY = r"\s(?:because|since|as)\b"
+_WHY = r"\s(?:because|since)\b"
 _RIGHT = re.compile(rf"{_THIS}(?:the )?(?:correct|right|true){_NOUN}(?=[.!:;)\]*]|\s[-(]|\s?$|{_WHY})|yes!?\s?$")
 _WRONG = re.compile(
     rf"{_THIS}(?:incorrect|wrong|false|not (?:correct|right|true))(?=[.!:,;)\]*]|\s[-(]|\s?$|{_WHY})|no\s?$"
@@ -30,7 +30,7 @@ _CALLED = re.compile(
     rf"|\b(?:correct|right){_NOUN}[)\]]?\s?(?:\n|$)"
 )
 #: In the head of a table's column: "yes" says there what is wrong.
-_DENIED = re.compile(r"\b(?:incorrect|wrong|false|not|except\w*)\b")
+_DENIED = re.compile(r"(?<!/)(?<!/ )(?<!or )\b(?:incorrect|wrong|false|not|except\w*)\b")
 _LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|\s?\||$)")
 _BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 

@@ -145,7 +145,8 @@ def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
 def _explained(claims: list[Claim], answer: Answer) -> list[Claim]:
     """The answer that a weak last claim may only explain: `The answer is C. So A …`; none where that one fell."""
     last = claims[-1]
-    if any(claim.end == last.end and not claim.weak for claim in claims):
+    around = (claim for claim in claims if claim.end == last.end and claim.start < last.start)
+    if not (last.weak and all(claim.weak for claim in around)):  # "Actually, it's C"
         return []
     announced = [claim for claim in claims if not claim.weak and claim.end <= last.start]
     before = announced[-1:] or list(leading_label(answer))

@@ -28,7 +28,7 @@ _LATEX_FONT = re.compile(
 _LATEX_MARK = re.compile(r"\\[()]|\$")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
 _LATEX_MIXED = re.compile(r"(?<=\d)(?=\\[dt]?frac)")
-_LATEX_BRACED = re.compile(r"([_^])\{([\w.-]{1,10})\}")
+_LATEX_BRACED = re.compile(r"([_^])\{(-?\w{1,8}[+-]?)\}")
 #: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4.
 _LATEX_DIGITS = re.compile(r"(?<=[A-Za-z}])[_^](-?\d{1,3})")
 _LATEX_SIGN = re.compile(r"\\([%&#_$])")

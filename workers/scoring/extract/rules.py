@@ -6,7 +6,7 @@
 | `answer-tag`           | an XML element made for the answer                     | `<answer>(C) Paris</answer>`   |
 | `answer-statement`     | words that announce an answer, in some forty languages | `So the correct answer is (C)` |
 | `exception-statement`* | words that announce the exception                      | `The false statement is C`     |
-| `checked-choice`       | the only choice that is ticked, in a list of all       | `❌ A) Rome`, `✅ B) Paris`      |
+| `checked-choice`       | the only choice ticked or called right in a list of all | `❌ A) Rome`, `✅ B) Paris`     |
 | `denied-choice`*       | the only choice said to be what is asked for           | `Oxygen is not a noble gas`    |
 | `judged-label`         | the only label that is called right                    | `(C) is correct.`              |
 | `stated-choice`        | a label with its own text, which something "is"        | `The diagnosis is B. Flu.`     |

@@ -110,7 +110,7 @@ JUDGED_RIGHT = compiled(rf"""
     (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match
     | description| explanation| interpretation| candidate)
     (?![\w-]| (?:which|to|not|if|unless|than|only|i)\b| that (?!fits|matches|works|satisfies))
-    |it is(?:,? then)?(?=[.!\n]|$))
+    |it is(?:,? then)?(?=[.,!\n]|$))
     |(?:(?:is|seems|(?:seems|appears) to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
     |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
@@ -244,7 +244,7 @@ CONTRADICTED = compiled(r"""
     (?:[^.!?\n]{0,80}[.!?\n]{1,4}|[)\]"']{0,2}[,;]?)\s?(?:
     (?:but|however,?|yet) (?:that|this)(?:'s| is| was) (?:wrong|incorrect|not (?:right|correct)|the wrong
     |(?:not )?the (?!(?:\w{1,12} )?(?:answer|choice|option|one|case|point|story|rule|part|reason|way)\b
-    |(?:only|best|most|least|main|same|right|correct|whole|usual|general|standard|\w{3,12}est)\b)
+    |(?:only|first|last|best|most|least|main|same|right|correct|whole|usual|general|standard|\w{3,12}est)\b)
     |not (?:in|on|at|among) (?!all|every|general|question|itself))
     |(?:(?:aber|doch) das ist|das ist aber) (?:falsch|nicht (?:richtig|in)
     |(?:nicht )?(?:der|die|das) (?!(?:einzige|richtige|\w{3,12}ste)\b)))
