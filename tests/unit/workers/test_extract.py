@@ -367,6 +367,10 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "उत्तर A है, ",
         "正解はA、",
         "정답은 A라고 ",
+        "not A but ",
+        "10² ",
+        "✅ A) Berlin is ",
+        "| A | No |\n",
     ],
 )
 def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:
