@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+from scripts.audit import pinned
 from tests.support import ROOT
 
 
@@ -62,6 +63,12 @@ def test_every_pinned_package_is_asked_about_and_what_is_known_is_told(tmp_path:
     assert "3 packages audited, 2 with known vulnerabilities" in found.stdout
     assert ours.returncode == 0
     assert int(ours.stdout.split()[0]) > 100
+
+
+def test_no_line_of_the_requirements_is_left_out() -> None:
+    for path in sorted((ROOT / "requirements").glob("*.txt")):
+        lines = [each for each in path.read_text().splitlines() if each and not each.startswith("#")]
+        assert len(pinned([path])) == len(lines), path
 
 
 def test_without_a_network_nothing_is_claimed() -> None:

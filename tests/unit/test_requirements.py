@@ -27,7 +27,7 @@ ENVIRONMENTS = [
     for machine in ("x86_64", "aarch64")
 ]
 everywhere = pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda each: " ".join(each.values()))
-for_the_cpu_build = pytest.mark.parametrize("variant", ["cpu"])
+for_both_builds = pytest.mark.parametrize("variant", ["cpu", "gpu"])
 
 
 def requirements(path: Path) -> list[Requirement]:
@@ -78,14 +78,14 @@ def test_every_package_has_one_exact_version(path: Path) -> None:
 
 
 @everywhere
-@for_the_cpu_build
+@for_both_builds
 def test_the_files_of_an_environment_do_not_contradict_each_other(variant: str, environment: dict[str, str]) -> None:
     pins = pinned(variant, environment)
     assert {name: versions for name, versions in pins.items() if len(versions) > 1} == {}
 
 
 @everywhere
-@for_the_cpu_build
+@for_both_builds
 def test_what_a_pinned_package_needs_is_pinned_too_and_to_a_version_that_it_takes(
     variant: str, environment: dict[str, str]
 ) -> None:

@@ -200,11 +200,18 @@ def test_the_gpu_build_changes_no_pin_and_its_gigabytes_do_not_come_in_silence(
     assert "-qq" not in call
 
 
-def test_the_gpu_build_gets_a_torch_for_cuda_also_where_pip_is_shown_one_for_cpus() -> None:
+@pytest.mark.parametrize("name", ["torch", "torchaudio", "torchcodec", "torchvision"])
+def test_the_gpu_build_gets_a_torch_for_cuda_also_where_pip_is_shown_one_for_cpus(name: str) -> None:
     lines = (ROOT / "requirements/gpu.txt").read_text().splitlines()
-    (torch,) = [Requirement(line) for line in lines if line.startswith("torch")]
-    version = setup.CPU_TORCH.removeprefix("torch==")
-    assert list(torch.specifier.filter([version, version.removesuffix("+cpu")])) == [version.removesuffix("+cpu")]
+    (torch,) = [Requirement(line) for line in lines if line.startswith(f"{name}==")]
+    (version,) = [each.version for each in torch.specifier if each.operator == "=="]
+    assert list(torch.specifier.filter([f"{version}+cpu", version])) == [version]
+
+
+def test_both_builds_have_the_same_torch() -> None:
+    lines = (ROOT / "requirements/gpu.txt").read_text().splitlines()
+    (torch,) = [Requirement(line) for line in lines if line.startswith("torch==")]
+    assert torch.specifier.contains(setup.CPU_TORCH.removeprefix("torch==").removesuffix("+cpu"))
 
 
 def test_pip_and_readme_are_told_the_same() -> None:
