@@ -199,7 +199,7 @@ def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdi
 @pytest.mark.parametrize(
     ("config", "more"),
     [
-        ("likelihood", ()),
+        ("mutual-info", ("--set", "unconditional_prompt=Answer:")),
         ("letter", ("--set", "chat_template=auto")),
         ("chat", ()),
         ("chat", ("--set", "mode=likelihood")),
