@@ -259,34 +259,45 @@ class BatchWork(abc.ABC):
         return self._attempt(batch, [work])
 
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """Do the stage for `works`; after an unexpected error, for their halves, down to the question at fault."""
+        """Do the stage for `works`, whose attempts are counted; not if the worker stopped while it only waited."""
         endings: Endings = {}
         self._under_way[batch.number] = works
         try:
-            for ended in self._perform(batch, works):
-                endings |= ended
-            return endings
+            self._attempt_or_halve(batch, works, endings)
         except WaitEnded:
-            for run_id, of_run in by_run(works).items():
+            for run_id, of_run in by_run(_left(works, endings)).items():
                 self._uncount(run_id, [each.item.question.id for each in of_run])
             raise
         except EngineDead as trouble:
-            self._record_reason(works, reason_of(trouble))
+            self._record_reason(_left(works, endings), reason_of(trouble))
             raise
-        except LedgerError:
+        finally:
+            del self._under_way[batch.number]
+        return endings
+
+    def _attempt_or_halve(self, batch: Batch, works: Sequence[Work], endings: Endings) -> None:
+        """Do the stage for `works`; after an unexpected error, for their halves, down to the question at fault.
+
+        Adds to `endings` as questions end, also before an error is raised.
+        """
+        try:
+            for ended in self._perform(batch, works):
+                endings |= ended
+            return
+        except (EngineDead, LedgerError):
             raise
         except Exception as trouble:
-            left = [work for work in works if (work.held.run_id, work.item.question.id) not in endings]
+            left = _left(works, endings)
             if len(left) == 1:
                 (work,) = left
                 question_id, reason = work.item.question.id, reason_of(trouble)
                 log.exception("question %s", question_id)
-                return endings | self._retry_or_fail(batch, work.held, question_id, work.attempts, reason)
+                endings |= self._retry_or_fail(batch, work.held, question_id, work.attempts, reason)
+                return
             log.warning("%d questions failed together, halving them: %s", len(left), reason_of(trouble))
-        finally:
-            del self._under_way[batch.number]
         middle = len(left) // 2
-        return endings | self._attempt(batch, left[:middle]) | self._attempt(batch, left[middle:])
+        self._attempt_or_halve(batch, left[:middle], endings)
+        self._attempt_or_halve(batch, left[middle:], endings)
 
     def _retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
         """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""
@@ -413,6 +424,10 @@ class BatchWork(abc.ABC):
                 "waited_s": batch.waited_s,
             },
         )
+
+
+def _left(works: Iterable[Work], endings: Endings) -> list[Work]:
+    return [work for work in works if (work.held.run_id, work.item.question.id) not in endings]
 
 
 def _not_begun(run_id: str, question_ids: Iterable[str], halt: RunHalted) -> Endings:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
-from contract.errors import EngineDead, RedisUnreachable, UnreadableRun
+from contract.errors import EngineDead, RedisUnreachable, UnreadableRun, WaitEnded
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
@@ -40,12 +40,13 @@ class CountingEngine(SimulatedEngine):
         self.start()
         self.calls: list[int] = []
         self.dies_at: Callable[[Sequence[Request]], bool] = lambda _: False
+        self.death = EngineDead("gone")
         self.raises: dict[str, Exception] = {}
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(len(requests))
         if self.dies_at(requests):
-            raise EngineDead("gone")
+            raise self.death
         for text, trouble in self.raises.items():
             if any(text in each.prompt for each in requests):
                 raise trouble
@@ -324,6 +325,31 @@ def test_a_dead_engine_sends_every_message_back_and_ends_the_worker(
     assert batch.fatal == "gone"
     assert batch.held[0].settlement is Settlement.REQUEUE
     assert books.counts(run.run_id).todo == 3
+
+
+def test_of_a_batch_in_halves_no_question_is_charged_for_a_wait_that_the_workers_stop_ended(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(4))
+    with monkeypatch.context() as once:
+        once.setattr("workers.pipeline.outcome_of", lambda *_: 1 / 0)
+        engine.dies_at = lambda requests: len(requests) < 4
+        engine.death = WaitEnded("stopped while it waited for the server")
+        batch = score(books, engine, message(run, "q0", "q1", "q2", "q3"))
+    assert engine.calls == [4, 2]
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    score(books, CountingEngine(), message(run, "q0", "q1", "q2", "q3"))
+    assert [verdict_of(books, run, f"q{n}").attempts for n in range(4)] == [1] * 4
+
+
+def test_of_a_batch_in_halves_every_question_without_an_answer_is_told_why_its_engine_died(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(4))
+    monkeypatch.setattr("workers.pipeline.outcome_of", lambda *_: 1 / 0)
+    engine.dies_at = lambda requests: len(requests) < 4
+    score(books, engine, message(run, "q0", "q1", "q2", "q3"))
+    assert [books.troubles(run.run_id, f"q{n}") for n in range(4)] == [["w@host: EngineDead: gone"]] * 4
 
 
 def test_who_is_convicted_is_told_what_its_workers_said_last(books: MemoryLedger, engine: CountingEngine) -> None:
