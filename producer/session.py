@@ -19,7 +19,7 @@ __all__ = ["Session"]
 
 @dataclass
 class Session:
-    """One invocation of the command line. Where ledger and broker are set, as in tests, no Redis is needed."""
+    """One invocation of the command line."""
 
     deploy: Path | None = None
 
@@ -42,8 +42,6 @@ class Session:
 
     def live_workers(self) -> list[WorkerRecord]:
         """Return all live workers; unlike `Broker.all_workers`, without loading Celery."""
-        if "broker" in vars(self):
-            return self.broker.all_workers()
         ledger = cast(RedisLedger, self.ledger)
         return Fleet(ledger.client, ledger.place).alive()
 

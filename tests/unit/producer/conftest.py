@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, MemoryLedger
 from producer.broker import Broker, MemoryBroker
 from producer.cli import main
@@ -20,9 +21,16 @@ from producer.session import Session
 WriteRows = Callable[..., Path]
 
 
+class SessionInMemory(Session):
+    """A session that needs no Redis, once it has a ledger and a broker."""
+
+    def live_workers(self) -> list[WorkerRecord]:
+        return self.broker.all_workers()
+
+
 def session_on(ledger: Ledger, broker: Broker | None = None) -> Session:
     """Return a session that opens nothing; without a `broker`, it has one in memory."""
-    session = Session()
+    session = SessionInMemory()
     session.ledger = ledger
     session.broker = broker or MemoryBroker(ledger)
     return session
