@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter as Count
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -19,6 +20,7 @@ from prometheus_client.registry import Collector
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from workers.messages.batch import Batch, Settlement
+from workers.messages.batching import Flush
 from workers.monitoring.hardware import Hardware
 
 __all__ = ["BATCH_BUCKETS", "HardwareMetrics", "WorkerMetrics"]
@@ -58,7 +60,7 @@ class WorkerMetrics:
 
     def _add_batches(self) -> None:
         self._batches = self._counter("mcqueue_batches", "Batches dispatched by the aggregator, by reason.", ("flush",))
-        for flush in ("size", "timeout"):
+        for flush in get_args(Flush):
             self._batches.labels(flush)
         self._size = self._histogram("mcqueue_batch_questions", "Questions in a batch.", BATCH_BUCKETS)
         self._fill = self._histogram(
