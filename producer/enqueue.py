@@ -83,6 +83,12 @@ def enqueue(
     no_rag: bool,
     skip_bad: bool,
     priority: str | None,
+    weight: int | None,
+    fresh: bool,
+    dry_run: bool,
+    watch: bool,
+    out: Path,
+    as_json: bool,
     **rest: Any,
 ) -> None:
     """Enqueue the questions of FILE: JSON, JSON Lines, CSV, TSV or Parquet, also packed (gz, zst, zip); a folder or zip
@@ -97,13 +103,23 @@ def enqueue(
     how, selection = how_to_read(rest), selection_of(rest, asked.seed)
     judged = Qrels.read(qrels) if qrels else None
     refuse_missing(Source(Path(file), file))
-    if not rest["dry_run"]:
+    if not dry_run:
         session.reach()
     with opened(file, how) as source:
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
             note(judged.describe(planned.survey.digest.count))
-        _carry_out(planned, session, _How(priority=to_priority(priority) if priority else None, asked=asked, **rest))
+        afterwards = _How(
+            priority=to_priority(priority) if priority else None,
+            weight=weight,
+            fresh=fresh,
+            dry_run=dry_run,
+            watch=watch,
+            out=out,
+            as_json=as_json,
+            asked=asked,
+        )
+        _carry_out(planned, session, afterwards)
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:

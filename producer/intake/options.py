@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,12 @@ _SELECTION = (
 
 
 def reading_options(command: Command) -> Command:
-    """Add the options that `how_to_read` consumes."""
+    """Add the options that `how_to_read` reads."""
     return _with(_READING, command)
 
 
 def selection_options(command: Command) -> Command:
-    """Add the options that `selection_of` consumes."""
+    """Add the options that `selection_of` reads."""
     return _with(_SELECTION, command)
 
 
@@ -84,26 +84,26 @@ def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -
     return command
 
 
-def how_to_read(options: dict[str, Any]) -> HowToRead:
-    """Remove the reading options from `options` and return them as HowToRead. Raises InputError for invalid values."""
-    layout, encoding = options.pop("layout"), options.pop("encoding")
-    mapping = _mapping(options.pop("mapping"))
+def how_to_read(options: Mapping[str, Any]) -> HowToRead:
+    """Return the reading options among `options` as HowToRead. Raises InputError for invalid values."""
+    layout, encoding = options["layout"], options["encoding"]
+    mapping = _mapping(options["mapping"])
     if layout and mapping:
         raise click.UsageError("--layout and --map are mutually exclusive.")
     return HowToRead(
         layout=layout,
         mapping=mapping,
         encoding=check_encoding(encoding) if encoding else "",
-        subset=options.pop("subset"),
-        split=options.pop("split"),
-        answers=options.pop("answers"),
+        subset=options["subset"],
+        split=options["split"],
+        answers=options["answers"],
     )
 
 
-def selection_of(options: dict[str, Any], seed: int) -> Selection:
-    """Remove the selection options from `options` and return the selection; `seed` is the configuration's."""
-    limit, sample, stratified = options.pop("limit"), options.pop("sample"), options.pop("stratified")
-    own_seed, subjects = options.pop("seed"), options.pop("subjects")
+def selection_of(options: Mapping[str, Any], seed: int) -> Selection:
+    """Return the selection that `options` ask for; `seed` is the configuration's."""
+    limit, sample, stratified = options["limit"], options["sample"], options["stratified"]
+    own_seed, subjects = options["seed"], options["subjects"]
     if limit and sample:
         raise click.UsageError("--limit and --sample are mutually exclusive.")
     if own_seed is not None and not sample:
