@@ -24,6 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -192,6 +193,7 @@ def one_round(stage: Stage, name: str, seed: str) -> dict[str, Any]:
     except Missed as reason:
         return {"missed": str(reason)}
     except Exception as trouble:  # noqa: BLE001 - a failed round is a finding, not the end
+        traceback.print_exc()
         return {"broken": f"{type(trouble).__name__}: {trouble}"}
 
 

@@ -16,13 +16,23 @@ from celery import Celery
 
 from contract import keys
 from contract.audit import heal, looks_stalled
-from contract.errors import LedgerError, NameTaken, RedisUnreachable, UnknownRun, UnreadableRun, WritesRefused
+from contract.connection import translating
+from contract.errors import (
+    LedgerError,
+    McqueueError,
+    NameTaken,
+    RedisUnreachable,
+    UnknownRun,
+    UnreadableRun,
+    WritesRefused,
+)
 from contract.fair_share import level_if_due
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
 from contract.wording import number
+from workers.retries import reason_of
 from workers.stall import StallWatch
 
 __all__ = ["Heartbeat", "Janitor"]
@@ -43,8 +53,9 @@ class _Rounds(threading.Thread):
         while not self._stopped.wait(ROUND_S):
             try:
                 self.round()
-            except Exception as trouble:  # noqa: BLE001 - a failed round must not end the thread
-                log.warning("%s: round skipped: %s: %s", self.name, type(trouble).__name__, trouble)
+            except Exception as trouble:  # a failed round must not end the thread
+                unexpected = not isinstance(trouble, McqueueError)
+                log.warning("%s: round skipped: %s", self.name, reason_of(trouble), exc_info=unexpected)
 
     def stop(self) -> None:
         """Stop after the current round."""
@@ -192,7 +203,9 @@ class Janitor(_Rounds):
 
         If none were recorded, it held nothing, or died after taking a message but before recording it.
         """
-        if not self._ledger.client.exists(keys.unacked(name)):
+        with translating(self._ledger.place):
+            holds_none = not self._ledger.client.exists(keys.unacked(name))
+        if holds_none:
             self._fleet.forget(name)
             return True
         if not self._fleet.claim(keys.restore_lock(name)):
@@ -226,5 +239,6 @@ def _skipping(run_id: str) -> Iterator[None]:
         return
     except (RedisUnreachable, WritesRefused):
         raise
-    except Exception as trouble:  # noqa: BLE001 - any error
-        log.warning("run %s: audit skipped: %s: %s", run_id, type(trouble).__name__, trouble)
+    except Exception as trouble:
+        unexpected = not isinstance(trouble, McqueueError)
+        log.warning("run %s: audit skipped: %s", run_id, reason_of(trouble), exc_info=unexpected)

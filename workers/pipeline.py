@@ -183,7 +183,8 @@ class _Interview:
     def fail(self, what: str, trouble: Exception) -> None:
         """Give up without a reading."""
         self.requests = []
-        log.warning("question %s cannot be %s: %s", self.arrangement.question.id, what, trouble)
+        shows_where = log.isEnabledFor(logging.DEBUG)  # every question may fail alike
+        log.warning("question %s cannot be %s: %s", self.arrangement.question.id, what, trouble, exc_info=shows_where)
         self.failure = Failure(type=type(trouble).__name__, message=str(trouble))
 
 
@@ -211,6 +212,8 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
     positions = list(left)
     if len(positions) == 1:
         kind = Failure if isinstance(trouble, EngineError) else UnexpectedFailure
+        if kind is UnexpectedFailure:
+            log.error("a request got no answer", exc_info=trouble)
         yield [(positions[0], Completion(error=kind(type=type(trouble).__name__, message=str(trouble))))]
     elif positions:
         log.warning("%d of %d requests got no answer, halving them: %s", len(positions), len(requests), trouble)

@@ -111,8 +111,8 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
         return verdict
     try:
         found = _found_again(run, question, verdict)
-    except Exception as trouble:  # noqa: BLE001 - a text that cannot be read must not keep the others from being read
-        log.warning("question %s cannot be read again: %r", question.id, trouble)
+    except Exception as trouble:  # it must not keep the other texts from being read
+        log.warning("question %s cannot be read again", question.id, exc_info=True)
         failure = Failure(
             type=type(trouble).__name__, message=f"its text cannot be read by the current rules: {trouble}"
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -109,6 +110,7 @@ def _help(maker: _Maker, starts: Sequence[int], here: Connection, there: Connect
         except BrokenPipeError:
             raise  # the parent is gone
         except Exception as trouble:  # noqa: BLE001 - any error is raised again by the parent
+            trouble.add_note(f"In the second process:\n{traceback.format_exc()}")  # pickling leaves it out
             there.send(trouble)
 
 

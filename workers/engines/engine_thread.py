@@ -229,7 +229,8 @@ class EngineThread(threading.Thread):
                     self._step()
             self._die(EngineDead("The engine was closed."))
         except BaseException as trouble:
-            log.debug("engine failed", exc_info=True)
+            is_explained = isinstance(trouble, EngineDead) or _is_elsewhere(str(trouble))
+            log.log(logging.DEBUG if is_explained else logging.ERROR, "engine failed", exc_info=True)
             reason = EngineDead(f"The engine failed: {_why(trouble)}.")
             self._die(reason)
             self._gone(str(reason))
@@ -265,6 +266,7 @@ class EngineThread(threading.Thread):
             except Exception as trouble:
                 if not _is_refusal(trouble):
                     raise
+                log.debug("request refused", exc_info=True)
                 self.engine.abort_request([name])  # it may be partly added
                 self._deliver(name, RequestRejected(f"{_why(trouble)}."))
 
@@ -312,7 +314,7 @@ class EngineThread(threading.Thread):
         reader = getattr(client, "output_queue_thread", None)
         if reader is not None:
             reader.join()
-            ended = EOFError("its core process has ended")
+            ended = EngineDead("its core process has ended")
             client.outputs_queue.put_nowait(ended)
             self._inbox.put(ended)
 
@@ -328,7 +330,7 @@ def _answer(output: Any, prefill: Prefill, *, drafts: bool) -> Any:
     """Return `output`, or the reason why it is not an answer although vLLM calls it finished.
 
     A core process that is asked to stop, for example by Ctrl-C in its terminal, finishes all requests with the text so
-    far (`_send_abort_outputs` of vLLM 0.32). Raises RuntimeError in that case.
+    far (`_send_abort_outputs` of vLLM 0.32). Raises EngineDead in that case.
 
     An engine that `drafts` tokens of texts (`speculative_config`) gives no log-probabilities in steps of its rejection
     sampler, which leaves `logprob_token_ids` out: with vLLM 0.32's model runner V2, the steps that verify drafted
@@ -336,7 +338,7 @@ def _answer(output: Any, prefill: Prefill, *, drafts: bool) -> Any:
     """
     reasons = {each.finish_reason for each in output.outputs}
     if "abort" in reasons:
-        raise RuntimeError("its core process was asked to stop")
+        raise EngineDead("its core process was asked to stop")
     if "error" in reasons:
         return RequestRejected("vLLM could not process it and gave no reason.")
     if prefill.next_ids and not output.outputs[0].logprobs:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.queue import shown_arguments
 from workers.messages.batch import Batch, Settlement
+from workers.retries import reason_of
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -106,7 +107,7 @@ class BatchEvents:
                 self._dispatcher.send(kind, **fields)
             self._dispatcher.flush()
         except Exception as trouble:  # noqa: BLE001 - monitoring must never cost a verdict
-            log.warning("task events not sent: %s", trouble)
+            log.warning("task events not sent: %s", reason_of(trouble))
             with suppress(Exception):  # it may be broken in any way, or not made yet
                 self._dispatcher.connection.release()
             self._dispatcher = None

@@ -60,8 +60,8 @@ def _labels(question: Question, texts: Sequence[str], spec: RunSpec) -> list[str
     for text in texts:
         try:
             labels.append(named(question, text, spec).label)
-        except Exception as trouble:  # noqa: BLE001 - the other texts still have their votes
-            log.warning("a text about question %s cannot be read: %r", question.id, trouble)
+        except Exception as trouble:  # the other texts still have their votes
+            log.warning("a text about question %s cannot be read", question.id, exc_info=True)
             failure = trouble
     if failure and not labels:
         raise failure

@@ -177,9 +177,10 @@ class BatchWork(abc.ABC):
             return [], self._put_off(run_id, asked, str(why))
         except LedgerError:
             raise
-        except Exception as trouble:  # noqa: BLE001 - an unreadable question must not fail its batch
+        except Exception as trouble:  # an unreadable question must not fail its batch
             if len(asked) == 1:
                 ((question_id, held),) = asked.items()
+                log.exception("question %s", question_id)
                 return [], self._retry_or_fail(batch, held, question_id, 0, reason_of(trouble))
             log.warning("%d questions of %s cannot be read together: %s", len(asked), run_id, reason_of(trouble))
         parts = [self._begin_what_can_be(batch, run_id, {each: held}) for each, held in asked.items()]

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from contract.errors import HubUnreachable
+from contract.errors import HubUnreachable, McqueueError
 from contract.index import Manifest
 from contract.spec import Retrieval
 from workers.retrieval.base import Retriever
@@ -71,7 +71,8 @@ class OpenBuilds:
             raise NotNow(why)
         try:
             found = self._reopen(wanted.index_digest)
-        except Exception as trouble:  # noqa: BLE001 - whatever the folder contains, only this run must wait
+        except Exception as trouble:  # whatever the folder contains, only this run must wait
+            log.warning("index %s cannot be opened", self._name, exc_info=not isinstance(trouble, McqueueError))
             why = self._lacks(wanted, f"its folder cannot be opened: {trouble}")
             self._unusable[wanted.index_digest] = time.monotonic() + UNUSABLE_FOR_S, why
             raise NotNow(why) from None

@@ -100,8 +100,9 @@ def _search(retriever: Retriever, queries: Sequence[str], wanted: Retrieval) -> 
     """Search for all queries at once; if that fails, retry the halves, down to the failing query."""
     try:
         return list(retriever.search(queries, wanted.retrieval_top_k, wanted.kind))
-    except Exception as trouble:  # noqa: BLE001 - whatever a search raises must only fail the culprit
+    except Exception as trouble:  # whatever a search raises must only fail the culprit
         if len(queries) == 1:
+            log.warning("a query cannot be searched for: %s", trouble, exc_info=True)
             return [_failure(trouble)]
         log.warning("a search of %d queries failed, halving it: %s", len(queries), trouble)
         middle = len(queries) // 2

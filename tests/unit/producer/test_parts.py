@@ -155,6 +155,17 @@ def test_what_goes_wrong_in_the_second_process_is_raised_in_the_first(
 
 
 @pytest.mark.usefixtures("shared")
+def test_a_bug_in_the_second_process_is_raised_in_the_first_with_its_own_traceback(filled: MemoryLedger) -> None:
+    def with_a_bug(_: Part) -> int:
+        return 1 // (multiprocessing.parent_process() is None)
+
+    run = filled.run("run-1")
+    with pytest.raises(ZeroDivisionError) as raised:
+        list(pieces(filled, run, [with_a_bug], Summary(run)))
+    assert "return 1 // (multiprocessing.parent_process() is None)" in "".join(raised.value.__notes__)
+
+
+@pytest.mark.usefixtures("shared")
 def test_a_second_process_that_is_killed_is_one_clear_error(
     filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,7 @@ def test_of_a_core_process_that_has_told_its_cause_that_is_said_and_whether_anot
 
 
 def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks_then_hears_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ends, told = threading.Event(), queue.SimpleQueue[str]()
     reader = threading.Thread(target=ends.wait, daemon=True)  # vLLM's, which reads until its core process ends
@@ -89,6 +89,7 @@ def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks
     assert told.get(timeout=PATIENCE_S) == "The engine failed: its core process has ended."
     with pytest.raises(EngineDead, match="its core process has ended"):
         owner.call([], part_s=1)
+    assert caplog.records == [], "its traceback would say nothing more"
 
 
 def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_another(
@@ -178,6 +179,25 @@ def test_labels_that_vllm_did_not_score_are_refused_with_the_setting_at_fault_an
     assert [found[0].outputs, found[1].outputs] == [[text], [scored]]
     assert isinstance(found[2], RequestRejected)
     assert str(found[2]).startswith(why)
+
+
+def test_an_engine_that_fails_for_a_reason_that_nobody_foresaw_leaves_its_traceback_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Sampler):
+        def step(self) -> list[Any]:
+            raise KeyError("slot")
+
+    monkeypatch.setattr("workers.engines.engine_thread.sampling_params", lambda _: None)
+    sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: sizes, Broken({}))
+    owner.start()
+    owner.await_boot(timeout_s=PATIENCE_S)
+    with pytest.raises(EngineDead, match="'slot'"):
+        list(owner.call([Prefill([1])], part_s=1))
+    owner.join(PATIENCE_S)
+    (told,) = [each for each in caplog.records if each.exc_info]
+    assert (told.levelname, str(told.exc_info and told.exc_info[1])) == ("ERROR", "'slot'")
 
 
 def test_a_boot_that_nobody_waits_for_any_longer_ends_with_its_core_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
-from contract.errors import EngineDead, RedisUnreachable, UnreadableRun, WaitEnded
+from contract.errors import EngineDead, RedisUnreachable, RequestRejected, UnreadableRun, WaitEnded
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
@@ -465,6 +465,15 @@ def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses
     assert verdict_of(books, run, "q2").attempts == 4
     assert {verdict_of(books, run, each).attempts for each in ("q0", "q1", "q3")} == {1}
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+
+
+def test_an_error_that_no_engine_should_raise_is_in_the_log_with_its_traceback_once_its_question_is_found(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = open_run(books, make_questions(4))
+    engine.raises = {"What is 2 plus 2": ZeroDivisionError("odd"), "What is 3": RequestRejected("too long")}
+    score(books, engine, message(run, "q0", "q1", "q2", "q3"))
+    assert [str(each.exc_info[1]) for each in caplog.records if each.exc_info] == ["odd"]
 
 
 def test_an_error_that_passes_leaves_no_trace_in_the_verdict_but_the_number_of_attempts(
