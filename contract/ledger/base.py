@@ -49,13 +49,13 @@ class Ledger(abc.ABC):
     def open_run(self, run: Run) -> bool:
         """Write `run` and return whether it is new. Raises RunConflict if the id belongs to another spec."""
 
-    def add_questions(self, run_id: str, questions: Iterable[Question]) -> int:
-        """Write the bodies of `questions`, skipping known ones, and return how many were new."""
-        return self.add_bodies(run_id, (question.body() for question in questions))
+    def add_questions(self, run_id: str, questions: Iterable[Question]) -> None:
+        """Write the bodies of `questions`, skipping known ones."""
+        self.add_bodies(run_id, (question.body() for question in questions))
 
     @abc.abstractmethod
-    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
-        """Write question `bodies`, skipping known ones, and return how many were new."""
+    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:
+        """Write question `bodies`, skipping known ones."""
 
     @abc.abstractmethod
     def run(self, run_id: str) -> Run:
@@ -203,8 +203,8 @@ class Ledger(abc.ABC):
         """Pause or cancel the run and return its previous state; a cancelled run stays cancelled."""
 
     @abc.abstractmethod
-    def resume(self, run_id: str) -> RunState:
-        """Resume the run and return its previous state. `take_aside` then returns the questions to send again."""
+    def resume(self, run_id: str) -> None:
+        """Resume the run. `take_aside` then returns the questions to send again."""
 
     @abc.abstractmethod
     def take_aside(self, run_id: str) -> Iterator[str]:

@@ -51,13 +51,11 @@ class MemoryLedger(Ledger):
                 raise RunConflict(f"Run {run.run_id} exists with another spec.", hint="Choose another --run name.")
             return there is None
 
-    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
+    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:
         with self._lock:
             books = self._books(run_id)
-            before = len(books.questions)
             for question_id, canonical in bodies:
                 books.questions.setdefault(question_id, Question.model_validate_json(canonical))
-            return len(books.questions) - before
 
     def run(self, run_id: str) -> Run:
         return self._books(run_id).run
@@ -180,11 +178,9 @@ class MemoryLedger(Ledger):
                 books.state = state
             return was
 
-    def resume(self, run_id: str) -> RunState:
+    def resume(self, run_id: str) -> None:
         with self._lock:
-            books = self._books(run_id)
-            was, books.state = books.state, RunState.RUNNING
-            return was
+            self._books(run_id).state = RunState.RUNNING
 
     def take_aside(self, run_id: str) -> Iterator[str]:
         with self._lock:

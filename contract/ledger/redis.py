@@ -98,16 +98,14 @@ class RedisLedger(Ledger):
             self._redis.zadd(keys.runs(), {run.run_id: run.created_at}, nx=True)
             return new
 
-    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> int:
+    def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:
         names = keys.RunKeys(run_id)
         books = [names.meta, names.questions, names.order, names.todo, keys.open_runs(), names.state]
-        new = 0
         for chunk in chunks(bodies, CHUNK):
             arguments: list[str | bytes] = [run_id]
             for question_id, canonical in chunk:
                 arguments += (question_id, canonical)
-            new += int(self._step(self._add, run_id, books, arguments))
-        return new
+            self._step(self._add, run_id, books, arguments)
 
     def run(self, run_id: str) -> Run:
         with translating(self._place):
@@ -260,10 +258,10 @@ class RedisLedger(Ledger):
         books = [names.meta, names.state, keys.open_runs()]
         return _state(self._step(self._halt, run_id, books, [run_id, state.value]))
 
-    def resume(self, run_id: str) -> RunState:
+    def resume(self, run_id: str) -> None:
         names = keys.RunKeys(run_id)
         books = [names.meta, names.state, names.todo, keys.open_runs()]
-        return _state(self._step(self._resume, run_id, books, [run_id]))
+        self._step(self._resume, run_id, books, [run_id])
 
     def take_aside(self, run_id: str) -> Iterator[str]:
         names = keys.RunKeys(run_id)

@@ -1,8 +1,7 @@
 -- Write question bodies of one run, skipping known ones.
 -- KEYS  1 meta  2 questions  3 order  4 todo  5 open runs  6 state
 -- ARGV  1 run id, then pairs: question id, Question as JSON
--- Returns false for a purged run, else how many were new. It is idempotent: after a crash, the producer simply starts
--- over.
+-- Returns false for a purged run, else 1. It is idempotent: after a crash, the producer simply starts over.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
@@ -20,4 +19,4 @@ end
 if #new > 0 and redis.call('EXISTS', KEYS[6]) == 0 then
   redis.call('SADD', KEYS[5], ARGV[1])
 end
-return #new
+return 1

@@ -46,11 +46,10 @@ class Place(NamedTuple):
 class Seen:
     """Maps each id to the place where it first occurs, for one pass over the files of a set, one after the other."""
 
-    def __init__(self, most_in_memory: int = MOST_IN_MEMORY) -> None:
+    def __init__(self) -> None:
         #: Id → the file's position in `_files`, and the line.
         self._recent: dict[str, tuple[int, int]] = {}
         self._files: list[str] = []
-        self._most = most_in_memory
         self._older: sqlite3.Connection | None = None
         self._filter = bytearray()
 
@@ -71,7 +70,7 @@ class Seen:
         if not self._files or self._files[-1] != file:
             self._files.append(file)
         self._recent[question_id] = len(self._files) - 1, line
-        if len(self._recent) >= self._most:
+        if len(self._recent) >= MOST_IN_MEMORY:
             try:
                 self._put_away()
             except sqlite3.Error as trouble:
@@ -105,10 +104,9 @@ class Repeats:
     All methods raise InputError if there is no disk space.
     """
 
-    def __init__(self, most_in_memory: int = MOST_PAIRS_IN_MEMORY) -> None:
+    def __init__(self) -> None:
         #: Two hashes per question, asked and right: 16 bytes, where a content hash as text would take about a hundred.
         self._recent = array("q")
-        self._most = most_in_memory
         self._older: Scratch | None = None
         self._pairs = 0
 
@@ -117,7 +115,7 @@ class Repeats:
         self._recent.append(asked_hash(question))
         self._recent.append(right_hash(question))
         self._pairs += 1
-        if self._pairs % self._most == 0:
+        if self._pairs % MOST_PAIRS_IN_MEMORY == 0:
             self._older = self._older or Scratch("the hashes of the questions")
             self._older.append([self._recent.tobytes()])
             del self._recent[:]
@@ -155,7 +153,7 @@ class Repeats:
         """
         import numpy  # late, as most commands read no questions
 
-        groups = min(MOST_GROUPS, 1 + self._pairs // self._most)
+        groups = min(MOST_GROUPS, 1 + self._pairs // MOST_PAIRS_IN_MEMORY)
         for group in range(groups):
             yield numpy.concatenate([pairs[pairs[:, 0] % groups == group] for pairs in self._blocks()])
 

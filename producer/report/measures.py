@@ -125,6 +125,7 @@ _UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 _LEAST_OF_UNIT = 5
 #: A batch's verdicts come at once: pieces that hold few batches would show its rhythm as peaks and gaps.
 _BATCHES_A_PIECE = 5
+_MOST_PIECES = 40
 
 
 class Throughput(NamedTuple):
@@ -143,15 +144,15 @@ class Throughput(NamedTuple):
         return [count / ((end - start) * self.unit_s) for count, (start, end) in spans]
 
 
-def throughput(settled_at: Sequence[float], started_at: float, batches: int, most: int = 40) -> Throughput | None:
-    """Return the verdicts over time in at most `most` pieces of a round width; None without verdicts."""
+def throughput(settled_at: Sequence[float], started_at: float, batches: int) -> Throughput | None:
+    """Return the verdicts over time in pieces of a round width; None without verdicts."""
     if not settled_at:
         return None
     began, ended = min(started_at, min(settled_at)), max(settled_at)
     span_s = max(ended - began, 1e-3)
     unit, unit_s = next((each for each in _UNITS if span_s >= _LEAST_OF_UNIT * each[1]), _UNITS[-1])
     span = span_s / unit_s
-    width = steps(0.0, span, max(1, min(most, batches // _BATCHES_A_PIECE)))
+    width = steps(0.0, span, max(1, min(_MOST_PIECES, batches // _BATCHES_A_PIECE)))
     # A short rest is part of the last piece: a few verdicts, or none, would make a rate that says nothing.
     count = max(1, round(span / width))
     verdicts = [0] * count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contract.ledger import Counts, Ledger, Run
+from contract.ledger import Ledger, Run
 from producer.broker import Broker
 from producer.suite.progress import Board
 from producer.watching.progress import NothingToEnd, Snapshot
@@ -35,24 +35,20 @@ def watchers_of(runs: Sequence[Run], ledger: Ledger, broker: Broker, board: Boar
     return [Watcher(ledger, broker, run, _Place(board, run.run_id)) for run in runs]
 
 
-def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | None = None) -> dict[str, Counts]:
-    """Show the watchers' runs on `board` until each is settled or cancelled; return their final counts by run id.
+def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | None = None) -> None:
+    """Show the watchers' runs on `board` until each is settled or cancelled.
 
     Lost questions are sent again; paused runs and a temporarily unavailable Redis are waited for. Raises LedgerError if
     a run is purged in the meantime.
     """
     clock = clock or Clock()
-    over: dict[str, Counts] = {}
+    left = list(watchers)
     with board.screen:
         while True:
             now = clock.now()  # the same for all, so that runs with the same problem produce identical messages
-            for watcher in watchers:
-                if watcher.run.run_id in over:
-                    continue
-                counts = watcher.look(now)
-                if counts is not None and counts.over:
-                    over[watcher.run.run_id] = counts
+            seen = [(watcher, watcher.look(now)) for watcher in left]
+            left = [watcher for watcher, counts in seen if counts is None or not counts.over]
             board.draw(now)
-            if len(over) == len(watchers):
-                return over
+            if not left:
+                return
             clock.sleep(TICK_S)

@@ -128,8 +128,8 @@ def test_a_run_without_questions_yet_is_neither_open_nor_finished(ledger: Ledger
 
 def test_questions_are_written_once_however_often_they_are_added(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(3))
-    assert ledger.add_questions(run.run_id, make_questions(5)) == 2
-    assert ledger.add_questions(run.run_id, make_questions(5)) == 0
+    for _ in range(2):
+        ledger.add_questions(run.run_id, make_questions(5))
     assert list(ledger.unsettled(run.run_id)) == ["q0", "q1", "q2", "q3", "q4"]
 
 
@@ -153,7 +153,7 @@ def test_a_question_that_is_added_again_keeps_its_first_body(ledger: Ledger) -> 
 def test_a_settled_question_that_is_added_again_stays_settled(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(1))
     ledger.commit(run.run_id, verdicts(1))
-    assert ledger.add_questions(run.run_id, make_questions(1)) == 0
+    ledger.add_questions(run.run_id, make_questions(1))
     assert ledger.counts(run.run_id).finished
     assert ledger.open_runs() == []
 
@@ -175,7 +175,7 @@ def test_a_question_comes_back_as_it_was_written(ledger: Ledger) -> None:
 def test_more_questions_than_one_round_trip_carries_keep_their_order(ledger: Ledger) -> None:
     questions = [make_question(number) for number in reversed(range(1200))]
     run = open_run(ledger, questions)
-    assert ledger.add_questions(run.run_id, iter(questions)) == 0
+    ledger.add_questions(run.run_id, iter(questions))
     ids = [each.id for each in questions]
     assert list(ledger.unsettled(run.run_id)) == ids
     assert [each.question for each in ledger.begin(run.run_id, ids)] == questions
@@ -447,8 +447,9 @@ def test_what_was_put_aside_is_given_out_once_in_input_order_and_only_if_unsettl
         with pytest.raises(RunHalted):
             ledger.begin(run.run_id, ids)
     ledger.commit(run.run_id, [verdict("q1")])
-    assert ledger.resume(run.run_id) is RunState.PAUSED
-    assert ledger.resume(run.run_id) is RunState.RUNNING
+    for _ in range(2):
+        ledger.resume(run.run_id)
+        assert ledger.counts(run.run_id).state is RunState.RUNNING
     assert list(ledger.take_aside(run.run_id)) == ["q0", "q5"]
     assert list(ledger.take_aside(run.run_id)) == []
     assert ledger.open_runs() == [run.run_id]

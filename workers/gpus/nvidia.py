@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,12 @@ NVIDIA = "0x10de"
 DISPLAY = "0x03"
 
 
-def visible_gpus(environ: Mapping[str, str] | None = None, driver: Sequence[Device] | None = None) -> list[Device]:
+def visible_gpus() -> list[Device]:
     """Return the GPUs this process may use: CUDA_VISIBLE_DEVICES if set, else all that the driver knows."""
-    environ = os.environ if environ is None else environ
-    driver = _of_driver() if driver is None else driver
-    chosen = environ.get("CUDA_VISIBLE_DEVICES")
+    driver = _of_driver()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
-        return list(driver)
+        return driver
     return [
         next((device for device in driver if device.is_called(word)), Device(word, word)) for word in words_of(chosen)
     ]

@@ -42,7 +42,7 @@ ENCODED_AT_ONCE = 1024
 TAKEN = 0.1
 
 
-def build_index(folder: Path, report: Report, device: str = "auto") -> Manifest:
+def build_index(folder: Path, report: Report, device: str = "auto") -> None:
     """Build the index planned in `folder`, computing vectors on `device`; the manifest is written last.
 
     Raises InputError if the passages cannot be indexed that way, ModelNotFound if there is no such encoder.
@@ -62,7 +62,6 @@ def build_index(folder: Path, report: Report, device: str = "auto") -> Manifest:
     manifest = Manifest(plan=plan, encoder=encoder, files=digests(folder), created_at=datetime.now(UTC))
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (folder / PLAN).unlink()
-    return manifest
 
 
 def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: Report) -> None:

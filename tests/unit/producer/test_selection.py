@@ -102,8 +102,9 @@ def test_a_total_is_parted_by_largest_remainder(sizes: dict[str, int], total: in
     assert shares(sizes, total) == expected
 
 
-def test_ids_are_remembered_beyond_what_is_held_in_memory() -> None:
-    seen = Seen(most_in_memory=10)
+def test_ids_are_remembered_beyond_what_is_held_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("producer.intake.duplicates.MOST_IN_MEMORY", 10)
+    seen = Seen()
     for n in range(35):
         seen.add(f"id {n}", n % 20, f"file {n // 20}")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import InputError
+from producer.intake import duplicates
 from producer.intake.duplicates import Repeats, Seen, asked_hash
 from producer.intake.spool import Spool
 from producer.readers import opened
@@ -94,8 +95,9 @@ def test_no_room_for_standard_input_is_an_error_with_a_remedy_and_leaves_no_file
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_room_for_the_ids_of_a_large_file_is_an_error_with_a_remedy() -> None:
-    seen = Seen(most_in_memory=100_000)  # more than SQLite's own cache has room for
+def test_no_room_for_the_ids_of_a_large_file_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "MOST_IN_MEMORY", 100_000)  # more than SQLite's own cache has room for
+    seen = Seen()
     for number in range(99_999):
         seen.add(f"{number:0200}", number)
 
@@ -106,9 +108,12 @@ def test_no_room_for_the_ids_of_a_large_file_is_an_error_with_a_remedy() -> None
 
 
 @pytest.mark.parametrize("most_in_memory", [1, 4, 7, 100])
-def test_repeated_questions_are_found_wherever_their_hashes_are(most_in_memory: int) -> None:
+def test_repeated_questions_are_found_wherever_their_hashes_are(
+    most_in_memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicates, "MOST_PAIRS_IN_MEMORY", most_in_memory)
     asked = make_questions(12)
-    repeats = Repeats(most_in_memory)
+    repeats = Repeats()
     for question in [*asked, asked[3], asked[11], asked[5].model_copy(update={"answer": "C"}), asked[7]]:
         repeats.add(question)
     repeats.add(asked[7].model_copy(update={"answer": None}))
@@ -117,8 +122,9 @@ def test_repeated_questions_are_found_wherever_their_hashes_are(most_in_memory: 
     assert repeats.contradicted() == {asked_hash(asked[5])}
 
 
-def test_no_room_for_the_hashes_of_a_large_file_is_an_error_with_a_remedy() -> None:
-    repeats = Repeats(most_in_memory=4)
+def test_no_room_for_the_hashes_of_a_large_file_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "MOST_PAIRS_IN_MEMORY", 4)
+    repeats = Repeats()
     for question in make_questions(4):
         repeats.add(question)
 

@@ -718,7 +718,8 @@ def watched(
     text = io.StringIO()
     runs = list(reversed(ledger.runs()))
     board = Board(LineScreen(Console(file=text, width=200)), "mine", [(run.run_id, run) for run in runs])
-    return watch_suite(watchers_of(runs, ledger, broker, board), board, clock=Script(events).clock()), text.getvalue()
+    watch_suite(watchers_of(runs, ledger, broker, board), board, clock=Script(events).clock())
+    return {run.run_id: ledger.counts(run.run_id) for run in runs}, text.getvalue()
 
 
 def test_a_watch_ends_when_all_runs_are_settled_or_cancelled(
@@ -733,7 +734,8 @@ def test_a_watch_ends_when_all_runs_are_settled_or_cancelled(
         {
             2: lambda: settle(ledger, ids[0], *[Outcome.CORRECT] * 4),
             4: lambda: ledger.halt(ids[1], RunState.CANCELLED),
-            30: lambda: settle_all(ledger),
+            9: lambda: settle(ledger, ids[2], *[Outcome.CORRECT] * 4),
+            30: lambda: settle(ledger, ids[3], *[Outcome.CORRECT] * 4),
         },
     )
 
@@ -925,12 +927,12 @@ def test_a_run_that_was_cancelled_meanwhile_is_exported_and_exits_with_4(
 ) -> None:
     ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
 
-    def cancelled(*given: Any) -> dict[str, Counts]:
+    def cancelled(*given: Any) -> None:
         settle(ledger, ids[0], Outcome.FAILED)
         ledger.halt(ids[0], RunState.CANCELLED)
         for each in ids[1:]:
             settle(ledger, each, *[Outcome.CORRECT] * 4)
-        return watch_suite(*given)
+        watch_suite(*given)
 
     monkeypatch.setattr(running, "watch_suite", cancelled)
     said = producer(two_by_two, "--watch", exit_code=4).stdout

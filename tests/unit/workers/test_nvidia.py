@@ -26,9 +26,14 @@ EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
         (None, list("01234567")),
     ],
 )
-def test_what_the_person_made_visible_is_all_there_is(variable: str | None, expected: list[str]) -> None:
-    environ = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
-    assert [device.name for device in visible_gpus(environ, EIGHT)] == expected
+def test_what_the_person_made_visible_is_all_there_is(
+    variable: str | None, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia, "_of_driver", lambda: EIGHT)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert [device.name for device in visible_gpus()] == expected
 
 
 def test_what_cuda_a_driver_is_for_is_asked_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +102,8 @@ def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest
     monkeypatch.setattr("pynvml.nvmlDeviceGetMigMode", no_mig)
     monkeypatch.setattr("pynvml.nvmlDeviceGetUUID", "GPU-{}".format)
 
-    assert visible_gpus({}) == [Device("0", "GPU-0"), Device("2", "GPU-2")]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpus() == [Device("0", "GPU-0"), Device("2", "GPU-2")]
     (told,) = lost(lost_gpus())
     assert told.level == "warning"
     assert "the driver cannot reach GPU 1 (GPU is lost): no worker is planned on it" in told.found
