@@ -12,7 +12,7 @@ from contract.settings import PREFIX
 from producer.options import Commands
 from producer.session import Session
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["main"]
 
 #: Command → where it is. Each is imported when it is used, or its help is.
 COMMANDS = {

@@ -56,7 +56,7 @@ from workers.host.indexes import index_folders
 from workers.host.placement import SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 
-__all__ = ["Finding", "check", "free_memory", "installed_build", "missing_for_triton", "refuse_unbootable"]
+__all__ = ["Finding", "check", "free_memory", "installed_build", "refuse_unbootable"]
 
 
 def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from contract.question import Body, Question
 from contract.spec import Stage, is_called, is_request
 from contract.verdict import Passage, Verdict
 
-__all__ = ["LAST", "UNCOUNTED", "Begun", "Ledger"]
+__all__ = ["UNCOUNTED", "Begun", "Ledger"]
 
 #: The name that stands for the newest run that is not an HTTP request.
 LAST = "last"

@@ -22,7 +22,6 @@ from producer.readers.stream import HEAD_BYTES
 from producer.readers.text import Text
 
 __all__ = [
-    "DELIMITERS",
     "Dialect",
     "dialect_of",
     "read_csv",

@@ -28,7 +28,7 @@ from producer.readers.scored import (
     yes_no,
 )
 
-__all__ = ["ALIASES", "INLINE", "LAYOUTS", "NAMED", "OWN", "YES_NO", "Layout", "choose", "is_question", "layout_called"]
+__all__ = ["INLINE", "NAMED", "OWN", "YES_NO", "Layout", "choose", "is_question", "layout_called"]
 
 
 @dataclass(frozen=True, slots=True)

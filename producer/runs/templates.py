@@ -23,7 +23,7 @@ from contract.prompts import (
 from contract.question import Question
 from contract.spec import Mode, Prompt
 
-__all__ = ["DEFAULTS", "built_in", "checked_description", "load_prompt", "refuse_blind"]
+__all__ = ["built_in", "checked_description", "load_prompt", "refuse_blind"]
 
 #: Default built-in template of each mode.
 DEFAULTS = {

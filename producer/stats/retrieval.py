@@ -20,7 +20,7 @@ from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.stats.mentions import mentions
 from producer.stats.proportion import Mean, Share, Sum, share
 
-__all__ = ["DEPTHS", "RetrievalTally", "average_precision"]
+__all__ = ["RetrievalTally", "average_precision"]
 
 #: Depths at which recall is reported, up to the number of retrieved passages, in addition to that number itself.
 DEPTHS = (1, 3, 5, 10)

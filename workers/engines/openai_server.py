@@ -18,7 +18,7 @@ from workers.engines import openai_wire
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_away", "is_no_answer", "may_pass"]
+__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_no_answer", "may_pass"]
 
 log = logging.getLogger(__name__)
 

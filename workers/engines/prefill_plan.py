@@ -15,8 +15,6 @@ __all__ = [
     "LEAD_FROM_TOKENS",
     "Plan",
     "Prefill",
-    "ScorePlan",
-    "TextPlan",
     "excess_tokens",
     "make_plan",
 ]

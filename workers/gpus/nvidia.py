@@ -19,7 +19,6 @@ __all__ = [
     "model_name",
     "on_the_bus",
     "open_driver",
-    "using_driver",
     "visible_gpus",
 ]
 

@@ -14,7 +14,7 @@ import numpy as np
 from contract.index import FUSION_K
 from workers.retrieval.base import Ranking, Searcher, best
 
-__all__ = ["DEPTH", "HybridSearcher", "fuse"]
+__all__ = ["HybridSearcher", "fuse"]
 
 #: Minimum depth to which each ranking is considered.
 DEPTH = 100

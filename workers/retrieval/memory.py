@@ -10,7 +10,7 @@ import psutil
 
 from contract.errors import InputError
 
-__all__ = ["available_bytes", "require_memory", "used_bytes"]
+__all__ = ["require_memory", "used_bytes"]
 
 #: Memory limit and use of a container (cgroup v2); `memory.max` is `max` without a limit.
 CGROUP = Path("/sys/fs/cgroup")
