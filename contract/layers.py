@@ -120,20 +120,27 @@ def load_yaml(text: str) -> Any:
 def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, Any]:
     """Return a nested mapping from `a.b=c` pairs; values are parsed as YAML, e.g. `true`, `3` and `[0, 1]`.
 
-    >>> parse_overrides(["batch_size=8", "vllm_args.dtype=float32"], InputError)
-    {'batch_size': 8, 'vllm_args': {'dtype': 'float32'}}
+    A list or a mapping needs its brackets: without them, `Answer:` and `- yes` are texts.
+
+    >>> parse_overrides(["batch_size=8", "vllm_args.dtype=float32", "description=Note: think."], InputError)
+    {'batch_size': 8, 'vllm_args': {'dtype': 'float32'}, 'description': 'Note: think.'}
     """
     result: dict[str, Any] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise error(f"--set {brief(pair)}: expected name=value.", hint="For example --set batch_size=8.")
-        try:
-            parsed = load_yaml(value) if value else ""
-        except yaml.YAMLError:
-            parsed = value
-        result = merge(result, nest(name, parsed))
+        result = merge(result, nest(name, _value_of(value)))
     return result
+
+
+def _value_of(text: str) -> Any:
+    try:
+        parsed = load_yaml(text) if text else ""
+    except yaml.YAMLError:
+        return text
+    in_brackets = text.lstrip().startswith(("{", "["))
+    return text if isinstance(parsed, dict | list) and not in_brackets else parsed
 
 
 def nest(name: str, value: Any) -> dict[str, Any]:

