@@ -204,7 +204,7 @@ def _pip(target: Path, *arguments: str, quiet: bool = True) -> None:
 
 
 def _byte_compile(target: Path) -> None:
-    """Byte-compile what is new, on all cores. pip would use one: half the time of an installation on a slow machine.
+    """Byte-compile what is new, on all cores: pip would use one, for a third of the time of an installation.
 
     Some packages have files that are no Python, or not of this version: these fail, without a message.
     """

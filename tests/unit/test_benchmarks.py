@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from argparse import ArgumentTypeError, Namespace
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -65,13 +64,6 @@ def test_the_peer_is_asked_by_the_same_prompts_also_where_white_space_surrounds_
     )
 
     assert asked == render(load_prompt("", mode), question, None)
-
-
-@pytest.mark.parametrize("module", [beside, command])
-def test_numbers_are_taken_as_their_examples_say(module: ModuleType) -> None:
-    tried = doctest.testmod(module)
-    assert tried.attempted
-    assert not tried.failed
 
 
 def test_a_thread_that_computes_is_told_from_one_that_waits() -> None:
