@@ -361,7 +361,10 @@ class OpenAiEngine(Engine):
         if wanted in {ChatTemplate.ALWAYS, ChatTemplate.TURNS} and not offers.chat:
             raise NotOffered(f"{server} offers no chat completions for {self._server.model}: set chat_template: never")
         if wanted is ChatTemplate.NEVER and not offers.plain:
-            raise NotOffered(f"{server} offers only chat completions for {self._server.model}: set chat_template: auto")
+            raise NotOffered(
+                f"{server} offers only chat completions for {self._server.model}: set chat_template: auto; there is no "
+                "normalization mutual_info here"
+            )
         return wanted is not ChatTemplate.NEVER and offers.chat
 
     def _write(self, request: GenerateRequest, *, in_chat: bool) -> Completion:
