@@ -131,7 +131,7 @@ class Stage:
         worker = WorkerProcess(f"s-{model}", self.upstream, self.folder, model=model, **more)
         self.workers.append(worker)
         try:
-            wait_until(lambda: worker.ready, LOST_AFTER_S)
+            self.wait(lambda: worker.ready, LOST_AFTER_S)  # its name may be held by one of an earlier round
             yield worker
         finally:
             self.workers.remove(worker)
