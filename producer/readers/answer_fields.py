@@ -77,7 +77,7 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
     field = name
     if name not in said and _are_numbers(fields[name]):
         if said:
-            way, agreed = _agreeing(fields[name], fields[said[0]], ways)
+            way, agreed = _agreeing(fields[name], fields[said[0]], (*ways, Way.FLAGS))
             if agreed or not _is_else(name, fields[name]):
                 return Key(way, None, _beside(name, way, fields, said))
             field = said[0]

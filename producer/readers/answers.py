@@ -8,6 +8,7 @@ All answers of a file are considered together (`settle`), because a single one c
 | TEXT     | none, unless the text of a choice is 2   | an answer that is not the text of a choice                     |
 | INDEX_0  | blue                                     | an answer as large as the number of choices                    |
 | INDEX_1  | green                                    | an answer 0                                                    |
+| FLAGS    | none; `[0, 0, 1]`: blue                  | an answer that is no list of a 0 or 1 for each choice          |
 
 If two readings of an answer name different choices and nothing in the file decides between them, the row is refused. If
 the file is ambiguous only because no answer is 0 or as large as the number of choices, the whole file is refused,
@@ -30,6 +31,7 @@ __all__ = [
     "INDICES",
     "Given",
     "Way",
+    "are_flags",
     "is_number",
     "meant",
     "names_a_choice",
@@ -44,6 +46,7 @@ __all__ = [
 _INDEX = re.compile(r"([0-9]{1,9})(?:\.0)?")
 _SENTENCE = re.compile(r"(?:the )?(?:correct |right )?answer is:?\s*", re.IGNORECASE)
 _MARKED = re.compile(r"[(\[]?([A-Za-z]|\d{1,2})(?:[)\].:．：、）]+\s*(.*))?", re.DOTALL)
+_FLAGS = (0, 1, "0", "1")
 _SEVERAL = re.compile(r"\s*(?:[,;/|]|\band\b|\s)\s*")
 #: Minimum share of a file's readable answers that a way must be able to read to be the way of the file.
 _MOST = 0.9
@@ -56,6 +59,7 @@ class Way(Enum):
     TEXT = "by text"
     INDEX_0 = "by index from 0"
     INDEX_1 = "by index from 1"
+    FLAGS = "by a 0 or 1 for each choice"
     #: The way differs between rows or is unknown: each answer is read in any way, if that is unambiguous.
     ANY = "as label, text or index"
     #: As ANY, with a known base of the indices.
@@ -64,7 +68,7 @@ class Way(Enum):
 
 
 INDICES = (Way.INDEX_0, Way.INDEX_1)
-_SINGLE = (Way.LABEL, Way.TEXT, *INDICES)
+_SINGLE = (Way.LABEL, Way.TEXT, *INDICES, Way.FLAGS)
 #: The ways that may not be the same in all rows → how they read indices.
 _MIXED = {Way.ANY: INDICES, Way.ANY_0: (Way.INDEX_0,), Way.ANY_1: (Way.INDEX_1,)}
 SAY_BASE = "Add --map base=0 or --map base=1, the index of the first choice."
@@ -116,14 +120,16 @@ def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None
     known = [each for each in given if not no_key(each.answer, each.choices)]
     # A -1 that is also the text of a choice may still mean "no key", so the way is decided by the other answers.
     known = [each for each in known if not _is_minus_one(each.answer)] or known
-    readings = {way: [read_as(each, way) for each in known] for way in ways}
+    # With two choices, [0, 1] may also be the indices of both, which would say nothing.
+    tried = (Way.FLAGS, *ways) if any(map(are_flags, known)) else ways
+    readings = {way: [read_as(each, way) for each in known] for way in tried}
     # Answers that no way can read (`?`, `n/a`) say nothing about the others.
     readable = sum(map(any, zip(*readings.values(), strict=True)))
     counts = {way: sum(map(bool, read)) for way, read in readings.items()}
     most = max(counts.values(), default=0)
     if not most or most < _MOST * readable:
         return _mixed(known, ways)
-    best = [way for way in ways if counts[way] == most]
+    best = [way for way in tried if counts[way] == most]
     bases = [way for way in ways if way in INDICES]
     if len(bases) == 1 and best[0] not in INDICES and any(readings[bases[0]]):
         # The user has given the base of the numbers among them.
@@ -191,14 +197,34 @@ def meant(given: Given, way: Way) -> tuple[str, ...]:
 def read_as(given: Given, way: Way) -> tuple[str, ...]:
     """Return the labels that the answer names if read in this way; empty if it cannot be read so."""
     answer = given.answer
+    if way is Way.FLAGS:
+        return _flagged(given) or ()
     if isinstance(answer, list | tuple):
-        each = [_one(item, given, way) for item in answer]
-        return tuple(sorted(set(each))) if all(each) else ()
+        return _different([_one(item, given, way) for item in answer])
     if label := _one(answer, given, way):
         return (label,)
     if way is Way.LABEL and isinstance(answer, str):
         return _several(answer, given)
     return ()
+
+
+def are_flags(given: Given) -> bool:
+    """Whether the answer is a list of a 0 or 1, or false or true, for each choice."""
+    return _flagged(given) is not None
+
+
+def _flagged(given: Given) -> tuple[str, ...] | None:
+    answer = given.answer
+    if not isinstance(answer, list | tuple) or len(answer) != len(given.choices):
+        return None
+    if not all(each in _FLAGS for each in answer):
+        return None
+    return tuple(label for label, flag in zip(LABELS, answer, strict=False) if int(flag))
+
+
+def _different(found: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels in order; empty if one is missing, or there twice: `[0, 1, 0]` is no list of indices."""
+    return tuple(sorted(found)) if all(found) and len({*found}) == len(found) else ()
 
 
 def _one(answer: object, given: Given, way: Way) -> str:
@@ -264,13 +290,14 @@ def _several(answer: str, given: Given) -> tuple[str, ...]:
         words = list(words[0])
         if words != sorted(set(words)):
             return ()
-    found = [_by_label(word, given) for word in words]
-    return tuple(sorted(set(found))) if len(words) > 1 and all(found) else ()
+    return _different([_by_label(word, given) for word in words]) if len(words) > 1 else ()
 
 
 def _no_choice(given: Given, way: Way) -> FieldTrouble:
     labels = list(given.labels or LABELS[: len(given.choices)])
-    if way in INDICES:
+    if way is Way.FLAGS:
+        hint = "Expected a list with a 0 or 1 for each choice, as in the other rows."
+    elif way in INDICES:
         first = int(way is Way.INDEX_1)
         other = f"use --map base={1 - first} if they count from {1 - first}."
         hint = f"Expected {first} to {len(labels) - 1 + first}, as in the other rows; {other}"

@@ -22,7 +22,11 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
     """Return the labels of the choices that `answer` names, in order; empty without a key. Raises FieldTrouble."""
     if isinstance(answer, list):
-        return tuple(sorted({label for each in answer if (label := answer_label(each, choices))}))
+        found = [label for each in answer if (label := answer_label(each, choices))]
+        if len({*found}) < len(found):
+            hint = "List each right choice once, by its label."
+            raise FieldTrouble("answer", f"{shown_value(answer)} names a choice twice.", hint, kind="names one twice")
+        return tuple(sorted(found))
     label = answer_label(answer, choices)
     return (label,) if label else ()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from producer.readers.answers import no_key
+from producer.readers.answers import Given, are_flags, no_key
 from producer.readers.choices import Choices, as_text, checked, choices_of, in_order, no_list, unmarked
 from producer.readers.field_names import Names, names_of
 from producer.readers.inline import mark_of
@@ -166,4 +166,5 @@ def is_own(fields: Fields, names: Names) -> bool:
         and isinstance(choices, list)
         and ("answer" in fields or not names.answers)
         and not (choices and isinstance(choices[0], Mapping))
+        and not are_flags(Given(fields.get("answer"), choices))
     )

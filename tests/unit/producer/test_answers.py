@@ -100,6 +100,9 @@ ALL = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
         (["A", "green", "B", "blue"], Way.ANY),
         ([None, "", -1], Way.ANY),
         ([[0, 2], [1]], Way.INDEX_0),
+        ([[0, 2], [0, 1, 2]], Way.INDEX_0),
+        ([[0, 1, 0], [1, 0, 0]], Way.FLAGS),
+        ([["0", "1", "0"], [0.0, 0.0, 1.0], [True, False, True]], Way.FLAGS),
         (["A,C", "B"], Way.LABEL),
     ],
 )
@@ -209,6 +212,8 @@ def test_numbers_count_as_their_columns_do() -> None:
         (["c", "a"], None, Way.LABEL, ("A", "C")),
         (["red", "blue"], None, Way.TEXT, ("A", "C")),
         (["red", "blue"], None, Way.ANY, ("A", "C")),
+        ([0, 1, 0], ["0", "1", "2"], Way.FLAGS, ("B",)),
+        ([1, 0, True], None, Way.FLAGS, ("A", "C")),
         ("RED", None, Way.ANY, ("A",)),
         ("blue", None, Way.LABEL, ("C",)),
         (1, None, Way.INDEX_1, ("A",)),
@@ -312,7 +317,7 @@ def test_over_http_an_answer_means_what_it_means_in_a_file(answer: object) -> No
     assert isinstance(in_a_file(answer), tuple)
 
 
-@pytest.mark.parametrize("answer", ["D", "2", "", 3, -1, ["A", "Z"]])
+@pytest.mark.parametrize("answer", ["D", "2", "", 3, -1, ["A", "Z"], ["A", "A"], [0, 1, 0]])
 def test_what_names_no_choice_is_refused_over_http_in_the_words_that_a_file_is_refused_in(answer: object) -> None:
     assert over_http(answer) == in_a_file(answer)
     assert isinstance(in_a_file(answer), str)
