@@ -237,7 +237,6 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
 
     Raises QuestionFileError for a quote that is never closed, as what follows cannot be divided into rows.
     """
-    csv.field_size_limit(LARGEST_CELL)
     twice = sorted({name for name in dialect.names if name and dialect.names.count(name) > 1})
     if twice:
         message = f"header: there are two columns {twice[0]!r}."
@@ -293,6 +292,7 @@ class _Remembering:
 
 
 def _reader(lines: Iterator[str], dialect: Dialect) -> Reader:
+    csv.field_size_limit(LARGEST_CELL)
     if dialect.quoted:
         return csv.reader(lines, delimiter=dialect.delimiter, skipinitialspace=dialect.spaced, strict=True)
     return csv.reader(lines, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE, strict=True)

@@ -92,6 +92,7 @@ def chat(fields: Fields, names: Names) -> Parts:
         raise FieldTrouble("input", message, hint, kind="not a list")
     asked = [each.get("content") for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
     text = asked[-1] if asked else None
-    flat = {"question": text, **{name: value for name, value in fields.items() if spelled(name) != "input"}}
+    others = {name: value for name, value in fields.items() if spelled(name) not in {"input", "question"}}
+    flat = {"question": text, **others}
     parts = inline(flat, names_of(tuple(flat)))
     return parts._replace(used=parts.used._replace(question=field, choices=(field,)))

@@ -87,12 +87,22 @@ def targets(wanted: str, *, mix: bool) -> Callable[[Fields, Names], Parts]:
 
 def _scores(found: object, name: str) -> dict[str, float]:
     if isinstance(found, Mapping) and isinstance(texts := found.get("choices"), list):
-        labels = found.get("labels")
-        paired = isinstance(labels, list) and len(labels) == len(texts) and all(isinstance(each, str) for each in texts)
-        found = dict(zip(texts, labels or [], strict=True)) if paired else None
+        found = _by_text(texts, found.get("labels"), name)
     if not isinstance(found, Mapping) or not found or not all(isinstance(each, int | float) for each in found.values()):
         raise FieldTrouble(name, f"found {shown_value(found)}, expected choices with a number each.", "1 means right.")
     return {str(text): score for text, score in found.items()}
+
+
+def _by_text(texts: list[Any], scores: object, name: str) -> dict[str, Any] | None:
+    """Return text → score of two lists; None if they do not belong together. Raises FieldTrouble."""
+    if not isinstance(scores, list) or len(scores) != len(texts) or not all(isinstance(each, str) for each in texts):
+        return None
+    scored: dict[str, Any] = {}
+    for text, score in zip(texts, scores, strict=True):
+        if scored.setdefault(text, score) != score:
+            message = f"{shown_value(text)} is listed twice, as {scored[text]} and as {score}."
+            raise FieldTrouble(name, message, "Keep the one that is meant.", kind="listed as right and as wrong")
+    return scored
 
 
 def listed_targets(fields: Fields, names: Names) -> Parts:

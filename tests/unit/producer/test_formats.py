@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import io
 import json
@@ -399,6 +400,16 @@ def test_tables_are_read_as_spreadsheets_write_them(tmp_path: Path, content: str
 
     assert row.question
     assert (row.question.choices, row.question.right) == (("x", "y"), ("B",))
+
+
+def test_a_table_without_header_may_begin_with_a_long_cell(tmp_path: Path) -> None:
+    csv.field_size_limit(131_072)  # Python's default, which another test may have raised
+    long = "x" * 200_000
+
+    file = read(tmp_path, f'"{long}?",red,blue,B\nq2?,a,b,A\n')
+
+    assert file.title == "MMLU CSV without header"
+    assert [row.question.answer for row in file.rows() if row.question] == ["B", "A"]
 
 
 def test_a_row_after_the_line_of_the_separator_knows_its_line(tmp_path: Path) -> None:

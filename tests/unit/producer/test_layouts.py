@@ -220,6 +220,27 @@ def test_truthfulqa_has_several_right_answers_if_asked_so(tmp_path: Path) -> Non
     assert {question.choice_text(label) for label in question.right} == {"four", "twice two"}
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"inputs": "q", "multiple_choice_targets": ["x", "y", "x"], "multiple_choice_scores": [1, 0, 0]},
+        {"question": "q", "mc1_targets": {"choices": ["x", "y", "x"], "labels": [1, 0, 0]}},
+    ],
+)
+def test_a_choice_that_is_listed_as_right_and_as_wrong_is_refused(tmp_path: Path, row: dict[str, Any]) -> None:
+    (found,) = read(tmp_path, lines(row)).rows()
+
+    assert "'x' is listed twice, as 1 and as 0" in str(found.trouble)
+
+
+def test_a_question_beside_a_chat_is_not_asked_instead_of_it(tmp_path: Path) -> None:
+    asked = [{"role": "user", "content": "What?\nA) x\nB) y"}]
+
+    (found,) = questions(read(tmp_path, lines({"input": asked, "ideal": "B", "question": "Why?\nA) z\nB) u"})))
+
+    assert (found.question, found.choices) == ("What?", ("x", "y"))
+
+
 @pytest.mark.parametrize("wrong", [["a; b", "c"], "['a; b' 'c']"])
 def test_truthfulqas_wrong_answers_may_be_a_list(tmp_path: Path, wrong: object) -> None:
     row = {"question": "q", "best_answer": "r", "correct_answers": ["r"], "incorrect_answers": wrong}
