@@ -120,7 +120,7 @@ def _is_lines(text: Text, name: str, looks_right: IsQuestion) -> bool:
     first, second = next(lines, ""), next(lines, "")
     try:
         whole = DECODER.decode(first)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, FieldTrouble):
         return first.startswith("{") and (second.startswith("{") or (not second and ".jsonl" in name))
     return isinstance(whole, dict) and (bool(second) or looks_right(whole))
 

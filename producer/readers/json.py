@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.jsonl import DECODER
-from producer.readers.record import Record
+from producer.readers.record import FieldTrouble, Record
 from producer.readers.shapes import IsQuestion, place_of_questions
 from producer.readers.text import Text
 
@@ -257,6 +257,8 @@ class _Cursor:
             self.fail(f"{'the file ends too early' if unclosed else 'malformed JSON'}: {trouble.msg}")
         except (ValueError, RecursionError) as trouble:
             self.fail(f"malformed JSON: {trouble}")
+        except FieldTrouble as trouble:
+            self.fail(f"{trouble.field!r} {trouble.message.rstrip('.')}", trouble.hint)
         return found
 
     def name(self) -> tuple[str, str]:

@@ -16,8 +16,18 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
 
 
-#: Strict JSON: by default, Python accepts NaN and Infinity.
-DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise FieldTrouble(twice, "is there twice in one object.", "Keep one of the two.")
+    return found
+
+
+#: Strict JSON: by default, Python accepts NaN and Infinity, and silently keeps the last of two members with one name.
+#: Raises FieldTrouble for these.
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
 
 
 def read_jsonl(text: Text) -> Iterator[Record]:
@@ -36,6 +46,8 @@ def read_jsonl(text: Text) -> Iterator[Record]:
             yield Record(line, stripped, trouble=_malformed(f"{trouble.msg} at column {column}"))
         except (ValueError, RecursionError) as trouble:
             yield Record(line, stripped, trouble=_malformed(str(trouble)))
+        except FieldTrouble as trouble:
+            yield Record(line, stripped, trouble=trouble)
         else:
             yield Record(line, value, value if isinstance(value, dict) else None)
 

@@ -395,3 +395,29 @@ def test_a_pipe_can_be_read_twice() -> None:
     assert first == second
     assert source.shown == f"/dev/fd/{reader}"
     assert not source.path.exists(), "the copy is gone"
+
+
+#: A question whose key depends on which of two fields with the same name counts.
+TWICE = '{"question": "Which?", "choices": ["x", "y"], "answer": "A", "answer": "B"}'
+
+
+def test_a_row_with_the_same_field_twice_is_refused_alone(tmp_path: Path) -> None:
+    bad, good = rows_of(write(tmp_path, "q.jsonl", f"{TWICE}\n{json.dumps(GOOD)}\n"))
+
+    assert str(bad.trouble) == "q.jsonl:1: field 'answer': is there twice in one object. Keep one of the two."
+    assert good.question
+
+
+def test_a_json_file_with_the_same_field_twice_in_a_question_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "q.json", f"[{json.dumps(GOOD)},\n {TWICE}]")
+
+    with pytest.raises(QuestionFileError, match=r"q.json:2: 'answer' is there twice in one object, at column 2"):
+        rows_of(path)
+
+
+def test_a_cell_with_the_same_label_twice_is_refused(tmp_path: Path) -> None:
+    cell = '{""A"": ""x"", ""B"": ""y"", ""B"": ""z""}'
+
+    (row,) = rows_of(write(tmp_path, "q.csv", f'question,choices,answer\nWhich?,"{cell}",B\n'))
+
+    assert "'B': is there twice in one object" in str(row.trouble)
