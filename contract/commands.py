@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -12,11 +13,13 @@ import click
 from contract.errors import McqueueError
 from contract.sanitize import for_terminal
 
-__all__ = ["INTERRUPTED", "Command", "Commands", "config_options", "note", "tell"]
+__all__ = ["INTERRUPTED", "NO_ROOM", "Command", "Commands", "config_options", "note", "tell"]
 
 #: Exit code after Ctrl-C, as in a shell.
 INTERRUPTED = 130
 
+#: Errors of a full disk, an exceeded quota and a file size limit.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Maximum characters shown of a command's first sentence.
 SENTENCE = 120
 
@@ -79,6 +82,11 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except McqueueError as trouble:
             raise _OneLine(str(trouble)) from None
+        except OSError as trouble:  # while the output is written; click handles a closed pipe
+            if trouble.errno not in NO_ROOM:
+                raise
+            place = f"{trouble.filename}: " if trouble.filename else ""
+            raise _OneLine(f"{place}{trouble.strerror}. Free some space and repeat the command.") from None
         except click.NoSuchOption as trouble:
             if any(trouble.option_name in each.opts for each in self.params):
                 place = f"{ctx.command_path} {trouble.option_name} … {ctx.invoked_subcommand} …"

@@ -12,12 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TextIO, cast
 
+from contract.commands import NO_ROOM
 from contract.errors import InputError
 
 __all__ = ["Drafts", "explaining", "refuse_unwritable", "replacing"]
 
-#: Errors of a full disk, an exceeded quota and a file size limit.
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Size of a test file that a full file system refuses, although an empty file might still fit.
 TRIED_BYTES = 4096
 
@@ -215,7 +214,7 @@ def _remedy(trouble: OSError) -> str:
         return f"Give user {os.geteuid()} write permission there (containers: HOST_UID, in compose.yaml)"
     if isinstance(trouble, FileExistsError | NotADirectoryError | IsADirectoryError):
         return f"Move {trouble.filename2 or trouble.filename} out of the way"
-    return "Free some space" if trouble.errno in _NO_ROOM else "Fix that"
+    return "Free some space" if trouble.errno in NO_ROOM else "Fix that"
 
 
 def refuse_unwritable(directory: Path) -> None:

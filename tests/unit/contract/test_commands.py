@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -27,6 +29,11 @@ def interrupt() -> None:
 
 
 @main.command()
+def fill() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@main.command()
 def say() -> None:
     tell("\x1b[2J")
     note("\x07")
@@ -36,6 +43,7 @@ def say() -> None:
     ("command", "exit_code", "out", "err"),
     [
         ("refuse", 1, "", r"error: There is no run \x1b[2J. Name another." + "\n"),
+        ("fill", 1, "", "error: No space left on device. Free some space and repeat the command.\n"),
         ("interrupt", INTERRUPTED, "", ""),
         ("say", 0, r"\x1b[2J" + "\n", r"\x07" + "\n"),
     ],
