@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +31,7 @@ __all__ = [
     "echo_json",
     "echo_lines",
     "echo_table",
+    "fits",
     "interval",
     "judge_lines",
     "outcome_line",
@@ -50,6 +52,8 @@ Line = tuple[str, str]
 Lines = list[Line]
 #: Width of tables that are not written to a terminal.
 PIPE_WIDTH = 200
+#: Spaces between two columns.
+GAP = 2
 
 
 def echo_json(content: Any) -> None:
@@ -65,17 +69,36 @@ def echo_lines(lines: Lines) -> None:
 
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; numbers must already be formatted."""
+    """Print a table, or on a terminal that is too narrow for it each row as text; numbers must already be formatted."""
+    content = [[for_terminal(cell) for cell in row] for row in rows]
+    if not fits([header, *content]):
+        _echo_as_text(header, content)
+        return
     console = Console(file=sys.stdout)
-    piped = not console.is_terminal
-    if piped:
+    if not console.is_terminal:
         console = Console(file=sys.stdout, width=PIPE_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for at, name in enumerate(header):  # piped, a name in the first column stays in one piece: `awk '{print $1}'`
-        table.add_column(name, overflow="fold", no_wrap=piped and at == 0)
-    for row in rows:
-        table.add_row(*(Text(for_terminal(cell)) for cell in row))
+    for at, name in enumerate(header):  # a name in the first column stays in one piece: `awk '{print $1}'`
+        table.add_column(name, overflow="fold", no_wrap=at == 0)
+    for row in content:
+        table.add_row(*map(Text, row))
     console.print(table)
+
+
+def fits(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table of these rows is no wider than the terminal; elsewhere, every table fits."""
+    console = Console(file=sys.stdout)
+    widths = (max(len(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0])))
+    return not console.is_terminal or sum(widths) + GAP * (len(rows[0]) - 1) <= console.width
+
+
+def _echo_as_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print the first cell of each row on a line of its own, and below it the others with their columns' names."""
+    console = Console(file=sys.stdout)
+    for first, *others in rows:
+        console.print(Text(first, style="bold"))
+        known = (f"{name} {cell}" for name, cell in zip(header[1:], others, strict=True) if cell)
+        console.print(Padding(Text(" · ".join(known)), (0, 0, 0, 2)))
 
 
 def outcome_line(tally: Tally) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-
-from rich.console import Console
+from collections.abc import Iterator
 
 from contract.sanitize import for_terminal
 from contract.wording import number
-from producer.output import Lines, chance, echo_table, p_value
+from producer.output import Lines, chance, echo_table, fits, p_value
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Share
 from producer.suite.cell import Cell
@@ -20,8 +17,6 @@ __all__ = ["echo_figures", "figure_lines", "markdown"]
 
 #: Maximum number of models shown as columns; more of them are shown as rows.
 MOST_COLUMNS = 4
-#: Spaces between two columns.
-GAP = 2
 #: Shown if an entry is not asked of a model.
 NONE = "-"
 LONG = ("entry", "model", "accuracy", "95 % interval", "chance", "settled", "unanswered", "failed", "run")
@@ -37,16 +32,10 @@ def echo_figures(table: Table) -> None:
     In a pipe the layout depends only on the number of models, so that it does not change from one call to the next.
     """
     wide = list(_wide(table))
-    if len(table.models) <= MOST_COLUMNS and _fits(wide):
+    if len(table.models) <= MOST_COLUMNS and fits(wide):
         echo_table(wide[0], wide[1:])
     else:
         echo_table(LONG, _long(table))
-
-
-def _fits(rows: Sequence[Sequence[str]]) -> bool:
-    console = Console(file=sys.stdout)
-    widths = (max(len(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0])))
-    return not console.is_terminal or sum(widths) + GAP * (len(rows[0]) - 1) <= console.width
 
 
 def _wide(table: Table) -> Iterator[tuple[str, ...]]:

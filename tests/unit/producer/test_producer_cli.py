@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -462,6 +463,20 @@ def test_a_run_without_any_key_is_told_to_have_none_at_any_time(
         for told in (producer("status").stdout, producer("export", exit_code=3 if "q3" in ids else 0).stdout):
             assert ["accuracy", "none: no question has a key"] in [line.split(maxsplit=1) for line in told.splitlines()]
         assert producer.json("runs")[0]["accuracy_all"] is None
+
+
+def test_runs_that_do_not_fit_beside_each_other_keep_their_names_in_one_piece(
+    producer: Producer, five: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = producer.json("enqueue", five, "--run", "a-name-as-long-as-one-made-of-file-and-model")["run_id"]
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+
+    first, *others = click.unstyle(producer("runs").stdout).splitlines()
+
+    assert first == run_id
+    assert "state running · settled 0/5 · accuracy - · chance 0.500" in " ".join(each.strip() for each in others)
+    assert max(map(len, others)) <= 80
 
 
 def test_runs_says_how_many_questions_failed(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
