@@ -111,7 +111,7 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
         message = f"{parts.used.answer!r} says {shown_value(parts.answer)}, but {marked[0]} is marked as right."
         raise FieldTrouble("answer", message, "Correct the one that is wrong.", kind="two answers contradict")
     for name, way in key.beside:
-        other = meant(Given(parts.rest.get(name), parts.choices, parts.labels), way)
+        other = meant(Given.of(parts.rest.get(name), parts.choices, parts.labels), way)
         if right and other and not set(right) & set(other):
             shown = f"{parts.used.answer!r} says {shown_value(parts.answer)}, which is {', '.join(right)}"
             message = f"{shown}, but {name!r} says {shown_value(parts.rest[name])}, which is {', '.join(other)}."
@@ -120,11 +120,8 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
 
 
 def _given(head: Sequence[Parts], name: str) -> Column:
-    values = (_found(each, name) for each in head)
-    return [
-        None if no_key(value, each.choices) else Given(value, each.choices, each.labels)
-        for value, each in zip(values, head, strict=True)
-    ]
+    given = (Given.of(_found(each, name), each.choices, each.labels) for each in head)
+    return [None if no_key(each.answer, each.choices) else each for each in given]
 
 
 def _found(parts: Parts, name: str) -> Any:

@@ -108,11 +108,13 @@ def as_text(each: Any) -> Any:
 def unmarked(texts: Sequence[Any]) -> Choices:
     """Return texts without their marks, "(A)", which become labels, if all have one; numbers become text.
 
-    The marks may be in any order.
+    The marks may be in any order. What begins a choice is no mark if two choices would be the same without it, as the
+    ratios "2: 1" and "3: 1".
     """
     marks = [mark_of(each) if isinstance(each, str) else None for each in texts]
     known = [mark for mark in marks if mark]
-    if len(known) < len(texts) or sorted(mark.rank for mark in known) != list(range(len(texts))):
+    in_turn = sorted(mark.rank for mark in known) == list(range(len(texts)))
+    if not in_turn or len({mark.rest for mark in known}) < len({*texts}):
         return Choices([as_text(each) for each in texts])
     return Choices([mark.rest for mark in known], [mark.label for mark in known])
 

@@ -125,7 +125,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
 def _right(parts: Parts, layout: Layout, key: Key) -> tuple[str, ...]:
     if layout is OWN:
         return own_labels(parts.answer, parts.choices)
-    return right_labels(Given(parts.answer, parts.choices, parts.labels), key.way)
+    return right_labels(Given.of(parts.answer, parts.choices, parts.labels), key.way)
 
 
 def _metadata(rest: Mapping[str, Any], *, keep_nothing: bool) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _others(record: Record, parts: Parts) -> Iterator[str]:
     """Yield unused fields of the record that could be the answer."""
     fields = record.fields or {}
     for name in answers_of(fields, names_of(tuple(fields))):
-        if name not in parts.used.all and names_a_choice(Given(fields[name], parts.choices, parts.labels)):
+        if name not in parts.used.all and names_a_choice(Given.of(fields[name], parts.choices, parts.labels)):
             yield name
 
 

@@ -232,7 +232,7 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
     if layout is OWN:
         refuse_doubtful_numbers((each.answer, each.choices) for each in head)
         return Key(Way.ANY, None, says_beside(head, "answer"))
-    given = [Given(each.answer, each.choices, each.labels) for each in head]
+    given = [Given.of(each.answer, each.choices, each.labels) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
         # The user named the field, or the layout has only one.
         return Key(settle(given, layout.ways))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -476,3 +478,26 @@ def test_a_0_or_1_for_each_choice_is_read_beside_a_text_that_says_the_same(tmp_p
     said = [{"label": [0, 1, 0, 0], "correct_answer": "Fe"}, {"label": [1, 0, 0, 0], "correct_answer": "Ir"}]
 
     assert keys(tmp_path, rows(*said)) == ["B", "A"]
+
+
+@pytest.mark.parametrize(
+    ("choices", "cells", "right"),
+    [
+        (["B and C", "A", "none"], ["['B and C']", '["A"]', "['none']"], ["A", "B", "C"]),
+        (["a, b", "c;d", "x"], ["['a, b']", "['c;d']", "['a, b', 'x']"], ["A", "B", "AC"]),
+        (["x", "y", "z"], ["['A', 'C']", "['b']", "[]"], ["AC", "B", ""]),
+        (["x", "y", "z"], ["[0, 2]", "[1]", "[2]"], ["AC", "B", "C"]),
+        (["x", "y", "z"], ["[0, 1, 0]", "[0, 0, 1]", "[1, 0, 0]"], ["B", "C", "A"]),
+        (["[0]", "[1]", "[0, 1]"], ["[0, 1]", "[0, 1]", "[0, 1]"], ["C", "C", "C"]),
+    ],
+)
+@pytest.mark.parametrize("names", ["A,B,C", "option0,option1,option2"])
+def test_a_list_in_a_cell_names_what_its_items_name(
+    tmp_path: Path, names: str, choices: list[str], cells: list[str], right: list[str]
+) -> None:
+    table = io.StringIO()
+    csv.writer(table).writerows(
+        [["question", *names.split(","), "answer"], *([f"q{at}", *choices, cell] for at, cell in enumerate(cells))]
+    )
+
+    assert keys(tmp_path, table.getvalue()) == right

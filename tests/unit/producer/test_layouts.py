@@ -202,6 +202,14 @@ def test_choices_in_one_text_are_parted_at_marks_that_follow_a_comma(
     assert (question.choices, question.answer) == (choices, "B")
 
 
+def test_what_begins_a_choice_is_no_mark_if_without_it_two_choices_are_the_same(tmp_path: Path) -> None:
+    row = {"question": "Which ratio?", "options": ["4: 1", "2: 1", "1: 2", "3: 1"], "answer": "2: 1"}
+
+    (question,) = questions(read(tmp_path, lines(row)))
+
+    assert (question.choices, question.answer) == (("4: 1", "2: 1", "1: 2", "3: 1"), "B")
+
+
 @pytest.mark.parametrize("options", ["a ) , b ) 4", "a ) 3", "3 , b ) 4 , c ) 5", "none"])
 def test_a_text_that_is_no_list_of_choices_is_a_bad_row(tmp_path: Path, options: str) -> None:
     (row,) = read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"}), name="file.jsonl").rows()
