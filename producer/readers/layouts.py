@@ -106,7 +106,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout("medqa", "MedQA", named, _needing("question", "options", "answer_idx"), has_choices),
     Layout("agieval", "AGIEval", named, _needing("passage", "question", "options", "label"), has_choices),
     Layout("mathqa", "MathQA", named, _needing("problem", "options", "correct"), has_choices, _BY_LABEL),
-    Layout("arc", "ARC-style", named, fits=has_labelled_choices, ways=_BY_LABEL),
+    Layout("arc", "ARC-style", named, fits=has_labelled_choices),
     Layout("instruction", "instruction-tuning", instruction, _needing("instruction"), is_instruction, _BY_LABEL),
     Layout("chat", "chat", chat, _needing("input", "ideal"), is_chat),
     Layout("mmlu", "MMLU", named, _needing("question", "a", "b", "answer"), has_choices),

@@ -501,3 +501,14 @@ def test_a_list_in_a_cell_names_what_its_items_name(
     )
 
     assert keys(tmp_path, table.getvalue()) == right
+
+
+def test_numbers_beside_labelled_choices_may_be_positions_too(tmp_path: Path) -> None:
+    def labelled(*texts: str) -> list[dict[str, str]]:
+        return [{"label": label, "text": text} for label, text in zip("ABC", texts, strict=True)]
+
+    words = lines(*({"question": f"q{at}", "choices": labelled("x", "y", "z"), "answer": at} for at in (0, 2, 1)))
+    sums = lines(*({"question": f"q{at}", "choices": labelled("3", "1", "2"), "answer": at} for at in (1, 3)))
+
+    assert keys(tmp_path, words) == ["A", "C", "B"]
+    assert all("is ambiguous: by text it is" in each for each in keys(tmp_path, sums))
