@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -91,7 +92,7 @@ def _text_format(text: Text, source: Source) -> tuple[str, Records]:
     name = source.path.name.lower()
     if _opens_json(start) or (not start and not name.endswith((".csv", ".tsv"))):
         looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question
-        if not start or _is_lines(text, name, looks_right):
+        if not start or (start.startswith("{") and _is_lines(text, name, looks_right)):
             return "JSONL", partial(read_jsonl, text)
         return JSON, partial(read_json, text, looks_right, source.how.subset)
     dialect = _dialect(text, source)
@@ -115,19 +116,21 @@ def _opens_json(start: str) -> bool:
 
 
 def _is_lines(text: Text, name: str, looks_right: IsQuestion) -> bool:
-    """Whether each line is a complete object rather than a part of one."""
+    """Whether each line of a text that starts with an object is a complete one, rather than a part of one."""
     lines = (line.strip() for line in _until_trouble(text) if line.strip())
     first, second = next(lines, ""), next(lines, "")
     try:
         whole = DECODER.decode(first)
     except (ValueError, RecursionError, FieldTrouble):
-        return first.startswith("{") and (second.startswith("{") or (not second and ".jsonl" in name))
-    return isinstance(whole, dict) and (bool(second) or looks_right(whole))
+        return second.startswith("{") or (not second and ".jsonl" in name and bool(first))
+    return bool(second) or looks_right(whole)
 
 
 def _until_trouble(text: Text) -> Iterator[str]:
-    for line in text.lines_and_troubles():
-        yield "{" if isinstance(line, FieldTrouble) else line
+    """Yield the lines up to one that is too long, which is JSON in one piece, with a brace for each invalid one."""
+    with suppress(QuestionFileError):
+        for line in text.lines_and_troubles():
+            yield "{" if isinstance(line, FieldTrouble) else line
 
 
 def _dialect(text: Text, source: Source) -> Dialect | None:

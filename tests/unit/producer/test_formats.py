@@ -172,6 +172,13 @@ def test_a_line_without_end_is_refused_instead_of_held_in_memory(
     assert LONGEST_LINE_BYTES > 2**20
 
 
+@pytest.mark.parametrize("content", [json.dumps(ROWS), json.dumps({"questions": ROWS})])
+def test_json_may_be_one_line_of_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    monkeypatch.setattr("producer.readers.text.LONGEST_LINE_BYTES", 100)
+
+    assert len(questions(read(tmp_path, content, "q.json"))) == len(ROWS)
+
+
 def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     path = tmp_path / "q"
     rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": n % 2, "score": float("nan")} for n in range(3000)]
