@@ -2,9 +2,9 @@
 
 `lm-eval/` corresponds to its `--output_path`: it has a folder named after the model, with
 `samples_<task>_<date>.jsonl`, a line per question that did not fail, and `results_<date>.json`. The task is the
-question file, the date that of the run's creation: exporting again replaces the files, and runs of the same file count
-as one task for comparisons. Layout: lm-evaluation-harness of 2026-08, `lm_eval/evaluator.py`,
-`lm_eval/result_schema.py` and `lm_eval/loggers/evaluation_tracker.py`.
+question file (with its subset and split), the date that of the run's creation: exporting again replaces the files, and
+runs of the same file count as one task for comparisons. Layout: lm-evaluation-harness of 2026-08,
+`lm_eval/evaluator.py`, `lm_eval/result_schema.py` and `lm_eval/loggers/evaluation_tracker.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from contract.choice_order import arrangements
-from contract.ledger import Run
+from contract.ledger import Run, Taken
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
 from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug
@@ -38,6 +38,8 @@ from producer.stats.normalized import METRIC, right_by, sums
 __all__ = ["lm_eval_files"]
 
 FOLDER = "lm-eval"
+#: A task's name is part of a file's, and file systems limit these to 255 bytes.
+LONGEST_TASK = 150
 #: The filter that extracted an answer from the generated text, if any.
 FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"
@@ -51,7 +53,7 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     # The harness's tools split these names at underscores, so only the task may contain one.
     folder = directory / FOLDER / _model_folder(run.spec.model)
     date = datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
-    task = slug(Path(run.source).stem)
+    task = _task(run)
     paths = (folder / f"samples_{task}_{date}.jsonl", folder / f"results_{date}.json")
     samples = _Samples(run.spec, drafts.text(paths[0]))
     results = drafts.text(paths[1])
@@ -61,6 +63,13 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     json.dump(_results(run, task, samples, missing), results, ensure_ascii=False, indent=2)
     results.write("\n")
     sink.remarks.extend(f"lm-eval: {each}" for each in missing)
+
+
+def _task(run: Run) -> str:
+    """Return the task's name: that of the question file, with the subset and split of it that were asked."""
+    taken = run.taken or Taken()
+    file = run.source.removesuffix(f", split {taken.split}").removesuffix(f", subset {taken.subset}")
+    return slug("-".join(filter(None, (Path(file).stem, taken.subset, taken.split))))[:LONGEST_TASK]
 
 
 class _Scored(NamedTuple):

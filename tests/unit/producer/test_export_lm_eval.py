@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contract.choice_order import arrangements
-from contract.ledger import MemoryLedger, Run
+from contract.ledger import MemoryLedger, Run, Taken
 from contract.question import Question
 from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict
@@ -64,11 +64,17 @@ class Written:
         self.remarks = "\n".join(done.remarks)
 
 
-def exported(directory: Path, spec: RunSpec, *given: Verdict, questions: tuple[Question, ...] = QUESTIONS) -> Written:
+def exported(
+    directory: Path,
+    spec: RunSpec,
+    *given: Verdict,
+    questions: tuple[Question, ...] = QUESTIONS,
+    source: str = "data/Elements v2.jsonl",
+    taken: Taken | None = None,
+) -> Written:
     ledger = MemoryLedger()
-    run = Run(
-        run_id="run-1", spec=spec, source="data/Elements v2.jsonl", questions=len(questions), chance=0.5, created_at=1.5
-    )
+    count = len(questions)
+    run = Run(run_id="run-1", spec=spec, source=source, taken=taken, questions=count, chance=0.5, created_at=1.5)
     ledger.open_run(run)
     ledger.add_questions("run-1", questions)
     ledger.commit("run-1", given or verdicts())
@@ -285,6 +291,19 @@ def test_turns_of_a_chat_are_written_as_messages_with_the_answers_that_begin_the
     assert asked["arg_1"] == "A"
     assert found.results["fewshot_as_multiturn"] is True
     assert exported(tmp_path / "plain", spec_of(Mode.LETTER), *verdicts()).results["fewshot_as_multiturn"] is False
+
+
+def test_subsets_and_splits_of_a_file_are_tasks_of_their_own(tmp_path: Path) -> None:
+    taken = Taken(subset="virology", split="test")
+
+    found = exported(tmp_path, spec_of(Mode.LETTER), source="data/mmlu.json, subset virology, split test", taken=taken)
+
+    assert list(found.results["results"]) == ["mmlu-virology-test"]
+    assert found.paths[0].name.startswith("samples_mmlu-virology-test_")
+
+
+def test_a_file_whose_name_is_as_long_as_a_name_can_be_is_exported_too(tmp_path: Path) -> None:
+    assert exported(tmp_path, spec_of(Mode.LETTER), source=f"data/{'q' * 249}.jsonl").paths[0].is_file()
 
 
 def test_the_results_sum_up_the_samples_and_say_what_is_not_among_them(tmp_path: Path) -> None:
