@@ -161,12 +161,12 @@ def _default(field: FieldInfo) -> str:
 
 
 def _about(field: FieldInfo, comment: str) -> str:
-    bounds = {"Ge": "ge", "Gt": "gt", "Le": "le", "Lt": "lt"}
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     limits = [
-        f"{signs[bounds[type(each).__name__]]} {getattr(each, bounds[type(each).__name__]):g}"
+        f"{sign} {getattr(each, name):g}"
         for each in field.metadata
-        if type(each).__name__ in bounds
+        for name, sign in signs.items()
+        if hasattr(each, name)
     ]
     return _cell(" ".join(filter(None, (field.description or comment, f"({', '.join(limits)})" if limits else ""))))
 

@@ -123,7 +123,7 @@ def names_a_choice(given: Given) -> bool:
 
 
 def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None) -> Way:
-    """Return the one of `ways` in which these answers name choices; of equivalent ones, the first.
+    """Return the one of `ways`, or of FLAGS, in which these answers name choices; of equivalent ones, the first.
 
     If the numbers do not show whether they count from 0 or from 1, the result is the first of `ways`, if that is an
     index, or `usual`. Raises FieldTrouble if that does not decide it either.

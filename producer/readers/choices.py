@@ -128,7 +128,10 @@ def _in_text(found: str) -> object:
 
 
 def decoded(cell: str, field: str = "choices") -> object:
-    """Decode a cell with JSON, or with a list as printed by Python or numpy. Raises FieldTrouble about `field`."""
+    """Decode a cell with JSON, or with a list as printed by Python or numpy.
+
+    Raises FieldTrouble about `field`, or about a name that is there twice.
+    """
     try:
         return DECODER.decode(cell)
     except (ValueError, RecursionError) as trouble:
