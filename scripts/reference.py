@@ -45,7 +45,8 @@ def main() -> int:
     check = parser.parse_args().check
     stale = [name for name, text in pages().items() if _read(FOLDER / name) != text]
     if check:
-        print(*(f"docs/reference/{name} is out of date: python -m scripts.reference" for name in stale), sep="\n")
+        for name in stale:
+            print(f"docs/reference/{name} is out of date: python -m scripts.reference")
         return 1 if stale else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():

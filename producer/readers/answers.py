@@ -26,7 +26,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from contract.question import LABELS
-from producer.readers.choices import decoded
+from producer.readers.choices import decoded, in_order
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = [
@@ -273,10 +273,8 @@ def _by_label(answer: str, given: Given) -> str:
     ours = list(LABELS[: len(given.choices)])
     labels = [each.upper() for each in given.labels] if given.labels else ours
     word = _SENTENCE.sub("", answer.strip(), count=1).strip()
-    found = _labelled(word, labels, given.choices)
     # If the choices are numbered in order, B still means the second one.
-    numbered = labels in ([str(at + first) for at in range(len(labels))] for first in (0, 1))
-    return found or (_labelled(word, ours, given.choices) if numbered else "")
+    return _labelled(word, labels, given.choices) or (_labelled(word, ours, given.choices) if in_order(labels) else "")
 
 
 def _labelled(word: str, labels: Sequence[str], choices: Sequence[str]) -> str:
