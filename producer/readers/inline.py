@@ -106,8 +106,14 @@ def mark_of(choice: str) -> Mark | None:
 
 def _marked(text: str, pattern: re.Pattern[str]) -> Inline | None:
     marks = list(pattern.finditer(text))
-    for start in range(len(marks) - 1, -1, -1):
-        if _rank(marks[start]) == 0 and (run := _run(marks, start)) and (found := _cut(text, run)):
+
+    def leads_and_place(start: int) -> tuple[bool, int]:
+        # "(A) iron (B) 1) or 2)": what directly follows a mark is in that one's choice, unless "part (a) (A) 3 (B) 4".
+        return start == 0 or marks[start - 1].end() < marks[start].start(), start
+
+    starts = (at for at, mark in enumerate(marks) if _rank(mark) == 0)
+    for start in sorted(starts, key=leads_and_place, reverse=True):
+        if (run := _run(marks, start)) and (found := _cut(text, run)):
             return found
     return None
 

@@ -23,6 +23,18 @@ def test_a_choice_that_names_others_on_the_same_line_is_one_choice(text: str) ->
     assert len(found.choices) == 4
 
 
+def test_a_choice_may_begin_with_a_mark_of_its_own() -> None:
+    found = split_choices("Which is heavier? A) 1) iron 2) gold B) 1) gold 2) iron")
+    assert found is not None
+    assert found.choices == ("1) iron 2) gold", "1) gold 2) iron")
+
+
+def test_a_stem_may_end_with_a_mark_of_its_own() -> None:
+    found = split_choices("Find the slope in part (a) (A) 3 (B) 4")
+    assert found is not None
+    assert found.choices == ("3", "4")
+
+
 def test_choices_in_two_columns_are_refused_rather_than_joined() -> None:
     assert split_choices("Best? (1) breeding (3) cloning (2) engineering (4) replication") is None
 
