@@ -14,8 +14,8 @@ The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx aft
 the delay that the server asks for; also 429 and 5xx that the server sends inside an answer with status 200. If none of
 its retries is answered and the server refuses everybody, it is waited for (`workers.engines.openai_patience`). A judge
 is not waited for but watched (`workers.engines.openai_judge`), and its questions are put off meanwhile. If a server
-refuses this request only, if there is nothing in an answer, or if it broke a text off, the worker retries the question.
-A text that a content filter withheld is a failure.
+refuses this request only, if there is nothing in an answer or it cannot be read, or if it broke a text off, the worker
+retries the question. A text that a content filter withheld is a failure.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
 #: (`eos`), or what the model chose to do (`tool_calls`).
 BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
 WITHHELD = frozenset({"content_filter"})
+#: What reading an answer raises that has not the protocol's form.
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 #: Upper bound on the tokens that a chat template adds around a text.
 MOST_AROUND = 256
 
@@ -347,6 +349,13 @@ class OpenAiEngine(Engine):
             return self._look_ahead(request, in_chat=in_chat)
         except NotOffered as trouble:
             return Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))
+        except UNREADABLE as trouble:
+            return Completion(error=self._unreadable(trouble))
+
+    def _unreadable(self, trouble: Exception) -> UnexpectedFailure:
+        assert self._connection is not None
+        said = self._connection.says(f"an answer that cannot be read ({type(trouble).__name__}: {trouble})")
+        return UnexpectedFailure(type="Unreadable", message=said)
 
     def _model(self, adapter: str) -> str | None:
         """Return the server's name for the model with `adapter`: the adapter's own name if we booted the server."""
@@ -427,6 +436,12 @@ class OpenAiEngine(Engine):
     def _weigh(self, tail: tuple[ScoreRequest, _PartialScore, int]) -> None:
         """Add the log-probability of one continuation that is not among the likeliest next tokens."""
         request, partial, i = tail
+        try:
+            self._add_echoed(request, partial, i)
+        except UNREADABLE as trouble:
+            partial.failure = self._unreadable(trouble)
+
+    def _add_echoed(self, request: ScoreRequest, partial: _PartialScore, i: int) -> None:
         in_chat = self._in_chat(request.chat)
         request = openai_wire.parted(request, in_chat=in_chat)
         continuation = openai_wire.continuations_of(request, in_chat=in_chat)[i]

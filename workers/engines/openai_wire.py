@@ -104,15 +104,19 @@ def form(json_schema: str) -> dict[str, Any] | None:
 def texts_of(answer: dict[str, Any]) -> list[Text]:
     """Return the generated texts. The server reports only their total token count, which is split evenly."""
     choices = answer["choices"]
-    each, rest = divmod((answer.get("usage") or {}).get("completion_tokens", 0), len(choices))
+    each, rest = divmod((answer.get("usage") or {}).get("completion_tokens") or 0, len(choices))
     return [
-        Text(
-            (choice["message"]["content"] if "message" in choice else choice["text"]) or "",
-            each if i else each + rest,
-            truncated=choice.get("finish_reason") == "length",
-        )
+        Text(_text_of(choice), each if i else each + rest, truncated=choice.get("finish_reason") == "length")
         for i, choice in enumerate(choices)
     ]
+
+
+def _text_of(choice: dict[str, Any]) -> str:
+    """Return the text. Some servers leave it out if all its tokens went into a reasoning that they do not show."""
+    text = choice["message"].get("content") if "message" in choice else choice["text"]
+    if not isinstance(text, str | None):
+        raise TypeError(f"a text is expected, found {text!r:.80}")
+    return text or ""
 
 
 def ended_by(answer: dict[str, Any], reasons: Container[str]) -> str:
@@ -162,4 +166,4 @@ def prompt_logprobs(answer: dict[str, Any]) -> list[float | None]:
 def prompt_tokens(usage: dict[str, Any]) -> tuple[int, int]:
     """Return the number of prompt tokens, and how many of them came from the server's cache."""
     details = usage.get("prompt_tokens_details") or {}
-    return usage.get("prompt_tokens", 0), details.get("cached_tokens") or 0
+    return usage.get("prompt_tokens") or 0, details.get("cached_tokens") or 0

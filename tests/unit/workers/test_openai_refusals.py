@@ -115,6 +115,47 @@ def test_a_success_that_is_not_json_costs_its_question_an_attempt_and_no_more(cu
     assert second.error is None
 
 
+@pytest.mark.parametrize("choice", [None, {}, {"message": None}, {"message": {"content": ["B"]}}])
+def test_an_answer_that_cannot_be_read_costs_its_question_an_attempt_and_the_others_nothing(choice: object) -> None:
+    script = Script()
+    with started(script, concurrency=1) as engine:
+        script.bodies = [{"choices": [choice]}]
+        broken, *others = engine.generate([WRITE] * 3)
+    assert isinstance(broken.error, UnexpectedFailure)
+    assert "an answer that cannot be read" in broken.error.message
+    assert [each.error for each in others] == [None, None]
+    assert len(script.asked) == 3, "the others were asked again"
+
+
+def test_a_score_that_cannot_be_read_costs_its_question_an_attempt_and_the_others_nothing() -> None:
+    script = Script(most_top=0)
+    with started(script, concurrency=1) as engine:
+        script.bodies = [{"choices": [{"text": "", "logprobs": None}], "usage": {"prompt_tokens": 4}}] * 2
+        script.bodies.append({"choices": [{"text": "", "logprobs": [7]}]})
+        errors = [each.error for each in engine.generate([LETTERS, LETTERS]) if each.error]
+    assert [type(each) for each in errors] == [UnexpectedFailure], "one of them, whichever was weighed first"
+    assert "an answer that cannot be read" in errors[0].message
+
+
+@pytest.mark.parametrize("message", [{"role": "assistant"}, {"content": None}])
+def test_a_message_without_content_is_a_text_that_has_not_begun(message: dict[str, Any]) -> None:
+    """Where all tokens went into reasoning that the server keeps to itself, some leave the content out."""
+    script = Script()
+    with started(script) as engine:
+        script.bodies = [{"choices": [{"message": message, "finish_reason": "length"}], "usage": {"prompt_tokens": 3}}]
+        (completion,) = engine.generate([WRITE])
+    assert [(each.text, each.truncated) for each in completion.texts] == [("", True)]
+
+
+def test_token_counts_that_a_server_leaves_open_are_none() -> None:
+    script = Script()
+    with started(script) as engine:
+        usage = {"prompt_tokens": None, "completion_tokens": None}
+        script.bodies = [{"choices": [{"message": {"content": "B"}}], "usage": usage}]
+        (completion,) = engine.generate([WRITE])
+    assert (completion.prompt_tokens, completion.texts[0].tokens) == (0, 0)
+
+
 def test_an_answer_that_also_reports_an_error_is_an_answer() -> None:
     script = Script()
     with started(script) as engine:
