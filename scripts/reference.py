@@ -164,7 +164,7 @@ def _default(field: FieldInfo) -> str:
 def _about(field: FieldInfo, comment: str) -> str:
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     limits = [
-        f"{sign} {getattr(each, name):g}"
+        f"{sign} {getattr(each, name):,}"
         for each in field.metadata
         for name, sign in signs.items()
         if hasattr(each, name)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 import yaml
@@ -32,6 +32,8 @@ PREFIX = "MCQUEUE_"
 MOST_QUESTIONS = 1024
 #: vLLM's arguments whose product is the number of GPUs that hold one copy of the model.
 PARALLEL_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size")
+#: A duration; threads and sockets cannot wait much longer.
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class SimulatedSettings(BaseModel):
@@ -71,7 +73,7 @@ class OpenAiSettings(BaseModel):
     api_key: SecretStr = SecretStr("")
     concurrency: int = Field(default=64, ge=1, le=1024, description="Concurrent requests.")
     requests_per_minute: float = Field(default=0, ge=0, description="The server's rate limit; 0: none.")
-    timeout_s: float = Field(default=120, gt=0, description="Time limit of one request, in seconds.")
+    timeout_s: Seconds = Field(default=120, description="Time limit of one request, in seconds.")
     max_retries: int = Field(default=5, ge=0, le=100, description="Retries of a request after 429, 5xx or a timeout.")
 
     @field_validator("url")
@@ -108,8 +110,8 @@ class HttpSettings(BaseModel):
     max_prompts: int = Field(default=256, ge=1, description="Maximum questions or prompts in one request.")
     max_body_bytes: int = Field(default=16 * 1024**2, ge=1, description="Maximum size of a request body.")
     max_waiting: int = Field(default=4096, ge=1, description="Maximum questions waiting for an answer at a time.")
-    deadline_s: float = Field(default=60, gt=0, description="Default deadline of a request, in seconds.")
-    max_deadline_s: float = Field(default=600, gt=0, description="Longest deadline a request may ask for, in seconds.")
+    deadline_s: Seconds = Field(default=60, description="Default deadline of a request, in seconds.")
+    max_deadline_s: Seconds = Field(default=600, description="Longest deadline a request may ask for, in seconds.")
 
 
 class Settings(BaseSettings):
@@ -135,14 +137,12 @@ class Settings(BaseSettings):
     max_batches_in_flight: int = Field(
         default=64, ge=1, le=256, description="Concurrent generate calls while the engine has room for more."
     )
-    batch_deadline_s: float = Field(
+    batch_deadline_s: Seconds = Field(
         default=1800,
-        gt=0,
         description="Seconds a busy engine may go without returning any answer before it counts as dead.",
     )
-    settle_every_s: float = Field(
+    settle_every_s: Seconds = Field(
         default=5,
-        gt=0,
         description="Seconds between commits while the texts of a batch finish one by one; each costs engine time.",
     )
     max_attempts: int = Field(
@@ -169,8 +169,8 @@ class Settings(BaseSettings):
     #: API key for a run's judge server.
     judge_api_key: SecretStr = SecretStr("")
     judge_concurrency: int = Field(default=16, ge=1, le=256, description="Concurrent requests to a judge server.")
-    judge_timeout_s: float = Field(default=120, gt=0, description="Time limit of one judge answer, in seconds.")
-    server_startup_timeout: float = Field(default=600, gt=0, description="Seconds an engine may take to boot.")
+    judge_timeout_s: Seconds = Field(default=120, description="Time limit of one judge answer, in seconds.")
+    server_startup_timeout: Seconds = Field(default=600, description="Seconds an engine may take to boot.")
 
     http: HttpSettings = HttpSettings()
 
@@ -188,9 +188,8 @@ class Settings(BaseSettings):
     gpu_groups: Literal["auto"] | list[list[int | str]] = "auto"
     share_gpus: bool = Field(default=False, description="Whether groups may share GPUs.")
     cpu_workers: int = Field(default=1, ge=1, description="Number of workers on a host without GPUs.")
-    drain_timeout_s: float = Field(
+    drain_timeout_s: Seconds = Field(
         default=60,
-        gt=0,
         description="Seconds that running batches have to finish; after that, other workers ask them again.",
     )
 

@@ -234,6 +234,25 @@ def test_a_value_of_the_wrong_kind_is_refused_with_name_kind_and_finding(overrid
         assert re.search(rf", found '?{re.escape(override.partition('=')[2])}'?\.", message)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "batch_deadline_s",
+        "settle_every_s",
+        "judge_timeout_s",
+        "server_startup_timeout",
+        "drain_timeout_s",
+        "http.deadline_s",
+        "http.max_deadline_s",
+    ],
+)
+@pytest.mark.parametrize("seconds", [".inf", "1e10"])
+def test_more_seconds_than_a_thread_or_a_socket_can_wait_are_refused(name: str, seconds: str) -> None:
+    """They would be waited for by raising OverflowError, which would fail every question."""
+    assert f"{name}: Input should be less than or equal to 1000000" in refusal(None, f"{name}={seconds}")
+    assert load_settings(None, [f"{name}=1000000"])
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     message = refusal(None, "batch_size=0", "engin=vllm")
     assert "batch_size" in message
