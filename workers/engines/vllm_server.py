@@ -210,7 +210,7 @@ def _children(pid: int) -> list[psutil.Process]:
 
 def _end(server: subprocess.Popen[str], known: Sequence[psutil.Process]) -> None:
     """Stop the server, by force if necessary, and its core process, which ignores SIGTERM and survives the server."""
-    family = {*known, *_children(server.pid)}
+    family = {*known, *(_children(server.pid) if server.poll() is None else ())}  # another may have its id by now
     server.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(PATIENCE_S)

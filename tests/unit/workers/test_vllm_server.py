@@ -133,6 +133,22 @@ def test_that_it_ended_is_told_though_nobody_asks_it_unless_it_was_ended_by_us(
     assert told[0].startswith("vLLM's server is gone. It exited with status -9")
 
 
+def test_who_gets_the_process_id_of_a_server_that_ended_keeps_its_children(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs(monkeypatch, "raise SystemExit(3)")
+    server = LocalServer(settings, print)
+    with pytest.raises(EngineError):
+        server.start()
+    with process("-c", "import subprocess; subprocess.run(['sleep', '600'])") as other:
+        wait_until(lambda: bool(psutil.Process(other.pid).children()), "its child")
+        (child,) = psutil.Process(other.pid).children()
+        assert server._process is not None
+        server._process.pid = other.pid
+        server.stop()
+        assert lives(child)
+
+
 def test_its_port_is_given_to_nobody_else_before_it_is_used(settings: Settings) -> None:
     reserved = vllm_server._reserved_port("127.0.0.1")
     port = reserved.getsockname()[1]
