@@ -150,6 +150,20 @@ def test_a_question_with_its_own_context_is_sent_on_unsearched(books: MemoryLedg
     assert books.counts(run.run_id).finished
 
 
+def test_a_question_with_its_own_context_is_sent_on_however_often_its_run_is_paused_and_resumed(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    run = open_run(books, [make_question(0, context="Given.")], rag=RAG, use_context_field=True)
+    for _ in range(SETTINGS.max_attempts + 1):
+        retrieve(books, echo, outbox, message(run, "q0"))
+        books.halt(run.run_id, RunState.PAUSED)
+        score(books, outbox, message(run, "q0"))
+        books.resume(run.run_id)
+        assert list(books.take_aside(run.run_id)) == ["q0"]  # to be sent again, from its first stage on
+    assert len(outbox.sent) == SETTINGS.max_attempts + 1
+    assert verdict_of(books, run, "q0") is None
+
+
 def test_the_choices_are_looked_up_only_when_the_run_says_so(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
     question = make_question(1)
     run = open_run(books, [question], rag=RAG.model_copy(update={"query": Query.QUESTION_AND_CHOICES}))
