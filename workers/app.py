@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import warnings
+from functools import partial
 from typing import Any
 
 from celery import signals
@@ -156,9 +157,9 @@ class Lifecycle:
 
     def _give_up_waiting(self, exit_code: int) -> None:
         log.critical("the running batches did not end within %g s (drain_timeout_s)", settings.drain_timeout_s)
-        if exit_code == 0 and self._worker is not None:
-            # A drained worker is not started again by its launcher; a wish left behind would end the next one instead.
-            farewell = threading.Thread(target=self._worker.wish_fulfilled, daemon=True)
+        if self._worker is not None:
+            last = partial(self._worker.break_off, for_good=exit_code == 0)
+            farewell = threading.Thread(target=last, daemon=True)
             farewell.start()
             farewell.join(FAREWELL_S)
         end_at_once(exit_code)

@@ -69,6 +69,11 @@ class Job(abc.ABC):
             raise RuntimeError("the job was not started")
         self._stage.run(batch, events)
 
+    def break_off(self) -> None:
+        """Take back the attempts at the questions of running batches: this process ends without waiting for them."""
+        if self._stage is not None:
+            self._stage.uncount_under_way()
+
     def close(self) -> None:  # noqa: B027 - some have nothing to free
         """Free all resources that outlive the process. May be called twice."""
 

@@ -184,10 +184,15 @@ class Worker:
         except LedgerError as trouble:
             log.warning("the name could not be released; it is free again in %d s: %s", LEASE_S, trouble)
 
-    def wish_fulfilled(self) -> None:
-        """Delete the wish for this worker, which ends now."""
-        with contextlib.suppress(LedgerError):
-            self._fleet.fulfilled(self.name)
+    def break_off(self, *, for_good: bool) -> None:
+        """Tell the ledger that this process ends now without waiting for its batches; `for_good`: as it was asked to.
+
+        A drained worker is not started again by its launcher; a wish left behind would end the next one instead.
+        """
+        self._job.break_off()
+        if for_good:
+            with contextlib.suppress(LedgerError):
+                self._fleet.fulfilled(self.name)
 
     def record(self) -> WorkerRecord:
         """Return this worker's current record."""

@@ -210,6 +210,19 @@ def test_a_drain_does_not_wait_longer_than_it_may_for_a_batch(
     with worker(tmp_path / "next", name="w1"):
         wait_finished(redis_ledger, run)
     assert "did not end within 1 s" in (tmp_path / "log").read_text()
+    assert attempts(redis_ledger, run) == [1] * 4, "what a stop breaks off is no fault of its questions"
+
+
+def test_a_launcher_that_is_stopped_lets_its_workers_take_back_what_they_break_off(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with launched(tmp_path, "drain_timeout_s=1", "simulated.hang_text=plus") as up:
+        up.wait_ready(1)
+        run = sent(app, redis_ledger, 4)
+        wait_until(lambda: begun(redis_ledger, run), "the call to begin")
+        up.process.terminate()
+        assert up.process.wait(timeout=PATIENCE_S) == 0
+    assert redis_ledger.client.hvals(keys.RunKeys(run.run_id).attempts) == ["0"] * 4
 
 
 def cores(worker_pid: int) -> list[int]:

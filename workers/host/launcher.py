@@ -44,6 +44,8 @@ GIVE_UP_AFTER = 5
 #: A boot that ends by one of these signals was killed from outside; the kernel's OOM killer counts as such.
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 POLL_S = 0.2
+#: Added to the time of draining workers: after it they tell the ledger what they break off, and end by themselves.
+BREAK_OFF_S = 3.0
 #: How long killed workers are waited for. One that waits for a driver or a file system dies only when that answers.
 KILLED_WITHIN_S = 30.0
 TAIL_LINES = 20
@@ -309,7 +311,7 @@ class Supervisor:
             self._say(f"{child.plan.name}: restarting in {decision.pause_s:g} s")
 
     def _drain(self) -> None:
-        """Wait for running batches until a second signal or `drain_timeout_s`."""
+        """Wait for running batches until a second signal, or until `drain_timeout_s` has certainly passed."""
         if self._hung_up:
             self._say("the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on")
         living = [child for child in self.children if child.process is not None]
@@ -320,7 +322,8 @@ class Supervisor:
             child.state = "draining"
             if child.process is not None:
                 child.process.terminate()
-        asked, until = self._stop_signals, time.monotonic() + max(child.plan.drain_timeout_s for child in living)
+        longest_s = max(child.plan.drain_timeout_s for child in living) + BREAK_OFF_S
+        asked, until = self._stop_signals, time.monotonic() + longest_s
         while living := [child for child in living if not self._has_ended(child)]:
             if self._stop_signals > asked or time.monotonic() > until:
                 self._say("not waiting any longer")

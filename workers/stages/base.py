@@ -131,6 +131,11 @@ class BatchWork(abc.ABC):
         for works in list(self._under_way.values()):
             self._record_reason(works, reason)
 
+    def uncount_under_way(self) -> None:
+        """Take back the attempts at the questions begun here: this worker stops without waiting for them."""
+        for works in list(self._under_way.values()):
+            self._uncount_all(works)
+
     def _do(self, batch: Batch) -> Endings:
         """Process the batch's unsettled questions and return their endings."""
         with self._isolation.shared():
@@ -266,8 +271,7 @@ class BatchWork(abc.ABC):
         try:
             self._attempt_or_halve(batch, works, endings)
         except WaitEnded:
-            for run_id, of_run in by_run(_left(works, endings)).items():
-                self._uncount(run_id, [each.item.question.id for each in of_run])
+            self._uncount_all(_left(works, endings))
             raise
         except EngineDead as trouble:
             self._record_reason(_left(works, endings), reason_of(trouble))
@@ -315,6 +319,10 @@ class BatchWork(abc.ABC):
             return {(held.run_id, question_id): AGAIN}
         error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
         return self._commit([self._failed(batch, held, question_id, attempts, error)])
+
+    def _uncount_all(self, works: Sequence[Work]) -> None:
+        for run_id, of_run in by_run(works).items():
+            self._uncount(run_id, [each.item.question.id for each in of_run])
 
     def _uncount(self, run_id: str, question_ids: Sequence[str]) -> None:
         """Take the attempts back; if the ledger is unavailable, they stay counted."""

@@ -15,7 +15,7 @@ from workers.messages.batch import Batch
 from workers.retrieval.base import Retriever
 from workers.stages.base import BatchWork
 from workers.stages.index_builds import OpenBuilds, Reopen
-from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, by_run, send_on
+from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, send_on
 
 __all__ = ["BatchRetriever"]
 
@@ -73,15 +73,11 @@ class BatchRetriever(BatchWork):
                 self._ledger.attach(run_id, passages_of)
             except UnknownRun:  # purged while it was searched; the other runs' questions go on
                 purged.add(run_id)
-        self._count_no_search([each for each in works if not wants_passages(each.item.question, each.item.spec)])
+        # Those with a context of their own; a search that ended has its attempts taken back by `attach`.
+        self._uncount_all([each for each in works if not wants_passages(each.item.question, each.item.spec)])
         going_on = [each for each in works if id(each) not in staying and each.held.run_id not in purged]
         yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
         self._count_done(len(going_on))
-
-    def _count_no_search(self, works: Sequence[Work]) -> None:
-        """Take back the attempts at questions with a context of their own; a search that ended has taken back its."""
-        for run_id, of_run in by_run(works).items():
-            self._uncount(run_id, [each.item.question.id for each in of_run])
 
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
         """Return the passages for each of `works`, or why the search failed. Raises NotNow."""
