@@ -31,6 +31,8 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+#: Arguments of which the deployment has settings of its own.
+NAMED_ELSEWHERE = {"model": "Set hf_model_id.", "served_model_name": "Set model at the top level."}
 #: Exists on Linux kernels with transparent huge pages.
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -38,7 +40,7 @@ TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     """Raise SettingsError for a name that the installed vLLM's `EngineArgs` lacks, suggesting the nearest one.
 
-    Also raised for an argument that would falsify log-probabilities or that asks for several engines.
+    Also raised for an argument that would falsify log-probabilities, or that asks for another model or several engines.
     """
     require_vllm()
     from vllm import EngineArgs
@@ -70,6 +72,9 @@ def _check(vllm_args: Mapping[str, Any], known: list[str]) -> None:
     for name in vllm_args:
         if name not in known:
             raise SettingsError(f"vllm_args: vLLM has no engine argument {name!r}.", hint=nearest(name, known))
+        if name in NAMED_ELSEWHERE:
+            message = f"vllm_args.{name}: runs are recorded as those of the model that the deployment names."
+            raise SettingsError(message, hint=NAMED_ELSEWHERE[name])
     if (mode := vllm_args.get("logprobs_mode", "raw_logprobs")) != "raw_logprobs":
         message = f"vllm_args.logprobs_mode: {mode!r} does not give the model's own log-probabilities."
         raise SettingsError(message, hint="Leave it out.")

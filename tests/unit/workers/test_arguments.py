@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from contract.errors import SettingsError
 from workers.engines import arguments, installed
-from workers.engines.arguments import engine_environment, for_this_cpu
+from workers.engines.arguments import check_arguments_by_source, engine_environment, for_this_cpu
 from workers.engines.installed import built_for_cuda, computes_16_bits
 
 
@@ -17,6 +18,15 @@ from workers.engines.installed import built_for_cuda, computes_16_bits
 def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"vllm": "0.26.0"}
     monkeypatch.setattr(installed, "installed_version", lambda *names: versions.get(names[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("model", "Set hf_model_id."), ("served_model_name", "Set model at the top level.")]
+)
+def test_the_model_is_named_in_one_place_as_answers_would_else_be_anothers(name: str, instead: str) -> None:
+    """An engine in the worker would ignore it, and `vllm serve` would serve it under the run's model."""
+    with pytest.raises(SettingsError, match=f"vllm_args.{name}: .*{instead}"):
+        check_arguments_by_source({name: "owner/other"})
 
 
 @pytest.mark.usefixtures("gpu_build")
