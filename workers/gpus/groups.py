@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from contract.errors import PlanError
 from contract.wording import number
@@ -38,8 +39,15 @@ class Device:
 
 
 def words_of(chosen: str) -> list[str]:
-    """Return the names of the GPUs in a value of CUDA_VISIBLE_DEVICES."""
-    return [each.strip() for each in chosen.split(",") if each.strip() not in {"", "-1"}]
+    """Return the names of the GPUs in a value of CUDA_VISIBLE_DEVICES.
+
+    As CUDA does, up to the first word that names none, such as -1, or `NoDevFiles` in a Slurm job without GPUs.
+    """
+    return list(takewhile(_may_be_gpu, map(str.strip, chosen.split(","))))
+
+
+def _may_be_gpu(word: str) -> bool:
+    return word.isdecimal() or word.startswith(("GPU-", "MIG-"))
 
 
 def find(word: str, visible: Sequence[Device], option: str = SETTING) -> Device:

@@ -21,6 +21,8 @@ EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
         ("0,2", ["0", "2"]),
         ("", []),
         ("-1", []),
+        ("NoDevFiles", []),  # Slurm's word for a job that asked for no GPU
+        ("1,-1,2", ["1"]),
         ("GPU-3aaa", ["3"]),
         ("MIG-unknown-to-the-driver", ["MIG-unknown-to-the-driver"]),
         (None, list("01234567")),
