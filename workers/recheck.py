@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
 import random
@@ -166,8 +167,9 @@ def stability(
     Each gets the same passages as before: nothing is retrieved again.
     """
     run = ledger.run(run_id)
-    settled = [(question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error]
-    drawn = random.Random(seed).sample(settled, min(sample, len(settled)))
+    settled = ((question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error)
+    draw = random.Random(seed)
+    drawn = heapq.nsmallest(sample, settled, key=lambda _: draw.random())  # holds no more than the sample
     flips = []
     for question, before in drawn:
         (alone,) = score_batch([Item(question, run.spec, before.passages)], engine, judge_engine)

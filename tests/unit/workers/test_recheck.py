@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +16,7 @@ from contract.engine_info import EngineUsed
 from contract.errors import RunConfigError, SettingsError
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import Passage
-from tests.support import make_questions, open_run
+from tests.support import make_question, make_questions, open_run
 from tests.unit.workers.engines import ReadyEngine, WordTokenizer
 from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
@@ -228,6 +229,28 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
     assert engine.calls == [1] * 10
     assert {flip.question_id for flip in flips} == {"q0", "q2", "q4", "q6", "q8"}
     assert {(flip.in_batch, flip.alone, flip.margin) for flip in flips} == {("A", "D", 0.1)}
+
+
+def test_of_a_large_run_only_the_sample_is_in_memory(books: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_run(books, make_questions(1), "old")
+    alive: set[int] = set()
+    most = 0
+
+    def results(run_id: str) -> Iterator[tuple[Question, Verdict]]:
+        nonlocal most
+        for number in range(500):
+            question = make_question(number)
+            alive.add(number)
+            weakref.finalize(question, alive.discard, number)
+            most = max(most, len(alive))
+            yield question, stored(question.id, "", choice="A")
+
+    monkeypatch.setattr(books, "results", results)
+    engine = Contrary(load_settings())
+    engine.calls, engine.prompts = [], []
+    asked, _ = stability(books, run.run_id, engine, sample=10)
+    assert asked == 10
+    assert most < 20
 
 
 def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: MemoryLedger) -> None:
