@@ -112,11 +112,14 @@ def texts_of(answer: dict[str, Any]) -> list[Text]:
 
 
 def _text_of(choice: dict[str, Any]) -> str:
-    """Return the text. Some servers leave it out if all its tokens went into a reasoning that they do not show."""
+    """Return the text. Some servers leave it out if all its tokens went into a reasoning that they do not show.
+
+    Half a surrogate pair, which no UTF-8 can hold, becomes U+FFFD.
+    """
     text = choice["message"].get("content") if "message" in choice else choice["text"]
     if not isinstance(text, str | None):
         raise TypeError(f"a text is expected, found {text!r:.80}")
-    return text or ""
+    return (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def ended_by(answer: dict[str, Any], reasons: Container[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai import InternalServerError
 
-from contract import Failure, MemoryLedger, Outcome
+from contract import Failure, MemoryLedger, Outcome, Verdict
 from contract.errors import EngineDead, EngineError, SettingsError
 from contract.spec import Mode, Sampling
 from tests.support import PATIENCE_S, make_questions, make_spec, open_run, wait_until
@@ -145,6 +145,16 @@ def test_a_message_without_content_is_a_text_that_has_not_begun(message: dict[st
         script.bodies = [{"choices": [{"message": message, "finish_reason": "length"}], "usage": {"prompt_tokens": 3}}]
         (completion,) = engine.generate([WRITE])
     assert [(each.text, each.truncated) for each in completion.texts] == [("", True)]
+
+
+def test_half_a_character_at_the_end_of_a_text_does_not_keep_its_batch_from_being_stored() -> None:
+    """A proxy that counts in UTF-16 may cut a text off in the middle of an emoji."""
+    script = Script(text="The answer is B. \ud83d")
+    with started(script) as engine:
+        (completion,) = engine.generate([WRITE])
+    (text,) = completion.texts
+    assert text.text == "The answer is B. \ufffd"
+    assert Verdict(question_id="q0", outcome=Outcome.CORRECT, raw_text=text.text).model_dump_json()
 
 
 def test_token_counts_that_a_server_leaves_open_are_none() -> None:
