@@ -11,6 +11,7 @@ import errno
 import json
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 #: Number of ports tried from the first one on: more than the workers of any machine.
 PORTS = 64
+#: A connection that sends nothing for this long is closed: each has a thread.
+IDLE_S = 60.0
 #: Interval at which the server checks for shutdown; a draining worker waits for it.
 POLL_S = 0.1
 OK = "200 OK"
@@ -124,11 +127,17 @@ class _Server(ThreadingMixIn, WSGIServer):
     #: linger for a minute. Two workers still cannot share a port: only one of them may listen.
     allow_reuse_address = True
 
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature is socketserver's
+        """Leave no traceback of a client that was idle or went away."""
+        log.debug("a request to the exporter ended early: %s", sys.exception())
+
 
 class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
 class _Quiet(WSGIRequestHandler):
+    timeout = IDLE_S
+
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class' name
         """Do not log scrapes."""

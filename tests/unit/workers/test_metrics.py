@@ -21,7 +21,7 @@ from contract.errors import LedgerError
 from demo.valkey import free_port
 from tests.support import PATIENCE_S, needed_program
 from workers.messages.batch import Batch, HeldMessage, Settlement
-from workers.monitoring.exporter import Exporter
+from workers.monitoring.exporter import Exporter, _Quiet
 from workers.monitoring.hardware import Gpu, Hardware, Host
 from workers.monitoring.metrics import BATCH_BUCKETS, HardwareMetrics, WorkerMetrics
 
@@ -232,6 +232,19 @@ def test_the_page_holds_what_libraries_count_in_this_process(exporters: list[Exp
     exporters.append(Exporter([], targets=list))
     page = fetch(exporters[0].start("127.0.0.1", free_port(), "me"), "/metrics")
     assert "process_resident_memory_bytes" in page
+
+
+def test_a_connection_without_a_request_does_not_keep_a_thread(
+    exporters: list[Exporter], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _Quiet.timeout is not None
+    monkeypatch.setattr(_Quiet, "timeout", 0.05)
+    exporters.append(Exporter([], targets=list))
+    host, _, port = exporters[0].start("127.0.0.1", free_port(), "me").partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as idle:
+        assert idle.recv(1) == b"", "it is closed"
+    assert fetch(f"{host}:{port}", "/health") == "ok\n"
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_targets_are_json_and_an_error_of_redis_is_no_empty_list(exporters: list[Exporter]) -> None:
