@@ -71,7 +71,8 @@ def score_in_parts(
 
     `provenances`, if given, has the provenance of each item for its verdict.
     An item that cannot be scored gets a verdict with outcome `failed` and the reason: a failing call is split until the
-    culprit is isolated, with `UnexpectedFailure` for an exception that is no EngineError. Only EngineDead is raised.
+    culprit is isolated, with `UnexpectedFailure` for an exception that is no EngineError. Raises EngineDead, and
+    EngineError if the engine cannot measure prompts with passages.
     """
     started = time.monotonic()
     items = fitted(items, engine)

@@ -391,7 +391,7 @@ class OpenAiEngine(Engine):
                 n=wanted,
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
-                response_format=openai_wire.form(request.json_schema),
+                response_format=openai_wire.response_format(request.json_schema),
                 **(VLLM_SAMPLING if self._offers.context else {}),
             )
             if isinstance(answer, Failure):

@@ -19,12 +19,12 @@ __all__ = [
     "continuations_of",
     "echo",
     "ended_by",
-    "form",
     "next_tokens",
     "parted",
     "prompt_logprobs",
     "prompt_tokens",
     "refused_with",
+    "response_format",
     "texts_of",
     "tokens",
     "top",
@@ -94,7 +94,8 @@ def continuations_of(request: ScoreRequest, *, in_chat: bool) -> list[str]:
     return [begun(each) if in_chat else each for each in request.continuations]
 
 
-def form(json_schema: str) -> dict[str, Any] | None:
+def response_format(json_schema: str) -> dict[str, Any] | None:
+    """Return the body field that holds a text to `json_schema`; None without one."""
     if not json_schema:
         return None
     schema = {"name": "answer", "schema": json.loads(json_schema), "strict": True}
