@@ -65,6 +65,8 @@ R = TypeVar("R")
 #: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
 #: repetitions. These are the neutral values. Other servers may not know the names.
 VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
+#: Parameters that no run decides for its judge; OpenAI's reasoning models choose them themselves.
+OF_A_JUDGE = frozenset({"temperature", "top_p", "seed"})
 #: Reasons to end a text that leave it no answer: broken off, as vLLM and SGLang, OpenRouter and Mistral, and DeepSeek
 #: call it; or withheld by a filter, all or the rest of it. Any other, and none, is a server's word for a whole answer
 #: (`eos`), or what the model chose to do (`tool_calls`).
@@ -132,7 +134,7 @@ class OpenAiEngine(Engine):
     def start(self) -> None:
         if self._local is not None:
             self._server = self._local.start()
-        self._connection = Connection(self._server)
+        self._connection = Connection(self._server, OF_A_JUDGE if self._is_judge else ())
         self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         if self._is_judge:
             self._judge_watch = JudgeWatch(self._connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,7 +16,7 @@ from contract.turns import one_turn
 from workers.engines import openai_wire
 
 if TYPE_CHECKING:
-    from openai import OpenAIError
+    from openai import BadRequestError, OpenAIError
 
 __all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_no_answer", "may_pass"]
 
@@ -36,6 +36,10 @@ TELL_EVERY_S = 30.0
 #: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
 #: does not list its models.
 NOT_UP = frozenset({502, 503, 504})
+#: Codes of refusals of one parameter of a request.
+UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
+#: Parameter → what OpenAI's reasoning models call it.
+ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
 #: Refusals that may pass, besides all server errors: time-out, conflict, too many requests.
 MAY_PASS = frozenset({408, 409, 429})
 
@@ -99,12 +103,18 @@ class RateLimiter:
 
 
 class Connection:
-    """HTTP connection to one model on one server."""
+    """HTTP connection to one model on one server.
 
-    def __init__(self, server: OpenAiSettings) -> None:
+    Parameters that the model does not support are sent by their other name, or left out if they are `dispensable`.
+    """
+
+    def __init__(self, server: OpenAiSettings, dispensable: Collection[str] = ()) -> None:
         from openai import DefaultHttpxClient, OpenAI
 
         self.server = server
+        self._dispensable = dispensable
+        #: Unsupported parameter → its other name; empty: left out.
+        self._unsupported: dict[str, str] = {}
         self.client: Any = OpenAI(
             base_url=server.base_url,
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
@@ -126,16 +136,32 @@ class Connection:
     def _answer(
         self, path: str, expected: str, body: dict[str, Any], options: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
-        from openai import OpenAIError
+        from openai import BadRequestError, OpenAIError
 
-        asked = {name: value for name, value in body.items() if value is not None}
+        named = {self._unsupported.get(name, name): value for name, value in body.items() if value is not None}
+        asked = {"model": self.server.model, **named}
+        asked.pop("", None)
         try:
-            answer = self.client.post(path, cast_to=object, body={"model": self.server.model, **asked}, options=options)
+            answer = self.client.post(path, cast_to=object, body=asked, options=options)
+        except BadRequestError as trouble:
+            if trouble.param in asked and self._does_without(trouble):
+                return self._answer(path, expected, body, options)
+            raise
         except ValueError as trouble:  # a body that is empty or cut off
             raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
         if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
         return cast("dict[str, Any]", answer)
+
+    def _does_without(self, refusal: BadRequestError) -> bool:
+        """Whether the parameter that is refused can be sent by another name or left out; from now on it is."""
+        name = refusal.param or ""
+        if refusal.code not in UNSUPPORTED or not (name in ALSO_CALLED or name in self._dispensable):
+            return False
+        if name not in self._unsupported:
+            log.info("%s", self.says(f"{self.server.model} does not support {name} as it was asked: {refusal}"))
+            self._unsupported[name] = ALSO_CALLED.get(name, "")
+        return True
 
     def says(self, trouble: Exception | str) -> str:
         """Return the trouble as text safe to show: some servers repeat the key, which is removed."""

@@ -63,6 +63,8 @@ class Script:
     refusals: list[int] = field(default_factory=list)
     #: Statuses of the answers to requests that contain a text.
     unwanted: dict[str, int] = field(default_factory=dict)
+    #: Parameters that its model does not take → the code of the refusal, as OpenAI's reasoning models have it.
+    unsupported: dict[str, str] = field(default_factory=dict)
     #: Whole bodies of the next answers, sent with status 200.
     bodies: list[dict[str, Any]] = field(default_factory=list)
     #: Contents of the next answers, sent as JSON with status 200.
@@ -84,10 +86,8 @@ class Script:
     url: str = ""
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        if self.refusals:
-            return self.refusals.pop(0), _refusal("not now")
-        if unwanted := [status for text, status in self.unwanted.items() if text in json.dumps(body)]:
-            return unwanted[0], _refusal("not this")
+        if refused := self._refused(body):
+            return refused
         if self.bodies:
             return 200, self.bodies.pop(0)
         if path == "/tokenize" and self.context:
@@ -121,6 +121,15 @@ class Script:
         texts = range(min(body.get("n", 1), self.most_texts))
         choices = [choice | {"index": i, "finish_reason": self._ending()} for i in texts]
         return 200, {"choices": choices, "usage": usage, **more}
+
+    def _refused(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        if self.refusals:
+            return self.refusals.pop(0), _refusal("not now")
+        if unwanted := [status for text, status in self.unwanted.items() if text in json.dumps(body)]:
+            return unwanted[0], _refusal("not this")
+        for name in self.unsupported.keys() & body.keys():
+            return 400, {"error": {"message": f"not {name}", "param": name, "code": self.unsupported[name]}}
+        return None
 
     def _ending(self) -> str | None:
         return self.endings.pop(0) if self.endings else "stop"

@@ -338,6 +338,35 @@ def test_another_servers_model_grades_what_this_one_answered(judged: tuple[Scrip
     assert set(script.keys) == {"Bearer s3cret"}
 
 
+def test_a_judge_whose_model_chooses_its_own_temperature_is_not_told_one(judged: tuple[Script, Settings]) -> None:
+    """OpenAI's reasoning models take no other than their own, and their limit of tokens by another name."""
+    script, settings = judged
+    script.unsupported = {"max_tokens": "unsupported_parameter", "temperature": "unsupported_value"}
+    verdicts, _ = verdicts_of(script.url, settings, 6)
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 6
+    graded = [each for each in script.asked if "max_tokens" not in each and "temperature" not in each]
+    assert [each["max_completion_tokens"] for each in graded] == [256] * 6
+
+
+def test_a_limit_of_tokens_is_told_by_the_name_that_the_model_takes() -> None:
+    script = Script()
+    with started(script) as engine:
+        script.unsupported = {"max_tokens": "unsupported_parameter"}
+        completions = engine.generate([WRITE]) + engine.generate([WRITE])
+    assert [each.error for each in completions] == [None, None]
+    assert [each.get("max_completion_tokens") for each in script.asked] == [None, 9, 9]
+
+
+def test_a_temperature_that_the_run_asks_for_is_not_left_out() -> None:
+    script = Script()
+    with started(script) as engine:
+        script.unsupported = {"temperature": "unsupported_value"}
+        (completion,) = engine.generate([WRITE])
+    assert completion.error is not None
+    assert "not temperature" in completion.error.message
+    assert len(script.asked) == 1
+
+
 def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong() -> None:
     (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
     assert verdict.outcome is Outcome.FAILED
