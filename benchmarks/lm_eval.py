@@ -13,7 +13,7 @@ import sysconfig
 import time
 import venv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,9 +79,13 @@ LOOP = b"Running loglikelihood requests"
 class Task(NamedTuple):
     """How lm_eval asks: the prompt, the field with the continuations, and its metrics."""
 
+    #: Run configuration of mcqueue that asks the same.
+    config: str
     text: str
     choices: str
     metrics: tuple[str, ...]
+    #: The function of lm_eval that computes its only metric, if that is no accuracy.
+    process_results: str = ""
 
 
 INFORMED = "acc_mutual_info"
@@ -89,11 +93,12 @@ INFORMED = "acc_mutual_info"
 METRICS = ("acc", "acc_norm", INFORMED)
 ARC = "Question: {{question}}\nAnswer:"
 MMLU = "{{question.strip()}}\n{% for choice in choices %}{{labels[loop.index0]}}. {{choice}}\n{% endfor %}Answer:"
-#: Run configuration of mcqueue → the same in lm_eval; the prompts are those of its own ARC and MMLU tasks.
+#: By mode. The prompts are those of lm_eval's own ARC and MMLU tasks.
 TASKS = {
-    "likelihood": Task(ARC, "choices", ("acc", "acc_norm")),
-    "letter": Task(MMLU, "labels", ("acc",)),
-    "mutual-info": Task(ARC, "choices", (INFORMED,)),
+    "likelihood": Task("likelihood", ARC, "choices", ("acc", "acc_norm")),
+    "letter": Task("letter", MMLU, "labels", ("acc",)),
+    "mutual-info": Task("mutual-info", ARC, "choices", (INFORMED,)),
+    "mc2": Task("likelihood", ARC, "choices", ("acc",), "lm_eval.tasks.truthfulqa.utils.process_results_mc2"),
 }
 #: The ones in which a set is asked if none is given.
 MODES = ("likelihood", "letter")
@@ -133,6 +138,8 @@ class Side:
     seconds: float
     tokens: int
     cached: int = 0
+    #: Question id → the probability of all its right choices together, in the mode `mc2`; else empty.
+    mc2: dict[str, float] = field(default_factory=dict)
 
 
 def make_peer(folder: Path) -> Path:
@@ -175,7 +182,7 @@ def write_task(
     data = {"test": str(write_rows(folder / f"{case.task}.jsonl", rows))}
     if shots:
         data["dev"] = str(write_rows(folder / f"{case.task}-dev.jsonl", pool))
-    text, choices, metrics = TASKS[case.mode]
+    _, text, choices, metrics, process_results = TASKS[case.mode]
     task: dict[str, Any] = {
         "task": case.task,
         "dataset_path": "json",
@@ -195,7 +202,8 @@ def write_task(
             "fewshot_config": {"sampler": "first_n"},
             "description": f"{shots.description}{after_description}" if shots.description else "",
         }
-    (folder / f"{case.task}.yaml").write_text(yaml.safe_dump(task))
+    computed = f"process_results: !function {process_results}\n" if process_results else ""
+    (folder / f"{case.task}.yaml").write_text(yaml.safe_dump(task) + computed)
 
 
 def ask_peer(
@@ -253,12 +261,13 @@ def read_peer(model: Path, case: Case, folder: Path, seconds: float = 0.0) -> Si
     asked = {
         each["doc"]["id"]: [(one["arg_0"], one["arg_1"]) for one in each["arguments"].values()] for each in samples
     }
+    mc2 = {each["doc"]["id"]: float(each[metric]) for each in samples} if TASKS[case.mode].process_results else {}
     for each in samples:  # the choice we read is the one that it scored
-        assert (int(np.argmax(scores[each["doc"]["id"]])) == each["doc"]["answer"]) == bool(each[metric])
+        assert mc2 or (int(np.argmax(scores[each["doc"]["id"]])) == each["doc"]["answer"]) == bool(each[metric])
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     texts = [prompt + continuation for requests in asked.values() for prompt, continuation in requests]
     tokens = sum(len(each.ids) for each in tokenizer.encode_batch(texts))
-    return Side(scores, {name: requests[0][0] for name, requests in asked.items()}, seconds, tokens)
+    return Side(scores, {name: requests[0][0] for name, requests in asked.items()}, seconds, tokens, mc2=mc2)
 
 
 def scores_of(sample: Mapping[str, Any], metric: str) -> list[float]:

@@ -1,10 +1,10 @@
 """The same questions through lm-evaluation-harness and through mcqueue: do they agree, and which is faster?
 
 Every set is asked by likelihood and by letter, or in the given mode. FILE is JSON Lines with `id`, `question`,
-`choices` and `answer` (index or label). Both sides run vLLM as installed here, on the same weights, with the engine
-arguments of the deploy file, and get the same prompts (checked, text by text). lm_eval has its own virtual environment
-in the workdir, which borrows this one's packages; mcqueue is asked by its commands, through an embedded server and
-`python -m workers up`.
+`choices` and `answer` (index or label; in `mc2`, a list of them). Both sides run vLLM as installed here, on the same
+weights, with the engine arguments of the deploy file, and get the same prompts (checked, text by text). lm_eval has its
+own virtual environment in the workdir, which borrows this one's packages; mcqueue is asked by its commands, through an
+embedded server and `python -m workers up`.
 
 **Agreement**, in float32 (and again, for information, in the bfloat16 of the timed runs). Per choice: the absolute
 difference of the log-likelihoods, in nats, summed over the choice's tokens. Per question: whether both choose the same,
@@ -14,6 +14,9 @@ differences in that comparison; a disagreement is a near-tie if, on both sides, 
 less than twice the noise (either score may be off by it). On a CPU, vLLM computes the same for a prompt whatever it is
 batched with, so no difference at all is expected there; the rows called control compare lm_eval in float32 with mcqueue
 in bfloat16, which shows that a difference would be detected.
+
+**Several right choices** (`mc2`): the probability of all of them together, in each question by lm_eval's own function
+for `truthfulqa_mc2`, and by mcqueue's `calibration.key_probability`, whose mean must be the one in summary.json.
 
 **Speed**, in bfloat16, of the first `--timed` questions of each set, in `--rounds` rounds; in each, every set and mode
 goes first through lm_eval and then through mcqueue, each with a freshly booted engine. The median counts. Start-up is
@@ -64,6 +67,7 @@ from benchmarks.lm_eval import (
     read_peer,
     write_task,
 )
+from benchmarks.mc2 import compare_mc2, marked, mc2_of
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import (
     DEPLOY,
@@ -202,15 +206,20 @@ def vllm_args(bench: Bench, dtype: str) -> dict[str, Any]:
 
 
 def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
-    """Return the rows as a task of lm_eval needs them: with the labels, and the answer as an index."""
+    """Return the rows as a task of lm_eval needs them: with the labels, the answer as an index, and the right choices.
+
+    Of several right choices, the first is the answer.
+    """
     found = []
     for row in read_rows(file)[:limit]:
         if missing := {"id", "question", "choices", "answer"} - row.keys():
             raise InputError(f"{file}: a row lacks {' and '.join(sorted(missing))}.")
         labels = [chr(ord("A") + i) for i in range(len(row["choices"]))]
-        answer = row["answer"] if isinstance(row["answer"], int) else labels.index(row["answer"])
+        answers = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
+        right = [each if isinstance(each, int) else labels.index(each) for each in answers]
         shown = {name: row[name] for name in ("id", "question", "choices")}
-        found.append({**shown, "labels": labels, "answer": answer})
+        answer = {"answer": right[0], "mc2_targets": marked(labels, right)}
+        found.append({**shown, "labels": labels, **answer})
     return found
 
 
@@ -229,7 +238,8 @@ def ask_mcqueue(case: Case, bench: Bench, limit: int | None, at: Stand, folder: 
         overrides += [f"few_shot.k={shots.k}", f"few_shot.file={shots.file}"]
         overrides += [f"description={json.dumps(shots.description)}"]
     limited = ["--limit", str(limit)] if limit else []
-    asked = [str(case.file), "--config", f"configs/runs/{case.mode}.yaml", "--fresh", *set_words(overrides), *limited]
+    config = f"configs/runs/{TASKS[case.mode].config}.yaml"
+    asked = [str(case.file), "--config", config, "--fresh", *set_words(overrides), *limited]
     ask_and_export(at, asked, folder / case.task)
     return read_mcqueue(case, bench.model, folder)
 
@@ -237,7 +247,8 @@ def ask_mcqueue(case: Case, bench: Bench, limit: int | None, at: Stand, folder: 
 def read_mcqueue(case: Case, model: Path, folder: Path) -> Side:
     """Return scores, prompts, times and tokens of the exported run of `case`."""
     (exported,) = (folder / case.task).iterdir()
-    spec = RunSpec.model_validate(json.loads((exported / "summary.json").read_text())["spec"])
+    summary = json.loads((exported / "summary.json").read_text())
+    spec = RunSpec.model_validate(summary["spec"])
     pairs = exported_pairs(exported / "results.jsonl")
     for question, verdict in pairs:  # the choice we read is the one that it scored
         scores = [verdict.choice_scores[label] for label in question.labels]
@@ -248,6 +259,7 @@ def read_mcqueue(case: Case, model: Path, folder: Path) -> Side:
         seconds=max(each.settled_at for _, each in pairs) - published_at(each for _, each in pairs),
         tokens=sum(each.prefill_tokens for _, each in pairs),
         cached=sum(each.cached_tokens for _, each in pairs),
+        mc2=mc2_of(pairs, summary) if TASKS[case.mode].process_results else {},
     )
 
 
@@ -337,6 +349,8 @@ def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequenc
         "99 % below": float(np.quantile(differences, 0.99)),
         "max difference": float(differences.max()),
     }
+    if ours.mc2:
+        return row | compare_mc2(theirs.mc2, ours.mc2), []
     disagreements: list[dict[str, Any]] = []
     for metric in TASKS[case.mode].metrics:
         marked = [mark(metric, each, theirs, ours) for each in asked]
@@ -421,11 +435,13 @@ def speed_row(case: Case, rounds: Sequence[Both]) -> dict[str, Any]:
 def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
     """Print the tables and every disagreement."""
     rows = [row for row, _ in found]
-    print_table("Log-likelihoods", [without(each, " agree", " lm_eval", " mcqueue") for each in rows])
+    print_table("Log-likelihoods", [without(each, " agree", " lm_eval", " mcqueue", "mc2 ") for each in rows])
     for metric in METRICS:
         hidden = ("prompt", "choices", "difference", "below", *(f"{other} " for other in METRICS if other != metric))
         if shown := [without(each, *hidden) for each in rows if f"{metric} agree" in each]:
             print_table(f"Answers by {metric}", shown)
+    if shown := [without(each, "prompt", "mean ", "below") for each in rows if "mc2 lm_eval" in each]:
+        print_table("Probability of the right choices", shown)
     for each in [each for _, several in found for each in several]:
         print(json.dumps(each))
     if speed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -39,8 +40,9 @@ from benchmarks.command import (
 from benchmarks.concurrency import repeated
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.lm_eval import TASKS, Case, Side
+from benchmarks.mc2 import compare_mc2, mc2_of
 from benchmarks.overhead import enough
-from benchmarks.peers import apart, cases_of, logged
+from benchmarks.peers import apart, cases_of, logged, read_questions
 from benchmarks.record import bars, commit, plot, print_table, write
 from contract.errors import EngineError, InputError
 from contract.prompts import render
@@ -190,6 +192,26 @@ def test_white_space_that_a_peer_counts_to_every_choice_is_taken_off_in_one_row_
     assert list(apart(answers, spaces)) == [(case, "float32", ours, ours)]
     assert logged(answers, spaces) == [(case, "as logged", theirs, ours)]
     assert (list(apart(answers, {})), logged(answers, {})) == (answers, [])
+
+
+def test_the_right_choices_of_a_set_are_those_of_the_file_for_both_sides(tmp_path: Path) -> None:
+    row = {"id": "q", "question": "?", "choices": ["x", "y", "z"]}
+    several = write_rows(tmp_path / "rows.jsonl", [row | {"answer": each} for each in (1, "B", [2, "A"])])
+    (one, same, two) = read_questions(several, None)
+    assert one == same == row | {"labels": ["A", "B", "C"], "answer": 1, "mc2_targets": {"labels": [0, 1, 0]}}
+    assert two["mc2_targets"] == {"labels": [1, 0, 1]}
+
+
+def test_the_probability_of_the_right_choices_is_compared_in_every_question_and_with_the_summary() -> None:
+    question = make_question(1, choices=("x", "y", "z"), answer="A", also_right=("C",))
+    scores = {"A": math.log(0.5), "B": math.log(0.3), "C": math.log(0.2)}
+    pairs = [(question, Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice="A", choice_scores=scores))]
+    ours = mc2_of(pairs, {"calibration": {"key_probability": {"value": 0.7, "of": 1}}})
+    assert ours == {question.id: pytest.approx(0.7)}
+    found = compare_mc2({question.id: 0.6, "not asked": 0.0}, ours)
+    assert found == {"mc2 lm_eval": 0.6, "mc2 mcqueue": pytest.approx(0.7), "mc2 max difference": pytest.approx(0.1)}
+    with pytest.raises(AssertionError):
+        mc2_of(pairs, {"calibration": {"key_probability": {"value": 0.6, "of": 1}}})
 
 
 def test_an_option_says_its_default_and_takes_several_values_where_that_is_several(
