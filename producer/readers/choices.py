@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
@@ -166,8 +167,9 @@ def _in_object(found: Mapping[Any, Any]) -> object:
     if isinstance(texts, list | tuple):
         marks = [str(each) for each in labels] if isinstance(labels, list | tuple) else None
         return Choices(list(texts), marks if marks and len(marks) == len(texts) else None)
-    filled = {str(label): text for label, text in found.items() if text is not None}
-    return Choices([as_text(each) for each in filled.values()], list(filled))
+    last = max((at for at, text in enumerate(found.values(), start=1) if text is not None), default=0)
+    filled = dict(islice(found.items(), last))  # an empty one further up stays: without it, an index would be another's
+    return Choices([as_text(each) for each in filled.values()], [str(label) for label in filled])
 
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:

@@ -210,6 +210,18 @@ def test_what_begins_a_choice_is_no_mark_if_without_it_two_choices_are_the_same(
     assert (question.choices, question.answer) == (("4: 1", "2: 1", "1: 2", "3: 1"), "B")
 
 
+def test_empty_choices_at_the_end_are_left_out_and_one_before_others_is_refused(tmp_path: Path) -> None:
+    full = {"question": "p", "options": {"A": "1", "B": "2", "C": "3"}, "answer_idx": 0}
+    three = {"question": "q", "options": {"A": "1", "B": "2", "C": "3", "D": None}, "answer_idx": 2}
+    hole = {"question": "r", "options": {"A": "1", "B": None, "C": "3", "D": "4"}, "answer_idx": 2}
+
+    _, good, bad = read(tmp_path, lines(full, three, hole), name="file.jsonl").rows()
+
+    assert good.question is not None
+    assert (good.question.choices, good.question.answer) == (("1", "2", "3"), "C")
+    assert "choice B is empty" in str(bad.trouble), "with it left out, index 2 is another choice"
+
+
 @pytest.mark.parametrize("options", ["a ) , b ) 4", "a ) 3", "3 , b ) 4 , c ) 5", "none"])
 def test_a_text_that_is_no_list_of_choices_is_a_bad_row(tmp_path: Path, options: str) -> None:
     (row,) = read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"}), name="file.jsonl").rows()
