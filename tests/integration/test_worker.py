@@ -204,12 +204,13 @@ def test_more_urgent_questions_are_in_the_next_batch_also_before_those_that_the_
     send(app, redis_ledger, bulk, priority=waiting)
     with worker(tmp_path / "log", batch_size=8, batches_in_flight=1, simulated={"call_ms": 2000}):
         begun = keys.RunKeys(bulk.run_id).attempts
-        wait_until(
-            lambda: redis_ledger.counts(bulk.run_id).settled == 8 and redis_ledger.client.hlen(begun) == 8,
-            "a batch to end, and the next to begin",
-        )
-        held = held_question_ids(redis_ledger.client, ["w0@test"], bulk.run_id)
-        assert len(held) > 8  # one more than the batch that runs
+
+        def second_runs_and_more_is_held() -> bool:
+            if redis_ledger.counts(bulk.run_id).settled != 8 or redis_ledger.client.hlen(begun) != 8:
+                return False
+            return len(held_question_ids(redis_ledger.client, ["w0@test"], bulk.run_id)) > 8
+
+        wait_until(second_runs_and_more_is_held, "a batch to end, the next to begin, and more to be taken")
         send(app, redis_ledger, few, priority=urgent)
         wait_finished(redis_ledger, few)
     numbers = {int(verdict.batch_id.rpartition("/")[2]) for verdict in verdicts(redis_ledger, few)}
