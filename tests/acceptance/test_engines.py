@@ -105,11 +105,10 @@ SERVED = {"MCQUEUE_ENGINE": "openai", "MCQUEUE_BOOT_LOCAL": "true"}
 @pytest.mark.parametrize(
     ("chosen", "cause"),
     [
-        ({"MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN": "99999"}, "max_model_len (99999) is greater than the derived"),
         ({**NO_ROOM, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}, "KV cache is needed"),
         ({**NO_ROOM, **SERVED}, "KV cache is needed"),
     ],
-    ids=["by its arguments", "by its core process", "by a server's core process"],
+    ids=["by its core process", "by a server's core process"],
 )
 def test_an_engine_that_cannot_boot_is_tried_once_and_its_cause_told_here_and_to_who_waits_for_it(
     laptop: None, tmp_path: Path, chosen: dict[str, str], cause: str
