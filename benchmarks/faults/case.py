@@ -110,7 +110,8 @@ class Case:
 
     def attempts(self, question_id: str) -> int:
         """How often a question without a verdict was begun."""
-        return int(cast("str | None", self.stage.client.hget(keys.RunKeys(self.run.run_id).attempts, question_id)) or 0)
+        known = self.stage.client.hget(keys.RunKeys(self.run.run_id).attempts, question_id)
+        return int(cast("str", known or "0").split()[0])
 
     def wait_finished(self) -> None:
         """Return when every question is settled, or patience is over."""

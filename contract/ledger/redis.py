@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn, cast
@@ -159,7 +160,7 @@ class RedisLedger(Ledger):
     ) -> list[Begun]:
         names = keys.RunKeys(run_id)
         books = [names.meta, names.questions, names.todo, names.attempts_at(stage), names.state, names.aside]
-        found = self._step(self._begin, run_id, books, [suspect_from, *question_ids])
+        found = self._step(self._begin, run_id, books, [uuid.uuid4().hex[:8], suspect_from, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
         return [

@@ -1,13 +1,15 @@
 -- Hand out the requested questions that have no verdict yet, and count an attempt for each.
 -- KEYS  1 meta  2 questions  3 todo  4 attempts  5 state  6 aside
--- ARGV  1 suspect_from: a question with this many attempts is handed out without counting (0: count all,
+-- ARGV  1 this call, in hexadecimal digits
+--       2 suspect_from: a question with this many attempts is handed out without counting (0: count all,
 --         negative: count none)
 --       then question ids, each once
 -- Returns false for a purged run, the state of a paused or cancelled one, else a flat list: Question as JSON, attempts
 -- so far, 1 if this one was counted.
 -- The caller drops the message of a halted run. Its questions are put aside in this same atomic step, so that a
 -- concurrent resume finds all questions that are in no message any more.
--- Attempts are counted at the start, not at the end, so that a question that kills its worker is identified.
+-- Attempts are counted at the start, not at the end, so that a question that kills its worker is identified; with the
+-- call that counted the last one, because a client that got no answer repeats its call, and Redis may execute both.
 -- A thousand questions per command: Lua passes about 8,000 arguments at most.
 local STEP = 1000
 
@@ -21,16 +23,17 @@ local function unsettled(ids)
   return found
 end
 
-local function hand_out(ids, suspect_from, out)
+local function hand_out(ids, call, suspect_from, out)
   local bodies = redis.call('HMGET', KEYS[2], unpack(ids))
   local begun = redis.call('HMGET', KEYS[4], unpack(ids))
   local counts = {}
   for place, id in ipairs(ids) do
-    local attempts, counted = tonumber(begun[place] or '0'), 0
-    if suspect_from == 0 or attempts < suspect_from then
+    local before, counted_by = string.match(begun[place] or '0', '^(%d+) ?(%x*)$')
+    local attempts, counted = tonumber(before), counted_by == call and 1 or 0
+    if counted == 0 and (suspect_from == 0 or attempts < suspect_from) then
       attempts, counted = attempts + 1, 1
       counts[#counts + 1] = id
-      counts[#counts + 1] = attempts
+      counts[#counts + 1] = attempts .. ' ' .. call
     end
     out[#out + 1] = bodies[place]
     out[#out + 1] = attempts
@@ -46,12 +49,12 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
 end
 local state = redis.call('GET', KEYS[5])
 local out = {}
-for first = 2, #ARGV, STEP do
+for first = 3, #ARGV, STEP do
   local ids = unsettled({unpack(ARGV, first, math.min(first + STEP - 1, #ARGV))})
   if #ids > 0 and state then
     redis.call('SADD', KEYS[6], unpack(ids))
   elseif #ids > 0 then
-    hand_out(ids, tonumber(ARGV[1]), out)
+    hand_out(ids, ARGV[1], tonumber(ARGV[2]), out)
   end
 end
 return state or out

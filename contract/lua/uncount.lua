@@ -6,8 +6,9 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
 for _, id in ipairs(ARGV) do
-  if redis.call('SISMEMBER', KEYS[2], id) == 1 and tonumber(redis.call('HGET', KEYS[3], id) or '0') > 0 then
-    redis.call('HINCRBY', KEYS[3], id, -1)
+  local attempts = tonumber(string.match(redis.call('HGET', KEYS[3], id) or '0', '^%d+'))
+  if redis.call('SISMEMBER', KEYS[2], id) == 1 and attempts > 0 then
+    redis.call('HSET', KEYS[3], id, attempts - 1)
   end
 end
 return 1
