@@ -136,12 +136,15 @@ class Worker:
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
         started = time.monotonic()
+        gc.disable()  # to import vLLM is half of a boot's work, makes no garbage, and takes a quarter less without it
         try:
             self._job.start()
         except Exception as trouble:
             with contextlib.suppress(LedgerError):
                 self._fleet.boot_failed(self.name, self._queue, str(trouble))
             raise
+        finally:
+            gc.enable()
         self._fleet.booted(self.name, self._queue)
         self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
