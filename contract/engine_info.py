@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["EngineUsed", "describe_differences", "differing"]
+__all__ = ["EngineUsed", "describe_differences", "differing", "left_to_model"]
 
 #: Fields of an engine's description that are compared. A model's path may differ where its weights do not. Fields that
 #: only affect the last digits are left out, e.g. the kind of GPU: one run may be served by different hosts.
@@ -23,6 +23,7 @@ DECIDE = (
     "quantization",
     "max_model_len",
     "adapters",
+    "left_to_model",
 )
 
 
@@ -59,3 +60,12 @@ def describe_differences(differs: Mapping[str, Sequence[str]]) -> str:
     dtype ("float32", "bfloat16"), quantization (null, "awq")
     """
     return ", ".join(f"{name} ({', '.join(values)})" for name, values in differs.items())
+
+
+def left_to_model(engines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the sampling parameters that any of `engines` could not pass on, so that the model used its own.
+
+    >>> left_to_model([{"engine": "openai", "left_to_model": ["temperature"]}, {"engine": "openai"}])
+    ['temperature']
+    """
+    return sorted({name for each in engines for name in each.get("left_to_model") or ()})

@@ -147,12 +147,15 @@ def _server(settings: Settings) -> Finding:
     connection = Connection(settings.openai)
     try:
         await_server(connection, timeout_s=0)
-        offers = find_out(settings.openai)
+        offers = find_out(connection)
     except McqueueError as trouble:
         return Finding("error", "engine", trouble.message, trouble.hint)
     finally:
         connection.client.close()
-    return Finding("ok", "engine", f"{settings.answers_with} answers: {offers.described()}")
+    found = f"{settings.answers_with} answers: {offers.described()}"
+    if remarks := connection.parameters.remarks():
+        return Finding("warning", "engine", f"{found}; it {'; it '.join(remarks)}")
+    return Finding("ok", "engine", found)
 
 
 def _on_hub(model: str) -> Finding:

@@ -9,6 +9,9 @@ else from plain completions. Log-probabilities are requested in two waves, each 
    prompt's tokens belong to the continuation, as in `workers.engines.encoding`.
 
 If a server cannot provide what a request needs, that request fails and says what is missing; nothing is guessed.
+Parameters that a model does not take are left out where its runs chose no value, which `describe` tells
+(`workers.engines.openai_parameters`). If hidden reasoning used up a text's limit of tokens, the text is empty and cut
+off.
 
 The client is OpenAI's; it retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after
 the delay that the server asks for; also 429 and 5xx that the server sends inside an answer with status 200. If none of
@@ -20,6 +23,7 @@ retries the question. A text that a content filter withheld is a failure.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
@@ -49,14 +53,25 @@ from workers.engines.base import (
 )
 from workers.engines.capacity import Capacity
 from workers.engines.openai_judge import JudgeWatch
+from workers.engines.openai_parameters import remedy
 from workers.engines.openai_patience import Patience
-from workers.engines.openai_server import Connection, Offers, await_server, find_out, is_no_answer, may_pass
+from workers.engines.openai_server import (
+    Connection,
+    Offers,
+    await_server,
+    find_out,
+    is_no_answer,
+    is_spent,
+    may_pass,
+)
 from workers.engines.vllm_server import LocalServer
 
 if TYPE_CHECKING:
     from openai import OpenAIError
 
 __all__ = ["OpenAiEngine"]
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,8 +80,6 @@ R = TypeVar("R")
 #: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
 #: repetitions. These are the neutral values. Other servers may not know the names.
 VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
-#: Parameters that no run decides for its judge; OpenAI's reasoning models choose them themselves.
-OF_A_JUDGE = frozenset({"temperature", "top_p", "seed"})
 #: Reasons to end a text that leave it no answer: broken off, as vLLM and SGLang, OpenRouter and Mistral, and DeepSeek
 #: call it; or withheld by a filter, all or the rest of it. Any other, and none, is a server's word for a whole answer
 #: (`eos`), or what the model chose to do (`tool_calls`).
@@ -134,7 +147,7 @@ class OpenAiEngine(Engine):
     def start(self) -> None:
         if self._local is not None:
             self._server = self._local.start()
-        self._connection = Connection(self._server, OF_A_JUDGE if self._is_judge else ())
+        self._connection = Connection(self._server)
         self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         if self._is_judge:
             self._judge_watch = JudgeWatch(self._connection)
@@ -142,8 +155,10 @@ class OpenAiEngine(Engine):
             self._waits_for = f"the server at {self._server.base_url}"
             until = time.monotonic() + self.settings.server_startup_timeout
             await_server(self._connection, until - time.monotonic())
-            self._offers = find_out(self._server, until - time.monotonic())
+            self._offers = find_out(self._connection, until - time.monotonic())
             self._waits_for = ""
+            if remarks := self._connection.parameters.remarks():
+                log.warning("%s", self._connection.says(f"{self._server.model} {'; it '.join(remarks)}"))
             self._patience = Patience(
                 self._connection, self.stopping, in_chat=self._offers.chat, is_ours=self._local is not None
             )
@@ -221,7 +236,12 @@ class OpenAiEngine(Engine):
 
     def describe(self) -> dict[str, Any]:
         offers = {name: value for name in Offers.__slots__ if (value := getattr(self._offers, name))}
-        return {"engine": "openai", "server": self._server.base_url, "model": self._server.model, "offers": offers}
+        found = {"engine": "openai", "server": self._server.base_url, "model": self._server.model, "offers": offers}
+        if self._connection is None:
+            return found
+        parameters = self._connection.parameters
+        told = {"left_to_model": parameters.left_out, "renamed": parameters.renamed}
+        return found | {name: value for name, value in told.items() if value}
 
     def close(self) -> None:
         for waiting in (self._judge_watch, self._patience):
@@ -291,6 +311,8 @@ class OpenAiEngine(Engine):
             try:
                 answer = ask()
             except OpenAIError as trouble:
+                if is_spent(trouble) and not self._is_judge:
+                    return openai_wire.NOTHING_WRITTEN
                 if self._outlasted(trouble):
                     continue
                 said = f"{self._connection.says(trouble)}{self._remedy(trouble)}"
@@ -329,11 +351,12 @@ class OpenAiEngine(Engine):
         return UnexpectedFailure if worth_it else Failure
 
     def _remedy(self, trouble: OpenAIError) -> str:
-        """Return which setting of a judge may be at fault; for the deployment's own server, `start` has said so."""
+        """Return which setting of a judge, or of a run, may be at fault; `start` has said what a deployment's may."""
         from openai import APIConnectionError, AuthenticationError, NotFoundError, PermissionDeniedError
 
         if not self._is_judge:
-            return ""
+            found = remedy(trouble)
+            return f" {found}" if found else ""
         if isinstance(trouble, AuthenticationError | PermissionDeniedError):
             return " The judge rejects the key: set MCQUEUE_JUDGE_API_KEY for the workers, and restart them."
         if isinstance(trouble, APIConnectionError):
@@ -345,10 +368,7 @@ class OpenAiEngine(Engine):
     def _first(self, request: Request) -> Completion | _PartialScore:
         """Return the texts; or the number of prompt tokens and the continuations among the likeliest next tokens."""
         try:
-            in_chat = self._in_chat(request.chat)
-            if isinstance(request, GenerateRequest):
-                return self._write(request, in_chat=in_chat)
-            return self._look_ahead(request, in_chat=in_chat)
+            return self._write(request) if isinstance(request, GenerateRequest) else self._look_ahead(request)
         except NotOffered as trouble:
             return Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))
         except UNREADABLE as trouble:
@@ -378,8 +398,8 @@ class OpenAiEngine(Engine):
             )
         return wanted is not ChatTemplate.NEVER and offers.chat
 
-    def _write(self, request: GenerateRequest, *, in_chat: bool) -> Completion:
-        sampling = request.sampling
+    def _write(self, request: GenerateRequest) -> Completion:
+        in_chat, sampling = self._in_chat(request.chat), request.sampling
         texts: list[Text] = []
         prompt = prefilled = all_cached = 0
         while (wanted := sampling.samples - len(texts)) > 0:
@@ -403,12 +423,18 @@ class OpenAiEngine(Engine):
             prefilled, all_cached = prefilled + prompt, all_cached + cached
         return Completion(texts=tuple(texts), prompt_tokens=prompt, prefill_tokens=prefilled, cached_tokens=all_cached)
 
-    def _look_ahead(self, request: ScoreRequest, *, in_chat: bool) -> Completion | _PartialScore:
-        request, offers = openai_wire.parted(request, in_chat=in_chat), self._offers
+    def _look_ahead(self, request: ScoreRequest) -> Completion | _PartialScore:
+        offers, server = self._offers, self._server
+        if not offers.logprobs:
+            said = f"{server.base_url} returns no log-probabilities for {server.model}"
+            raise NotOffered(f"{said}: only modes that generate text can be used, such as mode: generate")
+        in_chat = self._in_chat(request.chat)
+        request = openai_wire.parted(request, in_chat=in_chat)
         top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
         if not top and not echo:
+            kind, other = ("chat", "never") if in_chat else ("plain", "always")
             raise NotOffered(
-                f"{self._server.base_url} returns no log-probabilities: only modes that generate text can be used"
+                f"{server.base_url} returns no log-probabilities in {kind} completions: set chat_template: {other}"
             )
         if not request.prompt:
             raise NotOffered("a server takes no empty prompt: set unconditional_prompt, for example to 'Answer:'")

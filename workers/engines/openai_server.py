@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -14,11 +15,12 @@ from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
 from contract.turns import one_turn
 from workers.engines import openai_wire
+from workers.engines.openai_parameters import Parameters
 
 if TYPE_CHECKING:
-    from openai import BadRequestError, OpenAIError
+    from openai import OpenAIError
 
-__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_no_answer", "may_pass"]
+__all__ = ["Connection", "Offers", "RateLimiter", "await_server", "find_out", "is_no_answer", "is_spent", "may_pass"]
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +38,8 @@ TELL_EVERY_S = 30.0
 #: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
 #: does not list its models.
 NOT_UP = frozenset({502, 503, 504})
-#: Codes of refusals of one parameter of a request.
-UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
-#: Parameter → what OpenAI's reasoning models call it.
-ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
+#: What OpenAI answers if a model's hidden reasoning took all tokens that the text might have had.
+SPENT = "Could not finish the message because max_tokens or model output limit was reached"
 #: Refusals that may pass, besides all server errors: time-out, conflict, too many requests.
 MAY_PASS = frozenset({408, 409, 429})
 
@@ -58,6 +58,11 @@ class Offers:
     plain_echo: bool = False
     #: The model's context in tokens, if the server counts tokens of a prompt (vLLM's `/tokenize`), else 0.
     context: int = 0
+
+    @property
+    def logprobs(self) -> bool:
+        """Whether it gives any log-probabilities."""
+        return any((self.chat_top, self.plain_top, self.chat_echo, self.plain_echo))
 
     def described(self) -> str:
         """Return in words what can be asked of it, in chat and in plain completions."""
@@ -103,18 +108,13 @@ class RateLimiter:
 
 
 class Connection:
-    """HTTP connection to one model on one server.
+    """HTTP connection to one model on one server; requests are made in the way that the model takes them."""
 
-    Parameters that the model does not support are sent by their other name, or left out if they are `dispensable`.
-    """
-
-    def __init__(self, server: OpenAiSettings, dispensable: Collection[str] = ()) -> None:
+    def __init__(self, server: OpenAiSettings) -> None:
         from openai import DefaultHttpxClient, OpenAI
 
         self.server = server
-        self._dispensable = dispensable
-        #: Unsupported parameter → its other name; empty: left out.
-        self._unsupported: dict[str, str] = {}
+        self.parameters = Parameters()
         self.client: Any = OpenAI(
             base_url=server.base_url,
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
@@ -123,6 +123,12 @@ class Connection:
             http_client=DefaultHttpxClient(event_hooks={"response": [_as_its_error_says]}),
         )
         self.pacer = RateLimiter(server.requests_per_minute)
+
+    def with_retries(self, most: int) -> Connection:
+        """Return the same connection with at most so many retries of a request; the two learn from each other."""
+        other = copy(self)
+        other.client = self.client.with_options(max_retries=min(self.server.max_retries, most))
+        return other
 
     def post(self, path: str, *, once: bool = False, **body: Any) -> dict[str, Any]:
         """Return the server's answer, which has choices; `once` means without retries. Raises OpenAIError."""
@@ -138,30 +144,21 @@ class Connection:
     ) -> dict[str, Any]:
         from openai import BadRequestError, OpenAIError
 
-        named = {self._unsupported.get(name, name): value for name, value in body.items() if value is not None}
-        asked = {"model": self.server.model, **named}
-        asked.pop("", None)
+        asked = {"model": self.server.model, **self.parameters.taken(body)}
         try:
             answer = self.client.post(path, cast_to=object, body=asked, options=options)
         except BadRequestError as trouble:
-            if trouble.param in asked and self._does_without(trouble):
-                return self._answer(path, expected, body, options)
-            raise
+            known = self.parameters.known
+            if not self.parameters.learn(trouble, asked):
+                raise
+            if self.parameters.known > known:
+                log.info("%s", self.says(f"{self.server.model} is asked in another way: {trouble}"))
+            return self._answer(path, expected, body, options)
         except ValueError as trouble:  # a body that is empty or cut off
             raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
         if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
         return cast("dict[str, Any]", answer)
-
-    def _does_without(self, refusal: BadRequestError) -> bool:
-        """Whether the parameter that is refused can be sent by another name or left out; from now on it is."""
-        name = refusal.param or ""
-        if refusal.code not in UNSUPPORTED or not (name in ALSO_CALLED or name in self._dispensable):
-            return False
-        if name not in self._unsupported:
-            log.info("%s", self.says(f"{self.server.model} does not support {name} as it was asked: {refusal}"))
-            self._unsupported[name] = ALSO_CALLED.get(name, "")
-        return True
 
     def says(self, trouble: Exception | str) -> str:
         """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
@@ -188,6 +185,13 @@ def is_no_answer(trouble: OpenAIError) -> bool:
     return not isinstance(trouble, APIError)
 
 
+def is_spent(trouble: OpenAIError) -> bool:
+    """Whether the limit of tokens was used up before the text began, which other servers report as an empty text."""
+    from openai import BadRequestError
+
+    return isinstance(trouble, BadRequestError) and SPENT in str(trouble)
+
+
 def may_pass(trouble: OpenAIError) -> bool:
     """Whether the same request may be answered later: the server was away, busy or in trouble, and refused nothing."""
     from openai import APIConnectionError, APIStatusError
@@ -206,16 +210,15 @@ def is_away(trouble: OpenAIError) -> bool:
     return isinstance(trouble, APIConnectionError)
 
 
-def find_out(server: OpenAiSettings, timeout_s: float = 0) -> Offers:
-    """Probe what the server offers, with one-token requests.
+def find_out(connection: Connection, timeout_s: float = 0) -> Offers:
+    """Probe what the server offers and which parameters its model takes, with one-token requests.
 
     If it answers none of them, raises EngineError after `timeout_s` if all may be answered later, else SettingsError.
     """
-    connection = Connection(server.model_copy(update={"max_retries": min(server.max_retries, PROBE_RETRIES)}))
-    try:
-        return _until_answered(lambda: _offers(connection), timeout_s)
-    finally:
-        connection.client.close()
+    probed = connection.with_retries(PROBE_RETRIES)
+    offers = _until_answered(lambda: _offers(probed), timeout_s)
+    connection.parameters.settle()
+    return offers
 
 
 def _offers(connection: Connection) -> Offers:
@@ -226,6 +229,7 @@ def _offers(connection: Connection) -> Offers:
         kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
         said = connection.says(probe.refused[0])
         raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
+    probe.samples(in_chat=chat)
     return Offers(
         chat=chat,
         plain=plain,
@@ -253,6 +257,11 @@ class _Probe:
             if answer is not None:
                 return True, len(openai_wire.next_tokens(answer["choices"][0]))
         return False, 0
+
+    def samples(self, *, in_chat: bool) -> None:
+        """Have the server refuse what its model does not take of a request for a text."""
+        path, body = openai_wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
+        self._tried(path, **body, max_tokens=1, temperature=0, top_p=1, n=1, seed=0)
 
     def echoes(self, *, in_chat: bool) -> bool:
         """Whether log-probabilities of the prompt's own tokens are returned."""
@@ -290,6 +299,8 @@ class _Probe:
             hint = "Does it limit requests? Set openai.requests_per_minute."
             raise EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint) from None
         except OpenAIError as trouble:
+            if is_spent(trouble):
+                return openai_wire.NOTHING_WRITTEN
             self.refused.append(trouble)
             return None
 

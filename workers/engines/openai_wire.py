@@ -15,6 +15,7 @@ from contract.turns import Role, Turn, Turns, begun, messages, one_turn
 from workers.engines.base import ScoreRequest, Text
 
 __all__ = [
+    "NOTHING_WRITTEN",
     "asked",
     "continuations_of",
     "echo",
@@ -29,6 +30,9 @@ __all__ = [
     "tokens",
     "top",
 ]
+
+#: An answer without a text, as its limit of tokens was used up before.
+NOTHING_WRITTEN: dict[str, Any] = {"choices": [{"text": "", "finish_reason": "length"}]}
 
 
 def asked(turns: Turns, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
@@ -105,7 +109,7 @@ def response_format(json_schema: str) -> dict[str, Any] | None:
 def texts_of(answer: dict[str, Any]) -> list[Text]:
     """Return the generated texts. The server reports only their total token count, which is split evenly."""
     choices = answer["choices"]
-    each, rest = divmod((answer.get("usage") or {}).get("completion_tokens") or 0, len(choices))
+    each, rest = divmod(_written_tokens(answer.get("usage") or {}), len(choices))
     return [
         Text(_text_of(choice), each if i else each + rest, truncated=choice.get("finish_reason") == "length")
         for i, choice in enumerate(choices)
@@ -165,6 +169,15 @@ def prompt_logprobs(answer: dict[str, Any]) -> list[float | None]:
     if answer.get("prompt_logprobs"):  # vLLM's chat completions: token id → its entry
         return [next(iter(row.values()))["logprob"] if row else None for row in answer["prompt_logprobs"]]
     return list((answer["choices"][0].get("logprobs") or {}).get("token_logprobs") or ())
+
+
+def _written_tokens(usage: dict[str, Any]) -> int:
+    """Return the number of tokens that the model wrote, hidden reasoning included.
+
+    OpenAI counts the reasoning among `completion_tokens`; xAI and Google count it in the total only.
+    """
+    written, prompt, total = (usage.get(f"{name}_tokens") or 0 for name in ("completion", "prompt", "total"))
+    return max(written, total - prompt) if prompt else written
 
 
 def prompt_tokens(usage: dict[str, Any]) -> tuple[int, int]:

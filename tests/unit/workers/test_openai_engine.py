@@ -152,7 +152,7 @@ def test_a_server_without_log_probabilities_only_writes() -> None:
         assert engine.describe()["offers"] == {"chat": True, "plain": True}
     assert text.error is None
     assert letters.error is not None
-    assert "returns no log-probabilities: only modes that generate text" in letters.error.message
+    assert "returns no log-probabilities for grader: only modes that generate text" in letters.error.message
 
 
 def test_choices_without_a_prompt_fail_with_the_remedy() -> None:

@@ -1,0 +1,122 @@
+"""Which parameters of a request a model takes: learned from its server's refusals, so no model is known by name.
+
+OpenAI's reasoning models want the limit of tokens by another name, and no `temperature` or `top_p` but their own. What
+may be left out is in `DISPENSABLE`; a request with anything else that is refused fails, so that no value that a run
+chose is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openai import BadRequestError, OpenAIError
+
+__all__ = ["Parameters", "remedy"]
+
+#: Codes of refusals of a parameter, or of one value of it.
+UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
+#: How such refusals begin where the code is missing.
+UNSUPPORTED_WORDS = ("Unsupported parameter", "Unsupported value")
+#: Parameter → what reasoning models call it.
+ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
+#: Parameter → the values of it that may be left out; None: all. A temperature of 0 is what a run has that chose none.
+#: 1 is the protocol's own default. Without `n`, further texts are asked for one by one.
+DISPENSABLE: Mapping[str, tuple[float, ...] | None] = {"temperature": (0, 1), "top_p": (1,), "seed": None, "n": None}
+#: Left out without effect on the texts.
+WITHOUT_EFFECT = "n"
+#: Parameter of a run that is refused and not left out → what to do.
+REMEDIES = {
+    "temperature": "Set sampling.temperature to 1, which such models take; or to 0, for which they use their own.",
+    "top_p": "Set sampling.top_p to 1.",
+    "stop": "Leave sampling.stop out.",
+}
+
+
+class Parameters:
+    """What one model's server has refused so far. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._renamed: set[str] = set()
+        #: Parameter and refused value; None: any value.
+        self._refused: set[tuple[str, float | None]] = set()
+        self._dispensable = DISPENSABLE
+
+    def taken(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `body` with the names that the model takes, without what it does not take and what is None."""
+        return {
+            ALSO_CALLED[name] if name in self._renamed else name: value
+            for name, value in body.items()
+            if value is not None and not self._is_left_out(name, value)
+        }
+
+    def learn(self, refusal: BadRequestError, sent: Mapping[str, Any]) -> bool:
+        """Return whether the request `sent` can be made in another way, which `taken` does from now on."""
+        name, code = refusal.param or "", _code(refusal)
+        if name not in sent or code not in UNSUPPORTED:
+            return False
+        if name in ALSO_CALLED:
+            self._renamed.add(name)
+            return True
+        value = sent[name]
+        if not self._is_dispensable(name, value):
+            return False
+        self._refused.add((name, value if code == "unsupported_value" else None))
+        return True
+
+    @property
+    def known(self) -> int:
+        """How many things it has learned."""
+        return len(self._renamed) + len(self._refused)
+
+    def settle(self) -> None:
+        """From now on, leave nothing out that was not left out before: what the results say of it stays true."""
+        self._dispensable = {
+            name: values for name, values in DISPENSABLE.items() if name in (*self.left_out, WITHOUT_EFFECT)
+        }
+
+    @property
+    def left_out(self) -> list[str]:
+        """The parameters of which a value was refused and left out."""
+        return sorted({name for name, _ in self._refused.copy()} - {WITHOUT_EFFECT})
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Parameter → the name by which the model takes it."""
+        return {name: ALSO_CALLED[name] for name in sorted(self._renamed.copy())}
+
+    def remarks(self) -> list[str]:
+        """Return in words what runs should know of the model; empty if it takes everything."""
+        found = []
+        if left := self.left_out:
+            itself = " (a run with sampling.temperature: 1 says it itself)" if "temperature" in left else ""
+            found.append(f"does not take the usual {' and '.join(left)}: it uses its own, and results say so{itself}")
+        if limit := self.renamed.get("max_tokens"):
+            found.append(f"counts hidden reasoning towards sampling.max_tokens ({limit}): give runs a large one")
+        return found
+
+    def _is_dispensable(self, name: str, value: object) -> bool:
+        values = self._dispensable.get(name, ())
+        return values is None or value in values
+
+    def _is_left_out(self, name: str, value: Any) -> bool:
+        return self._is_dispensable(name, value) and not self._refused.isdisjoint({(name, None), (name, value)})
+
+
+def remedy(trouble: OpenAIError) -> str:
+    """Return what to change in a run of which the model does not take a parameter; empty for any other trouble."""
+    from openai import BadRequestError
+
+    if not isinstance(trouble, BadRequestError) or _code(trouble) not in UNSUPPORTED:
+        return ""
+    return REMEDIES.get(trouble.param or "", "")
+
+
+def _code(refusal: BadRequestError) -> str:
+    """Return the code of the refusal, or what it is in words if it has none."""
+    body = refusal.body if isinstance(refusal.body, dict) else {}
+    words = str(body.get("message"))
+    if refusal.code is None and words.startswith(UNSUPPORTED_WORDS):
+        return "unsupported_value" if words.startswith("Unsupported value") else "unsupported_parameter"
+    return refusal.code or ""
