@@ -1,4 +1,4 @@
-"""Detects whether the engines that answered a run, or two compared runs, differ in ways that can change answers."""
+"""What the engines that answered a run did otherwise than the run says, or than each other, or another run's."""
 
 from __future__ import annotations
 
@@ -6,27 +6,46 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from contract.engine_info import describe_differences, differing
+from contract.engine_info import describe_differences, differing, left_to_model
 from contract.ledger import Ledger, Run
 from producer.output import Lines
 
-__all__ = ["Engines", "engine_lines"]
+__all__ = ["Engines", "engine_lines", "sampling_lines"]
 
 #: Engine properties that differ simply because the models differ.
 OF_MODEL = frozenset({"model", "weights", "adapters"})
+#: What an engine may have left to the model (`contract.engine_info`), in words; of `top_p`, only the default.
+NOT_TAKEN = {"seed": "a seed", "temperature": "temperature 0"}
 Differs = dict[str, list[str]]
 
 
 def engine_lines(ledger: Ledger, run: Run) -> Lines:
-    """Return a warning about the engines that answered the run; nothing if all were alike."""
+    """Return warnings about the engines that answered the run; nothing if all were alike and did as it says."""
     used = ledger.engines(run.run_id)
+    lines = sampling_lines(ledger, run)
     if not (differs := differing(each.engine for each in used)):
-        return []
+        return lines
     workers = ", ".join(dict.fromkeys(each.worker for each in used))
     return [
+        *lines,
         ("engines", f"not identical: they differ in {describe_differences(differs)}"),
         ("", f"environment.answered_by in summary.json lists the engine of each of {workers} over time"),
     ]
+
+
+def sampling_lines(ledger: Ledger, run: Run) -> Lines:
+    """Return which of the run's values the model did not sample with; nothing if it took them all.
+
+    Of temperatures, only 0 is ever left out, or 1, which is what a model without a temperature of its run uses.
+    """
+    if run.spec.sampling is None:
+        return []
+    left = left_to_model(each.engine for each in ledger.engines(run.run_id))
+    if run.spec.sampling.temperature != 0 and "temperature" in left:
+        left.remove("temperature")
+    values = " or ".join(NOT_TAKEN[name] for name in left if name in NOT_TAKEN)
+    effect = "it used its own, and may answer differently if asked again"
+    return [("sampling", f"the model does not take {values}: {effect}")] if values else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import click
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
+from producer.engine_differences import sampling_lines
 from producer.export.columns import iso
 from producer.options import as_json, note, run_argument
 from producer.output import chance, echo_json, echo_lines, echo_table
@@ -68,4 +69,4 @@ def show(session: Session, run_name: str, question_id: str, as_json: bool) -> No
     if as_json:
         echo_json(question_json(run, question, verdict))
     else:
-        echo_lines(question_lines(run, question, verdict))
+        echo_lines(question_lines(run, question, verdict, sampling_lines(session.ledger, run)))

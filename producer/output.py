@@ -200,7 +200,10 @@ def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:
         which = "the first was chosen (in `vote`, the one named first)"
         lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, {which}"))
     if tally.truncated:
-        lines.append(("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens"))
+        early = "; raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
+        remedy = early if tally.count(Outcome.UNANSWERED) else ""
+        cut_off = f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens{remedy}"
+        lines.append(("truncated", cut_off))
     return lines
 
 

@@ -34,8 +34,8 @@ def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict
     }
 
 
-def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lines:
-    """Return the output lines of `show`, with the choices in order of score, best first."""
+def question_lines(run: Run, question: Question, verdict: Verdict | None, beside: Lines) -> Lines:
+    """Return the output lines of `show`, with the choices in order of score, best first; `beside` is of the run."""
     scores = verdict.choice_scores if verdict else {}
     chosen = verdict.choice if verdict else None
     lines = [("run", run.run_id), ("question", f"{question.id}\n{question.question}")]
@@ -47,7 +47,8 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None) -> Lin
     if verdict is None:
         lines.append(("outcome", "unsettled"))
     else:
-        lines += _verdict_lines(run.spec, question, verdict) + _passage_lines(sources_of(question), verdict)
+        lines += [*_verdict_lines(run.spec, question, verdict), *beside]
+        lines += _passage_lines(sources_of(question), verdict)
     return [*lines, *(("prompt", prompt) for prompt in shown_prompts(run.spec, question, verdict))]
 
 
@@ -75,7 +76,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
         "rotations": _rotations_shown(verdict),
         "context": _context(verdict),
-        "truncated": "yes" if verdict.truncated else "",
+        "truncated": _truncated(verdict),
         "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
         "times": f"queued {verdict.queued_ms:,.1f} ms, generate call {verdict.latency_ms:,.1f} ms",
         "attempts": str(verdict.attempts),
@@ -83,6 +84,13 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         "settled": iso(verdict.settled_at) if verdict.settled_at else "",
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _truncated(verdict: Verdict) -> str:
+    if not verdict.truncated:
+        return ""
+    early = "yes, before the text began: raise sampling.max_tokens (hidden reasoning counts)"
+    return "yes" if verdict.raw_text else early
 
 
 def _unit(verdict: Verdict) -> str:

@@ -416,6 +416,17 @@ def test_engines_of_two_models_are_told_to_differ_in_what_the_models_do_not_expl
     assert 'of A and B not identical: they differ in dtype ("float32", null, "bfloat16")' in told
 
 
+def test_a_model_that_samples_at_its_own_temperature_is_told_to_differ_in_that_from_one_that_does_not(
+    ledger: MemoryLedger, ran: Ran, compare: Producer
+) -> None:
+    for run_id, left in (("one", {}), ("other", {"left_to_model": ["temperature"]})):
+        run = ran(run_id, "ccwwwwa", model=run_id)
+        ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine={"engine": "openai", **left}))
+
+    told = compare("one", "other").stdout
+    assert 'of A and B not identical: they differ in left_to_model (null, ["temperature"])' in told
+
+
 def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None:
     many = [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(100)]
     ran("one", "c" * 60 + "w" * 40, many)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from contract import MemoryLedger
+import pytest
+
+from contract import MemoryLedger, Outcome, Run, Verdict
 from contract.engine_info import EngineUsed, differing
-from producer.engine_differences import engine_lines
+from contract.spec import Mode, Sampling
+from producer.engine_differences import engine_lines, sampling_lines
 from producer.export.results import export
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer
@@ -53,3 +58,55 @@ def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
         assert "not identical" not in producer("status", run_id).stdout
         ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
     assert 'not identical: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout
+
+
+def written(ledger: MemoryLedger, left_to_model: list[str], **sampling: Any) -> Run:
+    """A settled run whose engine could not pass these parameters on."""
+    run = open_run(ledger, make_questions(1), mode=Mode.GENERATE, sampling=Sampling(**sampling))
+    engine = {"engine": "openai", "left_to_model": left_to_model}
+    ledger.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine=engine))
+    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.UNANSWERED, truncated=True)])
+    return run
+
+
+@pytest.mark.parametrize(
+    ("left_to_model", "temperature", "values"),
+    [
+        (["temperature", "top_p"], 0, "temperature 0"),
+        (["seed", "temperature"], 0, "a seed or temperature 0"),
+        (["seed", "temperature"], 1, "a seed"),
+    ],
+)
+def test_a_value_of_the_run_that_the_model_did_not_sample_with_is_told_beside_the_results(
+    producer: Producer, ledger: MemoryLedger, left_to_model: list[str], temperature: float, values: str
+) -> None:
+    run = written(ledger, left_to_model, temperature=temperature)
+    told = f"the model does not take {values}: it used its own, and may answer differently if asked again"
+    for command in (["watch", "--export"], ["export"], ["status"], ["show"]):
+        question = ["q0"] if command == ["show"] else []
+        lines = [" ".join(line.split()) for line in producer(*command, run.run_id, *question).stdout.splitlines()]
+        assert f"sampling {told}" in lines
+    producer("report", run.run_id)
+    assert told in (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    (used,) = json.loads((Path("results") / run.run_id / "summary.json").read_text())["environment"]["answered_by"]
+    assert used["engine"]["left_to_model"] == left_to_model
+
+
+@pytest.mark.parametrize(
+    ("left_to_model", "temperature"), [([], 0), (["temperature", "top_p"], 1), (["temperature"], 0.7)]
+)
+def test_nothing_is_told_where_the_model_sampled_as_the_run_says_or_not_at_all(
+    ledger: MemoryLedger, left_to_model: list[str], temperature: float
+) -> None:
+    run = written(ledger, left_to_model, temperature=temperature)
+    assert sampling_lines(ledger, run) == []
+
+
+def test_a_text_that_was_cut_off_before_it_began_is_told_with_the_setting_to_raise(
+    producer: Producer, ledger: MemoryLedger
+) -> None:
+    run = written(ledger, [])
+    early = "raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
+    assert f"1 of 1: the text was cut off at max_tokens; {early}" in producer("export", run.run_id).stdout
+    shown = producer("show", run.run_id, "q0").stdout
+    assert "yes, before the text began: raise sampling.max_tokens (hidden reasoning counts)" in shown

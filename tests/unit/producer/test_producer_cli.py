@@ -663,6 +663,7 @@ def test_show_tells_everything_that_the_report_tells_of_a_verdict(
         choice="A",
         margin=0.25,
         rule="per-byte",
+        raw_text="It is",
         truncated=True,
         prompt_tokens=1200,
         completion_tokens=3,
