@@ -91,13 +91,15 @@ def _grading(
     question: Question, answer: Text, said: str, spec: RunSpec, judge: Judge, prompt: str, asked: int
 ) -> FollowUp:
     def read_grade(completions: Sequence[Completion]) -> Reading | FollowUp:
-        written = completions[0].texts[0].text
+        (text,) = completions[0].texts
+        written = text.text
         try:
             grade = Grade.model_validate_json(_without_fence(spoken(written) or ""))
         except ValidationError as trouble:
             if asked > judge.retries:
+                early = f", cut off at judge.max_tokens {judge.max_tokens}: raise it" if text.truncated else ""
                 raise JudgeSilent(
-                    f"no valid grade in {number(asked, 'attempt')}; the last one: {written[:200]!r}"
+                    f"no valid grade in {number(asked, 'attempt')}; the last one: {written[:200]!r}{early}"
                 ) from None
             again = (
                 f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."

@@ -188,9 +188,9 @@ def test_votes_for_several_right_choices_are_not_added_up() -> None:
     assert (verdict.outcome, verdict.choice, verdict.confidence) == (Outcome.WRONG, "C", 3 / 7)
 
 
-def judged(*grades: str, answer: str = "It is Rome.") -> tuple[Verdict, Writer]:
+def judged(*grades: str, answer: str = "It is Rome.", truncated: bool = False) -> tuple[Verdict, Writer]:
     left = list(grades)
-    engine = Writer(lambda request: [left.pop(0) if "|" in request.prompt else answer])
+    engine = Writer(lambda request: [left.pop(0) if "|" in request.prompt else answer], truncated=truncated)
     open_prompt = Prompt(name="open", text="{{ question }}")
     judge = Judge(prompt=GRADE, retries=2)
     return ask(engine, mode=Mode.JUDGE, sampling=Sampling(), judge=judge, prompt=open_prompt), engine
@@ -311,6 +311,12 @@ def test_a_judge_that_never_answers_makes_the_question_failed_not_wrong() -> Non
     assert verdict.outcome is Outcome.FAILED
     assert verdict.error is not None
     assert verdict.error.type == "JudgeSilent"
+
+
+def test_a_grade_that_was_cut_off_names_the_setting_to_raise() -> None:
+    verdict, _ = judged(*['{"correct": true, "rea'] * 3, truncated=True)
+    assert verdict.error is not None
+    assert verdict.error.message.endswith("cut off at judge.max_tokens 256: raise it")
 
 
 def test_a_judge_that_this_worker_cannot_reach_fails_its_questions_alone() -> None:
