@@ -18,6 +18,7 @@ from producer.output import (
     echo_lines,
     echo_table,
     interval,
+    labelled,
     p_value,
     shared_context,
 )
@@ -103,15 +104,12 @@ def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
     """Return each subject's difference; one of many may well be due to chance."""
     if len(by_subject) > MOST_SUBJECTS:
         return [("by subject", f"{len(by_subject):,} subjects; --json lists them")]
-    lines = [
-        (
-            "" if at else "by subject",
-            f"{name or 'none named'}: {pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, "
-            f"{difference(pairs)}, {number(pairs.of, 'pair')}",
-        )
-        for at, (name, pairs) in enumerate(by_subject.items())
+    values = [
+        f"{name or 'none named'}: {pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, "
+        f"{difference(pairs)}, {number(pairs.of, 'pair')}"
+        for name, pairs in by_subject.items()
     ]
-    return [*lines, ("", MANY)] if lines else []
+    return labelled("by subject", [*values, MANY] if values else [])
 
 
 def _by_run(counts: tuple[int, int]) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "fits",
     "interval",
     "judge_lines",
+    "labelled",
     "outcome_line",
     "p_value",
     "result_lines",
@@ -169,7 +170,12 @@ def result_lines(
     ]
     if tally.keyless.total():
         lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, excluded from the accuracy"))
-    return lines + [("results" if not at else "", str(path)) for at, path in enumerate(files)]
+    return lines + labelled("results", map(str, files))
+
+
+def labelled(label: str, values: Iterable[str]) -> Lines:
+    """Return a line for each value, the first of them labelled."""
+    return [("" if at else label, value) for at, value in enumerate(values)]
 
 
 def _accuracy_lines(run: Run, tally: Tally) -> Lines:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from contract.verdict import ContextSource
 from contract.wording import number
-from producer.output import Lines, difference, interval, p_value
+from producer.output import Lines, difference, interval, labelled, p_value
 from producer.stats import Mean, Pairs, RetrievalTally, Share
 from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 
@@ -90,7 +90,7 @@ def effect_lines(found: RetrievalEffect, without: str, retrieved: str, besides: 
         *([("", also)] if besides else []),
         ("repaired", f"{everything.only_b:,} of {missed:,} incorrect in {without}, correct in {retrieved}{repaired}"),
         ("broken", f"{everything.only_a:,} of {held:,} correct in {without}, incorrect in {retrieved}{broken}"),
-        *(("" if at else "apart", change) for at, change in enumerate(apart)),
+        *labelled("apart", apart),
     ]
 
 

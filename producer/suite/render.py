@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from contract.sanitize import for_terminal
 from contract.wording import number
-from producer.output import Lines, chance, echo_table, fits, p_value
+from producer.output import Lines, chance, echo_table, fits, labelled, p_value
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Share
 from producer.suite.cell import Cell
@@ -137,8 +137,8 @@ def figure_lines(table: Table) -> Lines:
     if any(each.context_interval for each in table.cells):
         lines.append(("contexts", BY_CONTEXTS))
     lines += [("taken", text) for text in _taken(table)]
-    pairs = [(each.title, _paired(each)) for each in table.comparisons]
-    lines += [("" if at else "in pairs", f"{title}: {text}") for at, (title, text) in enumerate(pairs[:MOST_PAIRED])]
+    pairs = [f"{each.title}: {_paired(each)}" for each in table.comparisons]
+    lines += labelled("in pairs", pairs[:MOST_PAIRED])
     if len(pairs) > MOST_PAIRED:
         lines.append(("", f"and {len(pairs) - MOST_PAIRED} more, listed by --json"))
     for group in table.comparable()[:1]:

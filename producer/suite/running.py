@@ -14,7 +14,7 @@ from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import INTERRUPTED, note, progress_console
-from producer.output import Lines, echo_json, echo_lines, echo_table
+from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
 from producer.runs.submit import Submitted, asked_already
 from producer.session import Session
 from producer.stats.denominators import RESPONDED
@@ -152,7 +152,7 @@ class Work:
         if as_json:
             echo_json({**table.to_json(), "files": [str(path) for path in (*written, *files)]})
         else:
-            self._echo_table(table, [("results" if not at else "", str(path)) for at, path in enumerate(written)])
+            self._echo_table(table, labelled("results", map(str, written)))
         return table
 
     def _watch(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producer.output import Lines
+from producer.output import Lines, labelled
 from producer.stats.failures import Failures
 
 __all__ = ["failed_lines"]
@@ -19,7 +19,7 @@ def failed_lines(run_id: str, failures: Failures) -> Lines:
         f"{count:,} × {kind}, for example {_example(failures, kind)}" for kind, count in failures.count.most_common()
     ]
     retry = f"once that is fixed, retry with: python -m producer requeue {run_id} --failed"
-    return [("failed" if not at else "", line) for at, line in enumerate([*kinds, retry])]
+    return labelled("failed", [*kinds, retry])
 
 
 def _example(failures: Failures, kind: str) -> str:

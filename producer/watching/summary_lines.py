@@ -9,7 +9,7 @@ from contract.ledger import Ledger, Run
 from contract.wording import number
 from producer.engine_differences import engine_lines
 from producer.export.summary import Summary
-from producer.output import COMPARED, Lines, chance, interval, judge_lines, result_lines, shared_context
+from producer.output import COMPARED, Lines, chance, interval, judge_lines, labelled, result_lines, shared_context
 from producer.retrieval_summary import retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Share, SubjectMean
@@ -56,7 +56,7 @@ def _normalized_lines(summary: Summary) -> Lines:
     """Return the accuracy under the other normalizations (`likelihood`), which need no second run."""
     found = summary.otherwise_normalized().items()
     values = [f"{interval(accuracy)} if choices are compared {COMPARED[how]}" for how, accuracy in found]
-    return [("" if at else "otherwise", line) for at, line in enumerate(values)]
+    return labelled("otherwise", values)
 
 
 def _context_lines(summary: Summary) -> Lines:
