@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, ClassVar, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
@@ -38,15 +38,15 @@ class Commands(click.Group):
     """A command group whose commands may raise McqueueError.
 
     `later` has commands that are imported when they are used, as `module:attribute` by name: importing all of them
-    takes longer than most of them run.
+    takes longer than most of them run. `interrupted` is shown at Ctrl-C.
     """
 
-    #: Message shown at Ctrl-C.
-    interrupted: ClassVar[str] = ""
-
-    def __init__(self, *arguments: Any, later: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, later: Mapping[str, str] | None = None, interrupted: str = "", **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self._later = dict(later or {})
+        self._interrupted = interrupted
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, imported or not."""
@@ -94,8 +94,8 @@ class Commands(click.Group):
                 raise click.NoSuchOption(trouble.option_name, said, ctx=trouble.ctx) from None
             raise
         except KeyboardInterrupt:
-            if self.interrupted:
-                note(self.interrupted)
+            if self._interrupted:
+                note(self._interrupted)
             ctx.exit(INTERRUPTED)
 
 

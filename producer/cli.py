@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from contract import logs
+from contract.commands import Commands
 from contract.settings import PREFIX
-from producer.options import Commands
 from producer.session import Session
 
 __all__ = ["main"]
@@ -37,7 +37,12 @@ COMMANDS = {
 }
 
 
-@click.group(cls=Commands, later=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    later=COMMANDS,
+    interrupted="interrupted; run the same command again to continue",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--redis", metavar="URL", help=f"Redis URL; overrides {PREFIX}REDIS_URL.")
 @click.option("--deploy", type=click.Path(path_type=Path), help="Deployment settings file, as in configs/deploy/.")
 @click.pass_context

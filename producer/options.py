@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from contract import commands
 from contract.commands import INTERRUPTED, Command, config_options, note
 from contract.fair_share import MOST_WEIGHT
 from contract.priority import Priority
@@ -23,7 +22,6 @@ __all__ = [
     "INTERRUPTED",
     "LINE_EVERY_S",
     "SOME_FAILED",
-    "Commands",
     "as_json",
     "folder",
     "note",
@@ -44,12 +42,6 @@ FOLDER = Path("results")
 LINE_EVERY_S = 5.0
 SOME_FAILED = 3
 CANCELLED = 4
-
-
-class Commands(commands.Commands):
-    """The producer's command group."""
-
-    interrupted = "interrupted; run the same command again to continue"
 
 
 def progress_console() -> Console:
