@@ -16,6 +16,7 @@ from producer.export.files import Drafts, explaining, replacing
 from producer.export.formats import FORMATS, WRITTEN
 from producer.export.parts import count_of, pieces
 from producer.export.summary import Summary
+from producer.export.summary_json import summary_json
 from producer.intake.bad_rows import write_rejected_row
 
 __all__ = ["Exported", "export", "write_rejected"]
@@ -61,7 +62,7 @@ def export(
                     sink.write(piece)
         results = [path for sink in sinks for path in sink.files]
         names = [str(path.relative_to(directory)) for path in results]
-        content = summary.to_json(live, ledger.engines(run_id)) | {"files": names}
+        content = summary_json(summary, live, ledger.engines(run_id)) | {"files": names}
         json.dump(content, summary_file, ensure_ascii=False, indent=2)
         summary_file.write("\n")
     files = (*results, seal)

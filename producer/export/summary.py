@@ -1,23 +1,17 @@
-"""summary.json: the figures of a run, accumulated while its results are streamed."""
+"""The figures of a run, accumulated while its results are streamed."""
 
 from __future__ import annotations
 
-import platform
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from contract.chunks import TOGETHER, chunks
-from contract.engine_info import EngineUsed
-from contract.fleet import WorkerRecord
 from contract.ledger import Run, RunState
 from contract.question import Question
 from contract.spec import Mode, Normalization
 from contract.verdict import Outcome, Verdict
-from producer.export.columns import iso
 from producer.stats import (
     Contexts,
     Interval,
@@ -25,12 +19,10 @@ from producer.stats import (
     Share,
     SubjectMean,
     Tally,
-    cluster_interval,
     macro,
     mean_interval,
     share,
 )
-from producer.stats.calibration import confidence_of
 from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.stats.failures import Failures
@@ -40,10 +32,8 @@ from producer.stats.proportion import Sum
 
 __all__ = ["Summary", "Unbeaten"]
 
-PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 #: Turns the spec of a circular run into one that asks each question in a single order.
 ONE_ORDER = {"circular": False}
-FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
 
 
 def _tallies() -> defaultdict[str, Tally]:
@@ -191,52 +181,6 @@ class Summary:
         """`settled` if every question of the run had a verdict, else the run's state."""
         return "settled" if self.tally.settled >= self.run.questions else self.state.value
 
-    def to_json(self, live: Iterable[WorkerRecord] = (), answered_by: Iterable[EngineUsed] = ()) -> dict[str, Any]:
-        """Return the content of summary.json, with the engines of the `live` workers, and those that answered."""
-        spec = self.run.spec
-        return {
-            "run_id": self.run.run_id,
-            "source": self.run.source,
-            "selection": self.run.taken.model_dump(mode="json") if self.run.taken else None,
-            "state": self.standing,
-            "spec": spec.model_dump(mode="json"),
-            "prompt_version": spec.prompt.version,
-            "fingerprint": spec.fingerprint(),
-            **self.tally.to_json(),
-            "chance": self.run.chance,
-            **self._constant(),
-            **self._over_subjects(),
-            **self._over_contexts(),
-            "rates": self.tally.rates(),
-            **self.normalized_json(),
-            **self._label_mass(),
-            "calibration": {"confidence": confidence_of(spec), **self.tally.calibration.to_json()},
-            "by_subject": self._by_subject(),
-            **self.rotations_json(),
-            **self._judge_agreement(),
-            **self.retrieval_json(),
-            "tokens": self._tokens(),
-            **self._times(),
-            "workers": sorted(self.workers),
-            "environment": _environment(live, answered_by),
-            "exported_at": iso(time.time()),
-        }
-
-    def _constant(self) -> dict[str, Any]:
-        """Return the constant-answer baseline, if there is one."""
-        found = self.tally.guessing().constant(self.run.spec)
-        return {"constant": found.to_json()} if found else {}
-
-    def retrieval_json(self) -> dict[str, Any]:
-        """Return the retrieval metrics; empty for a run without retrieval."""
-        return {"retrieval": self.retrieval.to_json()} if self.retrieval else {}
-
-    def _label_mass(self) -> dict[str, Any]:
-        """Return the mean probability of all labels together (`letter` only). Near zero, the choices are noise."""
-        tally = self.tally
-        mean = tally.mean_label_mass()
-        return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
-
     def by_normalization(self) -> dict[Normalization, Share]:
         """Return the accuracy over all questions under each normalization (`likelihood`), including the run's own."""
         own, keyed = self.tally.over_all(), self.tally.keyed.total()
@@ -251,66 +195,26 @@ class Summary:
         own = self.run.spec.normalization
         return {each: accuracy for each, accuracy in self.by_normalization().items() if each is not own}
 
-    def normalized_json(self) -> dict[str, Any]:
-        """Return the accuracy by normalization (`likelihood`)."""
-        found = {each.value: accuracy.to_json() for each, accuracy in self.by_normalization().items()}
-        return {"accuracy_by_normalization": found} if found else {}
-
-    def rotations_json(self) -> dict[str, Any]:
-        """Return the accuracy over single rotations (`circular` only), unlike the one that requires all to be correct.
-
-        It is the mean over the questions with a key that did not fail. Rotations of one question are correlated, so the
-        unit of the mean and its interval is the question.
-        """
-        found = self.rotations.mean()
-        return {"rotation_accuracy": {**found.to_json(), "chance": self.rotation_chance}} if found else {}
-
-    def _judge_agreement(self) -> dict[str, Any]:
-        """Return how often the judge agrees with a comparison of the named choice with the key (`judge` only)."""
-        if self.run.spec.mode is not Mode.JUDGE:
-            return {}
-        share = round(self.judge_agrees / self.judged_and_read, 6) if self.judged_and_read else None
-        return {"judge_agreement": {"value": share, "agrees": self.judge_agrees, "of": self.judged_and_read}}
-
-    def _tokens(self) -> dict[str, Any]:
-        """Return the token counts; `cache_hit_rate` is the fraction of all `prefill` tokens in the prefix cache."""
-        rate = round(self.cached_tokens / self.prefill_tokens, 6) if self.prefill_tokens else None
-        return {
-            "prompt": self.prompt_tokens,
-            "completion": self.completion_tokens,
-            "prefill": self.prefill_tokens,
-            "cached": self.cached_tokens,
-            "cache_hit_rate": rate,
-        }
-
-    def _by_subject(self) -> dict[str, Any]:
-        if set(self.subjects) <= {""}:
-            return {}
-        spec = self.run.spec
-        return {
-            name: {**tally.to_json(), "chance": tally.guessing().chance(spec)}
-            for name, tally in sorted(self.subjects.items())
-        }
-
     def accuracies(self) -> dict[str, Share]:
         """Return subject → accuracy over all its questions; questions without a subject form one if others have one.
 
         Without the subjects all of whose questions failed: an error is not a wrong answer.
         """
-        responded = self._accuracies(RESPONDED)
-        return {name: each for name, each in self._accuracies(ALL).items() if name in responded}
+        responded = self.accuracies_over(RESPONDED)
+        return {name: each for name, each in self.accuracies_over(ALL).items() if name in responded}
 
     @property
     def failed_subjects(self) -> int:
         """Number of subjects with a key all of whose questions failed."""
-        return len(self._accuracies(ALL)) - len(self.accuracies())
+        return len(self.accuracies_over(ALL)) - len(self.accuracies())
 
     def accuracies_without_failed(self) -> dict[str, Share]:
         """Return the same as `accuracies` excluding failed questions; empty if none of those subjects has any."""
-        responded = self._accuracies(RESPONDED)
+        responded = self.accuracies_over(RESPONDED)
         return responded if responded != self.accuracies() else {}
 
-    def _accuracies(self, outcomes: frozenset[Outcome]) -> dict[str, Share]:
+    def accuracies_over(self, outcomes: frozenset[Outcome]) -> dict[str, Share]:
+        """Return subject → accuracy over `outcomes`, without subjects that have no such outcome with a key."""
         if set(self.subjects) <= {""}:
             return {}
         found = {name: tally.accuracy(outcomes) for name, tally in sorted(self.subjects.items())}
@@ -334,22 +238,6 @@ class Summary:
         known = [each for each in guesses if each is not None]
         chance = sum(known) / len(known) if len(known) == len(shares) else None
         return SubjectMean(mean, within, len(shares), self.failed_subjects, chance)
-
-    def _over_subjects(self) -> dict[str, Any]:
-        """Return the figures whose unit is the subject.
-
-        The interval of the mean treats the subjects as fixed. The cluster interval is that of the accuracy over all
-        questions with the subjects as a sample; like that accuracy, it counts failed questions as incorrect.
-        """
-        shares = [] if self.tally.all_failed else list(self._accuracies(ALL).values())
-        interval = cluster_interval(shares)
-        between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
-        found, responded = self.over_subjects(), self.over_subjects_without_failed()
-        return {
-            "macro_accuracy": found.to_json() if found else None,
-            **({"macro_accuracy_without_failed": responded.to_json()} if responded else {}),
-            "accuracy_cluster_interval": {"clusters": len(shares), **between},
-        }
 
     def context_interval(self, outcomes: frozenset[Outcome] = ALL) -> Interval | None:
         """Return the interval of the accuracy over `outcomes` clustered by context, if questions share contexts."""
@@ -387,17 +275,6 @@ class Summary:
         """Return the contexts of one subject's questions with one of `outcomes`."""
         return Contexts.of(self.found_in[subject, each] for each in outcomes)
 
-    def _over_contexts(self) -> dict[str, Any]:
-        """Return the accuracies' intervals clustered by context, if questions share contexts."""
-        wanted = {"accuracy_context_interval": ALL}
-        if self.tally.without_failed():
-            wanted["accuracy_without_failed_context_interval"] = RESPONDED
-        return {
-            name: {**found.to_json(), "shared": contexts.shared, "sharing": contexts.sharing}
-            for name, outcomes in wanted.items()
-            if (found := self.context_interval(outcomes)) and (contexts := self.contexts(outcomes))
-        }
-
     @property
     def wall_s(self) -> float | None:
         """Seconds from the start of the first generate call to the last verdict, by the workers' clocks, or None.
@@ -406,35 +283,3 @@ class Summary:
         """
         asked_now = self.last_settled_at and not self.run.spec.rescored_from
         return self.last_settled_at - self.started_at if asked_now else None
-
-    def _times(self) -> dict[str, Any]:
-        wall_s = self.wall_s
-        if wall_s is None:
-            return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}
-        return {
-            "first_settled_at": iso(self.first_settled_at),
-            "last_settled_at": iso(self.last_settled_at),
-            "wall_s": round(wall_s, 3),
-            "questions_per_s": round(self.tally.settled / wall_s, 3) if wall_s > 0 else None,
-        }
-
-
-def _environment(live: Iterable[WorkerRecord], answered_by: Iterable[EngineUsed]) -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "engines": [
-            {"worker": each.name, "host": each.host, "gpus": each.gpus, "engine": each.engine} for each in live
-        ],
-        "answered_by": [
-            {"worker": each.worker, "since": iso(each.since), "engine": each.engine} for each in answered_by
-        ],
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

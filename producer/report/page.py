@@ -17,6 +17,7 @@ from producer.bar import reading
 from producer.engine_differences import engine_lines
 from producer.export.columns import iso
 from producer.export.summary import Summary
+from producer.export.summary_json import summary_json
 from producer.pairing import MANY, UNDECIDED
 from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
@@ -79,7 +80,7 @@ def _part(ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, 
             if table:
                 table.add(question, verdict)
     here = [each for each in live if each.model == run.spec.model]
-    content = summary.to_json(here, ledger.engines(run.run_id))
+    content = summary_json(summary, here, ledger.engines(run.run_id))
     return Part(run, summary, measures, content, engine_lines(ledger, run))
 
 

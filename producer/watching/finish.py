@@ -14,6 +14,7 @@ from contract.verdict import Outcome
 from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
+from producer.export.summary_json import normalized_json, retrieval_json, rotations_json
 from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
 from producer.output import echo_json, echo_lines
 from producer.session import Session
@@ -85,9 +86,9 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
                 "state": summary.standing,
                 **found.to_json(),
                 "chance": run.chance,
-                **summary.normalized_json(),
-                **summary.rotations_json(),
-                **summary.retrieval_json(),
+                **normalized_json(summary),
+                **rotations_json(summary),
+                **retrieval_json(summary),
                 "files": [str(path) for path in files],
             }
         )

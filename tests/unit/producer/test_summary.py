@@ -15,6 +15,7 @@ from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Failure, Passage
 from producer.cli import main
 from producer.export.summary import Summary
+from producer.export.summary_json import summary_json
 from producer.session import Session
 from tests.support import make_question, make_questions, open_run
 
@@ -25,7 +26,7 @@ def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
     questions = [each.model_copy(update={"answer": "A"}) for each in make_questions(len(verdicts))]
     run = open_run(books, questions, "test", **spec)
     books.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
-    return Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
+    return summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
 
 
 def verdict(outcome: Outcome, **more: Any) -> Verdict:
@@ -95,7 +96,7 @@ def test_one_run_by_likelihood_tells_the_accuracy_by_the_sum_per_character_and_p
     failed = Failure(type="RequestRejected", message="long")
     books.commit(run.run_id, [Verdict(question_id="q3", outcome=Outcome.FAILED, error=failed)])
 
-    found = Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
+    found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
 
     told = {name: (each["right"], each["of"]) for name, each in found["accuracy_by_normalization"].items()}
     assert told == {"none": (3, 4), "character": (2, 4), "byte": (1, 4)}
@@ -109,7 +110,7 @@ def test_a_run_by_mutual_information_tells_the_accuracy_by_the_other_normalizati
     right = Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="A", choice_scores=scores)
     books.commit(run.run_id, [right.model_copy(update={"unconditional_scores": unconditional})])
 
-    found = Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
+    found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
 
     told = {name: each["right"] for name, each in found["accuracy_by_normalization"].items()}
     assert told == {"none": 1, "character": 1, "byte": 0, "mutual_info": 1}
@@ -169,7 +170,7 @@ def test_what_guessing_scores_in_the_mean_of_subjects_is_told_where_they_have_ot
     told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
 
     assert "(mean of 2), chance 0.375\n" in told
-    summary = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)).to_json()
+    summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
     assert summary["macro_accuracy"]["chance"] == 0.375, "(1/4 + 1/2) / 2"
 
 
@@ -196,7 +197,7 @@ def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_cou
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
 
     told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
-    summary = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)).to_json()
+    summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
 
     means = [summary[name] for name in ("macro_accuracy", "macro_accuracy_without_failed")]
     assert [each["value"] for each in means] == [0.5, 0.75], "(1/2 + 1/2) / 2; (1/1 + 1/2) / 2"
@@ -216,7 +217,7 @@ def test_a_run_in_which_every_question_failed_has_no_accuracy(ledger: MemoryLedg
     ledger.commit(run.run_id, verdicts)
 
     told = [CliRunner().invoke(main, [verb, run.run_id], obj=session).stdout for verb in ("status", "export")]
-    summary = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)).to_json()
+    summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
 
     for each in told:
         assert "accuracy  none: every question with a verdict failed, and an error is not a wrong answer\n" in each
@@ -280,7 +281,7 @@ def test_rotations_of_a_question_without_a_key_are_not_wrong_ones() -> None:
     books.commit(run.run_id, [right.model_copy(update={"question_id": "q0"})])
     books.commit(run.run_id, [unknown.model_copy(update={"question_id": "q1"})])
 
-    found = Summary.of(run, RunState.RUNNING, books.results(run.run_id)).to_json()
+    found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
 
     assert (found["rotation_accuracy"]["value"], found["rotation_accuracy"]["of"]) == (1.0, 1)
 

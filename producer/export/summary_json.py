@@ -1,0 +1,182 @@
+"""summary.json: the figures of a run, for programs."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterable
+from importlib import metadata
+from typing import Any
+
+from contract.engine_info import EngineUsed
+from contract.fleet import WorkerRecord
+from contract.spec import Mode
+from producer.export.columns import iso
+from producer.export.summary import Summary
+from producer.stats import Tally, cluster_interval
+from producer.stats.calibration import confidence_of
+from producer.stats.denominators import ALL, RESPONDED
+
+__all__ = ["normalized_json", "retrieval_json", "rotations_json", "summary_json"]
+
+PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
+FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
+
+
+def summary_json(
+    summary: Summary, live: Iterable[WorkerRecord] = (), answered_by: Iterable[EngineUsed] = ()
+) -> dict[str, Any]:
+    """Return the content of summary.json, with the engines of the `live` workers, and those that answered."""
+    run, tally = summary.run, summary.tally
+    return {
+        "run_id": run.run_id,
+        "source": run.source,
+        "selection": run.taken.model_dump(mode="json") if run.taken else None,
+        "state": summary.standing,
+        "spec": run.spec.model_dump(mode="json"),
+        "prompt_version": run.spec.prompt.version,
+        "fingerprint": run.spec.fingerprint(),
+        **tally.to_json(),
+        "chance": run.chance,
+        **_constant(summary),
+        **_over_subjects(summary),
+        **_over_contexts(summary),
+        "rates": tally.rates(),
+        **normalized_json(summary),
+        **_label_mass(tally),
+        "calibration": {"confidence": confidence_of(run.spec), **tally.calibration.to_json()},
+        "by_subject": _by_subject(summary),
+        **rotations_json(summary),
+        **_judge_agreement(summary),
+        **retrieval_json(summary),
+        "tokens": _tokens(summary),
+        **_times(summary),
+        "workers": sorted(summary.workers),
+        "environment": _environment(live, answered_by),
+        "exported_at": iso(time.time()),
+    }
+
+
+def normalized_json(summary: Summary) -> dict[str, Any]:
+    """Return the accuracy by normalization (`likelihood`)."""
+    found = {each.value: accuracy.to_json() for each, accuracy in summary.by_normalization().items()}
+    return {"accuracy_by_normalization": found} if found else {}
+
+
+def rotations_json(summary: Summary) -> dict[str, Any]:
+    """Return the accuracy over single rotations (`circular` only), unlike the one that requires all to be correct.
+
+    It is the mean over the questions with a key that did not fail. Rotations of one question are correlated, so the
+    unit of the mean and its interval is the question.
+    """
+    found = summary.rotations.mean()
+    return {"rotation_accuracy": {**found.to_json(), "chance": summary.rotation_chance}} if found else {}
+
+
+def retrieval_json(summary: Summary) -> dict[str, Any]:
+    """Return the retrieval metrics; empty for a run without retrieval."""
+    return {"retrieval": summary.retrieval.to_json()} if summary.retrieval else {}
+
+
+def _constant(summary: Summary) -> dict[str, Any]:
+    """Return the constant-answer baseline, if there is one."""
+    found = summary.tally.guessing().constant(summary.run.spec)
+    return {"constant": found.to_json()} if found else {}
+
+
+def _over_subjects(summary: Summary) -> dict[str, Any]:
+    """Return the figures whose unit is the subject.
+
+    The interval of the mean treats the subjects as fixed. The cluster interval is that of the accuracy over all
+    questions with the subjects as a sample; like that accuracy, it counts failed questions as incorrect.
+    """
+    shares = [] if summary.tally.all_failed else list(summary.accuracies_over(ALL).values())
+    interval = cluster_interval(shares)
+    between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
+    found, responded = summary.over_subjects(), summary.over_subjects_without_failed()
+    return {
+        "macro_accuracy": found.to_json() if found else None,
+        **({"macro_accuracy_without_failed": responded.to_json()} if responded else {}),
+        "accuracy_cluster_interval": {"clusters": len(shares), **between},
+    }
+
+
+def _over_contexts(summary: Summary) -> dict[str, Any]:
+    """Return the accuracies' intervals clustered by context, if questions share contexts."""
+    wanted = {"accuracy_context_interval": ALL}
+    if summary.tally.without_failed():
+        wanted["accuracy_without_failed_context_interval"] = RESPONDED
+    return {
+        name: {**found.to_json(), "shared": contexts.shared, "sharing": contexts.sharing}
+        for name, outcomes in wanted.items()
+        if (found := summary.context_interval(outcomes)) and (contexts := summary.contexts(outcomes))
+    }
+
+
+def _label_mass(tally: Tally) -> dict[str, Any]:
+    """Return the mean probability of all labels together (`letter` only). Near zero, the choices are noise."""
+    mean = tally.mean_label_mass()
+    return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
+
+
+def _by_subject(summary: Summary) -> dict[str, Any]:
+    if set(summary.subjects) <= {""}:
+        return {}
+    spec = summary.run.spec
+    return {
+        name: {**tally.to_json(), "chance": tally.guessing().chance(spec)}
+        for name, tally in sorted(summary.subjects.items())
+    }
+
+
+def _judge_agreement(summary: Summary) -> dict[str, Any]:
+    """Return how often the judge agrees with a comparison of the named choice with the key (`judge` only)."""
+    if summary.run.spec.mode is not Mode.JUDGE:
+        return {}
+    agrees, of = summary.judge_agrees, summary.judged_and_read
+    return {"judge_agreement": {"value": round(agrees / of, 6) if of else None, "agrees": agrees, "of": of}}
+
+
+def _tokens(summary: Summary) -> dict[str, Any]:
+    """Return the token counts; `cache_hit_rate` is the fraction of all `prefill` tokens in the prefix cache."""
+    cached, prefill = summary.cached_tokens, summary.prefill_tokens
+    return {
+        "prompt": summary.prompt_tokens,
+        "completion": summary.completion_tokens,
+        "prefill": prefill,
+        "cached": cached,
+        "cache_hit_rate": round(cached / prefill, 6) if prefill else None,
+    }
+
+
+def _times(summary: Summary) -> dict[str, Any]:
+    wall_s = summary.wall_s
+    if wall_s is None:
+        return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}
+    return {
+        "first_settled_at": iso(summary.first_settled_at),
+        "last_settled_at": iso(summary.last_settled_at),
+        "wall_s": round(wall_s, 3),
+        "questions_per_s": round(summary.tally.settled / wall_s, 3) if wall_s > 0 else None,
+    }
+
+
+def _environment(live: Iterable[WorkerRecord], answered_by: Iterable[EngineUsed]) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "engines": [
+            {"worker": each.name, "host": each.host, "gpus": each.gpus, "engine": each.engine} for each in live
+        ],
+        "answered_by": [
+            {"worker": each.worker, "since": iso(each.since), "engine": each.engine} for each in answered_by
+        ],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
