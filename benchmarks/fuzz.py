@@ -128,7 +128,7 @@ CORNERS: dict[str, Read] = {
 }
 
 
-def fuzz(corner: str, inputs: int, seed: int = 0) -> Result:
+def fuzz(corner: str, inputs: int, seed: int) -> Result:
     """Read `inputs` inputs of the corner."""
     result = Result(corner)
     read = CORNERS[corner]

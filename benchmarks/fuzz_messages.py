@@ -108,7 +108,7 @@ def _wound_type(chance: random.Random, message: dict[str, Any]) -> None:
     message[chance.choice(("content-type", "content-encoding"))] = chance.choice((*kinds, "binary", "utf-99", *ODD))
 
 
-def fuzz_messages(inputs: int, seed: int = 0) -> Result:
+def fuzz_messages(inputs: int, seed: int) -> Result:
     """Mix `inputs` bad messages with those of a good run, in front of one worker."""
     result = Result("messages")
     with stand(engine="simulated", model=MODEL, batch_timeout=0.1, batch_size=16) as at:

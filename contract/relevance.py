@@ -23,10 +23,10 @@ class Sources:
     """The sources of the answer that a question names. Falsy if it names none."""
 
     #: Ids of passages, or of documents they were cut from.
-    passages: frozenset[str] = frozenset()
-    documents: frozenset[str] = frozenset()
-    paths: frozenset[str] = frozenset()
-    question_hashes: frozenset[str] = frozenset()
+    passages: frozenset[str]
+    documents: frozenset[str]
+    paths: frozenset[str]
+    question_hashes: frozenset[str]
 
     def __bool__(self) -> bool:
         return bool(self.passages or self.documents or self.paths or self.question_hashes)

@@ -172,7 +172,7 @@ class Comparison:
         return {"retrieval": {**runs, **self.retrieval.to_json()}}
 
 
-def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None = None) -> Comparison:
+def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None) -> Comparison:
     """Return the comparison of `a` and `b`, in one pass over both, with the first `most_flips` flips (None: all).
 
     Raises InputError if they cannot be compared.
@@ -196,7 +196,7 @@ def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
 class Pairing:
     """Accumulates the comparison of two runs over the same questions, question by question in input order."""
 
-    def __init__(self, a: Run, b: Run, most_flips: int | None = None) -> None:
+    def __init__(self, a: Run, b: Run, most_flips: int | None) -> None:
         """Create it; `most_flips` limits the flipped questions that are kept (None: all are), which are the first."""
         self.a = a
         self.b = b

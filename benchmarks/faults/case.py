@@ -49,7 +49,7 @@ class Found:
     #: From the fault (or from its end, where it has one) until work that it concerned went on.
     went_on_s: float | None
     #: Questions that went with a server's data; they are in `questions` again once they were enqueued again.
-    gone: int = 0
+    gone: int
 
 
 @dataclass

@@ -38,7 +38,7 @@ class Stage:
     """Where rounds are played. One stage for all rounds: workers are restarted only where a fault ended them."""
 
     def __init__(
-        self, folder: Path, workers: int = 3, engine: str = "simulated", message_questions: int = MESSAGE_QUESTIONS
+        self, folder: Path, workers: int, engine: str = "simulated", message_questions: int = MESSAGE_QUESTIONS
     ) -> None:
         """`engine` vllm: real vLLM with the packaged model, with a core process for each worker as on a GPU."""
         self.folder = folder

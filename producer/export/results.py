@@ -31,7 +31,7 @@ class Exported:
     #: summary.json's content.
     summary: dict[str, Any]
     #: Notes that a reader of the files should know.
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...]
 
 
 def export(
