@@ -322,7 +322,7 @@ class RedisLedger(Ledger):
 
     def _failed(self, run_id: str, question_id: str, verdict: str) -> bool:
         try:
-            return Verdict.model_validate_json(verdict).outcome is Outcome.FAILED
+            return _read_verdict(verdict).outcome is Outcome.FAILED
         except ValidationError as trouble:
             raise self._unreadable(run_id, question_id, trouble) from None
 
