@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import psutil
+from pydantic import SecretStr
 
 from contract.address import before_port
 from contract.errors import EngineError, EngineUnbootable
@@ -94,7 +95,7 @@ class LocalServer:
             update={
                 "url": f"{place}/v1",
                 "model": settings.served_model,
-                "api_key": type(settings.openai.api_key)(self._key),
+                "api_key": SecretStr(self._key),
             }
         )
 
