@@ -1,0 +1,415 @@
+"""The report's figures of one run, and what they are called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contract.engine_info import EngineUsed
+from contract.fleet import WorkerRecord, WorkerState
+from contract.keys import score_queue
+from contract.ledger import MemoryLedger
+from contract.spec import Judge, Mode, Normalization, Prompt, Sampling
+from contract.verdict import Failure, Outcome, Verdict
+from producer.broker import MemoryBroker
+from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run
+from tests.unit.producer.conftest import Producer
+from tests.unit.producer.report.conftest import Page, settle
+
+
+def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_was_asked(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    run = open_run(ledger, make_questions(20))
+    settle(ledger, run)
+    done = report()
+    path = Path("results") / run.run_id / "report.html"
+    assert done.stdout == f"report  {path}\n"
+    page = Page(path.read_text(encoding="utf-8"))
+    assert "50.0 %" in page.text
+    assert "95 % interval 29.9 to 70.1 %" in page.text
+    assert "above chance: chance is 25.0 %" in page.text
+    for title in ("Calibration", "Confidence", "Position bias", "Confusion matrix", "Throughput", "Latency"):
+        assert title in page.text
+    assert {"even", "odd"} <= set(page.words)
+    assert run.spec.fingerprint() in page.text
+    assert sum(tag == "svg" and "aria-label" in attributes for tag, attributes in page.tags) == 6
+
+
+def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: MemoryLedger, report: Producer) -> None:
+    poor, failing = open_run(ledger, make_questions(40)), open_run(ledger, make_questions(41))
+    settle(ledger, poor, right=lambda _: False)
+    for question in make_questions(40):
+        error = Failure(type="RequestRejected", message="too long")
+        ledger.commit(failing.run_id, [Verdict(question_id=question.id, outcome=Outcome.FAILED, error=error)])
+    settle(ledger, failing)  # the one that is left
+
+    texts = []
+    for run in (poor, failing):
+        report(run.run_id)
+        texts.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
+
+    assert "below chance: chance is 25.0 %" in texts[0]
+    assert "right on 2.4 % of 41 questions" in texts[1]
+    assert "and on 100.0 % of the 1 question that did not fail (20.7 to 100.0 %)" in texts[1]
+    assert "On the 1 question it answered, it is not distinguishable from chance: chance is 25.0 %" in texts[1]
+    assert "did not fail" not in texts[0]
+
+
+def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    run = open_run(ledger, make_questions(8))
+    error = Failure(type="APIConnectionError", message="Connection error.")
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error) for n in range(8)])
+
+    report(run.run_id)
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+
+    assert "has no accuracy: every question with a verdict failed. An error is not a wrong answer." in text
+    assert "0.0 %" not in text
+
+
+def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabilities(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    plain = open_run(ledger, make_questions(4))
+    divided = open_run(ledger, make_questions(4), normalization=Normalization.CHARACTER)
+    told = "the softmax of scores per character, not a model probability"
+    pages, ends, summaries = [], [], []
+    for run in (plain, divided):
+        settle(ledger, run)
+        report(run.run_id)
+        pages.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
+        ends.append(Producer(report.session, "export")(run.run_id).stdout)
+        summaries.append(json.loads((Path("results") / run.run_id / "summary.json").read_text())["calibration"])
+
+    assert [told in page for page in pages] == [False, True]
+    assert ["ECE per character" in page for page in pages] == [False, True]
+    assert [f"; confidence is {told}\n" in end for end in ends] == [False, True]
+    assert [each["confidence"] for each in summaries] == ["the softmax of the choices' log-probabilities", told]
+
+
+def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    questions = [make_question(at, choices=("yes", "no"), answer="A") for at in range(20)]
+    questions += [make_question(at) for at in range(20, 60)]
+    run = open_run(ledger, questions)
+    settled = [Verdict(question_id=f"q{at}", outcome=Outcome.CORRECT, choice="A") for at in range(20)]
+    settled += [Verdict(question_id=f"q{at}", outcome=Outcome.UNANSWERED) for at in range(20, 60)]
+    ledger.commit(run.run_id, settled)
+
+    report()
+
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    assert "right on 33.3 % of 60 questions (95 % interval 22.7 to 45.9 %)" in text
+    # What it answered has two choices each, what it did not has four.
+    assert "On the 20 questions it answered, it is above chance: chance is 50.0 %" in text
+
+
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        (lambda _: "A", "not distinguishable from"),
+        (lambda n: "A" if n % 50 < 21 else "B", "below"),
+        (lambda n: "A" if n % 50 < 30 else "C", None),
+    ],
+    ids=["always yes", "less than that", "what is right"],
+)
+def test_a_model_that_always_says_the_same_is_not_taken_for_one_that_knows(
+    ledger: MemoryLedger, report: Producer, answered: Callable[[int], str], told: str | None
+) -> None:
+    asked = [
+        make_question(n, choices=("yes", "no", "maybe"), answer="A" if n % 50 < 30 else "C", subject=None)
+        for n in range(600)
+    ]
+    run = open_run(ledger, asked)
+    outcomes = [Outcome.CORRECT if answered(n) == each.answer else Outcome.WRONG for n, each in enumerate(asked)]
+    ledger.commit(
+        run.run_id,
+        [Verdict(question_id=each.id, outcome=outcomes[n], choice=answered(n)) for n, each in enumerate(asked)],
+    )
+
+    ended = Producer(report.session, "export")(run.run_id).stdout
+    report(run.run_id)
+
+    folder = Path("results") / run.run_id
+    text = Page((folder / "report.html").read_text(encoding="utf-8")).text
+    assert "above chance: chance is 33.3 %" in text
+    for where, before, scored in ((text, ", but it", "60.0 %"), (ended, "; the accuracy", "0.600\n")):
+        assert ("always answering" in where) is (told is not None)
+        assert told is None or f"{before} is {told} always answering 'yes', which scores {scored}" in where
+    assert json.loads((folder / "summary.json").read_text())["constant"] == {"answer": "yes", "value": 0.6}
+
+
+def always_a(n: int) -> Outcome:
+    """The outcome of answering "A" where it is right for the first 40 of every 100 questions."""
+    return Outcome.CORRECT if n % 100 < 40 else Outcome.WRONG
+
+
+@pytest.mark.parametrize(
+    ("outcome_of", "together", "which"),
+    [
+        # 47.5 %, right or wrong by text: from 40 %, 400 independent questions would tell it, 40 texts do not.
+        (lambda n: Outcome.CORRECT if n // 10 < 19 else Outcome.WRONG, 10, ""),
+        # Of what is answered, 40 % is right. So it would be with "A" alone.
+        (lambda n: Outcome.UNANSWERED if n % 5 == 4 else always_a(n), 1, " over answered questions"),
+        # Of all, 40 % is right, and of what is answered, 67 %.
+        (lambda n: Outcome.UNANSWERED if n % 5 > 2 else Outcome.WRONG if n % 10 > 5 else Outcome.CORRECT, 1, None),
+    ],
+    ids=["shared texts", "some unanswered", "many unanswered"],
+)
+def test_the_end_of_a_run_and_the_report_agree_on_whether_it_beats_always_answering_the_same(
+    ledger: MemoryLedger, report: Producer, outcome_of: Callable[[int], Outcome], together: int, which: str | None
+) -> None:
+    lettered = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    asked = [
+        make_question(n, answer="A" if n % 100 < 40 else "BCD"[n % 3], context=f"Text {n // together}.", subject=None)
+        for n in range(400)
+    ]
+    run = open_run(ledger, asked, prompt=lettered)
+    ledger.commit(run.run_id, [Verdict(question_id=each.id, outcome=outcome_of(n)) for n, each in enumerate(asked)])
+
+    ended = Producer(report.session, "export")(run.run_id).stdout
+    report(run.run_id)
+
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    for where, before in ((ended, f"; the accuracy{which}"), (text, "above chance: chance is 25.0 %, but it")):
+        assert ("always answering" in where) is (which is not None)
+        assert which is None or f"{before} is not distinguishable from always answering 'A', which scores" in where
+
+
+@pytest.mark.parametrize(
+    ("mode", "unread", "truncated", "said"),
+    [
+        (Mode.GENERATE, 3, False, "or a prompt that asks for a letter only"),
+        (Mode.GENERATE, 3, True, "or a prompt that asks for a letter only, or a larger sampling.max_tokens"),
+        (Mode.VOTE, 4, False, "or a prompt that asks for a letter only"),
+        (Mode.GENERATE, 2, True, None),
+        (Mode.LETTER, 3, False, None),
+    ],
+)
+def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_report_say_what_to_do(
+    ledger: MemoryLedger, report: Producer, mode: Mode, unread: int, truncated: bool, said: str | None
+) -> None:
+    asked = make_questions(4)
+    sampling = Sampling(samples=5 if mode is Mode.VOTE else 1, temperature=1.0) if mode.writes else None
+    run = open_run(ledger, asked, mode=mode, sampling=sampling)
+    outcomes = [Outcome.UNANSWERED] * unread + [Outcome.CORRECT] * (4 - unread)
+    verdicts = [
+        Verdict(question_id=each.id, outcome=outcome, truncated=truncated)
+        for each, outcome in zip(asked, outcomes, strict=True)
+    ]
+    ledger.commit(run.run_id, verdicts)
+
+    ended = [Producer(report.session, command)(run.run_id).stdout for command in ("export", "watch", "status")]
+    report(run.run_id)
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    for where in (*ended, page.text):
+        assert ("most texts name no choice" in where) == (said is not None)
+    if said:
+        beginning = (
+            f"{unread} of 4: most texts name no choice; look at some with `show`, then try mode letter, few-shot"
+        )
+        assert f"unanswered  {beginning} examples, {said}\n" in ended[0]
+
+
+def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    # Four large subjects that are hard, and a small one that is easy: the mean of five is far above the accuracy.
+    subjects = [*(name for name in "abcd" for _ in range(40)), *("e" * 8)]
+    run = open_run(ledger, [make_question(at, subject=name) for at, name in enumerate(subjects)])
+    settle(ledger, run, right=lambda at: at >= 160 or at % 4 == 0)
+
+    report()
+
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.5 to 45.5 %, for these subjects)." in text
+    assert (
+        "With each question counted once, the accuracy is 28.6 %, with an interval of 16.8 to 41.3 % "
+        "if the subjects are treated as a sample." in text
+    )
+
+
+def test_the_report_rounds_an_accuracy_as_the_terminal_does(
+    ledger: MemoryLedger, producer: Producer, report: Producer
+) -> None:
+    # 74 of 160 are 0.4625: the terminal's 0.463 once stood beside the report's 46.2 %.
+    run = open_run(ledger, make_questions(160))
+    settle(ledger, run, right=lambda at: at < 74)
+
+    report()
+
+    told = producer("export", run.run_id).stdout
+    assert "accuracy     0.463  95 % interval 0.387 to 0.540" in told
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "is right on 46.3 % of 160 questions" in page.text
+    assert "46.2 %" not in page.text
+
+
+def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, report: Producer) -> None:
+    run = open_run(ledger, make_questions(20), rescored_from="another", mode=Mode.GENERATE, sampling=Sampling())
+    settle(ledger, run)
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "50.0 %" in page.text
+    assert "Throughput" not in page.text
+
+
+def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
+    ledger: MemoryLedger, broker: MemoryBroker, report: Producer
+) -> None:
+    run = open_run(ledger, make_questions(4))
+    settle(ledger, run)
+    for model in (run.spec.model, "another"):
+        queue, engine = score_queue(model), {"engine": f"engine of {model}"}
+        broker.live.append(
+            WorkerRecord(
+                name=model, model=model, state=WorkerState.READY, queue=queue, engine=engine, process_started=1
+            )
+        )
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert f"engine of {run.spec.model}" in page.text
+    assert "engine of another" not in page.text
+
+
+def test_the_report_says_that_unlike_engines_answered_a_run(ledger: MemoryLedger, report: Producer) -> None:
+    run = open_run(ledger, make_questions(4))
+    settle(ledger, run)
+    for dtype in ("float32", "bfloat16"):
+        ledger.note_engine(run.run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert 'not identical: they differ in dtype ("float32", "bfloat16")' in page.text
+
+
+def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger, report: Producer) -> None:
+    run = open_run(ledger, make_questions(20))
+    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
+    spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    free = run.model_copy(update={"run_id": "free", "chance": None, "spec": spec})
+    ledger.open_run(free)
+    ledger.add_questions(free.run_id, make_questions(20))
+    settle(ledger, free)
+
+    report(free.run_id)
+
+    page = Page((Path("results") / free.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "95 % interval 29.9 to 70.1 %)." in page.text
+    assert "guessing" not in page.text
+    assert "dashed line is chance" not in page.text
+    assert "Confusion matrix" not in page.text, "a free answer chooses no label"
+    assert "Position bias" not in page.text
+    assert not any(attributes.get("class") == "chance" for _, attributes in page.tags)
+
+
+def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    run = open_run(ledger, make_questions(4), circular=True, prompt=shown)
+    for number in range(4):
+        question_id, scores = f"q{number}", dict.fromkeys("ABCD", -1.0)
+        verdict = Verdict(question_id=question_id, outcome=Outcome.WRONG, choice="A", confidence=0.9)
+        rotated = {"rotations": 4, "rotations_right": 2, "choice_scores": scores}
+        ledger.commit(run.run_id, [verdict.model_copy(update=rotated)])
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "single rotations 50.0 %" in page.text
+    guess = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
+    assert "25.00" in guess, "one rotation is guessed like any question"
+    assert "the run's accuracy requires all rotations to be right" in page.text
+    assert "An answer is right if the majority choice is" in page.text
+
+
+def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedger, report: Producer) -> None:
+    run = open_run(ledger, make_questions(8))
+    settle(ledger, run)
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "position, which the model was not shown" in page.text
+    assert "as shown to the model" not in page.text
+
+
+def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: MemoryLedger, report: Producer) -> None:
+    two = make_question(0, subject="yes or no", choices=("yes", "no"), answer="A")
+    five = make_question(1, subject="of five", choices=tuple("vwxyz"), answer="A")
+    run = open_run(ledger, [two, five])
+    settle(ledger, run)
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    lines = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
+    # Of all, of those answered, of all compared in two other ways, and by the probability of the key.
+    accuracies = ["25.00", "35.00", "25.00", "25.00", "35.00"]
+    assert lines == [*accuracies, "50.00", "20.00"], "and then the better subject first"
+
+
+def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cut_off(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    run = open_run(ledger, make_questions(2))
+    doubtful = Verdict(
+        question_id="q0",
+        outcome=Outcome.CORRECT,
+        choice="A",
+        margin=0.0,
+        label_mass=1.125,
+        truncated=True,
+        simulated=True,
+    )
+    ledger.commit(run.run_id, [doubtful])
+
+    report()
+
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "1.125 is the mean probability that a label comes next" in page.text, "an engine that only simulates"
+    assert "1 of 1: two choices score the same, the first was chosen" in page.text
+    assert "1 of 1: the text was cut off at max_tokens" in page.text
+    assert "1 of 1: made up by the simulated engine" in page.text
+    assert f"The simulated engine answered 1 question of {run.run_id}: its figures are meaningless." in page.text
+
+
+def test_a_run_whose_questions_were_not_all_written_is_told_to_be_unsettled(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    run = interrupted_run(ledger, make_questions(5), written=2)
+    settle(ledger, run)
+
+    report()
+
+    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    assert "This run is not settled: 3 of 5 questions without a verdict yet, excluded from all figures." in text
+
+
+def test_a_run_without_any_verdict_says_so_and_draws_nothing(ledger: MemoryLedger, report: Producer) -> None:
+    run = open_run(ledger, make_questions(3))
+    report()
+    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    assert "3 of 3 questions without a verdict yet" in page.text
+    assert not any(tag == "figure" for tag, _ in page.tags)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(ledger: MemoryLedger, report: Producer, tmp_path: Path) -> None:
+    open_run(ledger, make_questions(3))
+    (tmp_path / "file").write_text("")
+    done = report("--out", "file", exit_code=2)
+    assert "Traceback" not in done.output
