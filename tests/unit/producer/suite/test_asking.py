@@ -1,0 +1,315 @@
+"""A suite's file: what it may say, what is asked, and what happens when it is asked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from contract.errors import RunConfigError
+from contract.ledger import MemoryLedger
+from contract.settings import Settings
+from contract.verdict import Outcome
+from producer.broker import MemoryBroker
+from producer.cli import main
+from producer.readers import file as reading
+from producer.suite.config import load_suite
+from producer.suite.plan import planned
+from tests.support import ROOT, build_test_index
+from tests.unit.producer.conftest import Producer, WriteRows, session_on
+from tests.unit.producer.suite.conftest import settle, settle_all, write_suite
+
+SHIPPED = sorted((ROOT / "configs" / "suites").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_suite_can_be_asked(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT)  # the paths in them count from there
+    index = build_test_index(tmp_path / "demo", ["A fact."])
+    suite = load_suite(path)
+    moved = [
+        each.model_copy(update={"set": {**each.set, "rag.index": str(index)}}) if "rag.index" in each.set else each
+        for each in suite.entries
+    ]
+
+    with planned(suite.model_copy(update={"entries": moved}), path, Settings()) as runs:
+        assert len({each.plan.run_id for each in runs}) == len(runs) >= len(suite.entries)
+
+
+def test_there_is_a_suite_of_the_demo() -> None:
+    assert "demo" in {path.stem for path in SHIPPED}
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"entires": []}, "suite.yaml: unknown setting 'entires'. Did you mean 'entries'?"),
+        ({"name": "?"}, "suite.yaml: name: a name needs a letter a to z or a digit"),
+        ({"entries": []}, "suite.yaml: entries: "),
+        ({"models": ["m", "m"]}, "suite.yaml: configuration: models: 'm' is listed twice"),
+        ({"entries": [{"name": "a", "fle": "x"}]}, "entry 'a': unknown setting 'fle'. Did you mean 'file'?"),
+        ({"entries": [{"file": "x"}]}, "suite.yaml: entry 1: name: Field required"),
+        ({"entries": ["x"]}, "suite.yaml: entry 1: configuration: "),
+        ({"entries": [{"name": "a", "file": "-"}]}, "entry 'a': file: standard input cannot be read again"),
+        ({"entries": [{"name": "a", "file": "x", "limit": 0}]}, "entry 'a': limit: "),
+        ({"entries": [{"name": "a", "file": "x", "mode": "letter"}]}, "put it under set, as in set: {mode: …}"),
+        (
+            {"entries": [{"name": "a b", "file": "x"}, {"name": "A-B", "file": "y"}]},
+            "entries have the same name: 'a b', 'A-B'",
+        ),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_its_place(change: dict[str, Any], wanted: str) -> None:
+    content = {"name": "mine", "entries": [{"name": "a", "file": "x"}], **change}
+    Path("suite.yaml").write_text(yaml.safe_dump(content))
+
+    with pytest.raises(RunConfigError) as caught:
+        load_suite(Path("suite.yaml"))
+
+    assert wanted in str(caught.value)
+
+
+def test_mistakes_of_several_entries_are_told_together() -> None:
+    path = write_suite([{"name": "a", "fle": "x"}, {"name": "b", "file": "x", "smaple": 3}])
+
+    with pytest.raises(RunConfigError, match=r"(?s)entry 'a': .*'fle'.*\n.*entry 'b': .*Did you mean 'sample'"):
+        load_suite(path)
+
+
+def test_an_entrys_values_lie_over_the_suites_over_the_file() -> None:
+    Path("run.yaml").write_text("mode: generate\nseed: 1\nsampling: {max_tokens: 9, temperature: 0.0}\n")
+    entry: dict[str, Any] = {"name": "a", "file": "x", "set": {"sampling": {"temperature": 0.5}, "seed": 3}}
+    suite = load_suite(write_suite([entry], config="run.yaml", set={"seed": 2, "sampling.max_tokens": 8}))
+
+    config = suite.run_config(suite.entries[0])
+
+    assert (config.seed, config.sampling.max_tokens, config.sampling.temperature) == (3, 8, 0.5)
+
+
+def test_each_entry_is_asked_of_each_model(producer: Producer, two_by_two: Path, ledger: MemoryLedger) -> None:
+    result = producer(two_by_two)
+
+    asked = [(run.source, run.spec.model) for run in reversed(ledger.runs())]
+    assert sorted(asked) == [(f"{name}.jsonl", model) for name in ("blue", "red") for model in ("large", "small")]
+    assert result.stdout.count("new: 4 questions sent in 2 messages") == 4
+    assert "no worker serves score.small and score.large, start one: python -m workers up" in result.stdout
+    assert f"next  python -m producer suite {two_by_two} --watch" in result.stdout
+
+
+def test_while_workers_are_starting_nobody_is_told_to_start_them(
+    producer: Producer, two_by_two: Path, broker: MemoryBroker
+) -> None:
+    broker.announced = ["cpu0@here"]
+    assert "no worker serves score.small and score.large yet; 1 worker is starting: cpu0@here" in (
+        producer(two_by_two).stdout
+    )
+
+
+def test_without_models_an_entry_asks_that_of_its_configuration(producer: Producer, sets: tuple[Path, Path]) -> None:
+    path = write_suite(
+        [{"name": "a", "file": sets[0].name}, {"name": "b", "file": sets[1].name, "set": {"model": "m"}}]
+    )
+
+    assert [each["model"] for each in producer.json(path)["runs"]] == ["smollm2-135m-instruct", "m"]
+
+
+def test_an_entry_may_name_models_of_its_own(producer: Producer, sets: tuple[Path, Path]) -> None:
+    red, blue = (path.name for path in sets)
+    entries: list[dict[str, Any]] = [{"name": "a", "file": red}, {"name": "b", "file": blue, "models": ["large"]}]
+    path = write_suite(entries, models=["small", "large"])
+
+    asked = [(each["entry"], each["model"]) for each in producer.json(path)["runs"]]
+
+    assert asked == [("a", "small"), ("a", "large"), ("b", "large")]
+
+
+def test_an_entry_is_read_and_chosen_from_as_enqueue_does(producer: Producer, write_rows: WriteRows) -> None:
+    rows = [{"stem": f"Number {n}?", "a": "no", "b": "yes", "key": "B", "subject": "xy"[n % 2]} for n in range(6)]
+    write_rows(*rows, name="odd.jsonl")
+    mapping = {"question": "stem", "choices": "a+b", "answer": "key"}
+    path = write_suite([{"name": "a", "file": "odd.jsonl", "map": mapping, "subjects": ["x"], "sample": 2, "seed": 7}])
+    by_hand = ["--map", "question=stem,choices=a+b,answer=key", "--subject", "x", "--sample", "2", "--seed", "7"]
+
+    (told,) = producer.json(path, "--dry-run")["runs"]
+    session = session_on(producer.session.ledger, producer.session.broker)
+    same = CliRunner().invoke(main, ["enqueue", "odd.jsonl", "--dry-run", "--json", *by_hand], obj=session)
+
+    assert told["questions"] == 2
+    assert told["spec"] == json.loads(same.stdout)["spec"]
+
+
+def test_a_file_is_read_once_for_all_models(
+    producer: Producer, two_by_two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    rows = reading.QuestionFile.rows
+
+    def counted(file: reading.QuestionFile) -> Any:
+        read.append(file.source.shown)
+        return rows(file)
+
+    monkeypatch.setattr(reading.QuestionFile, "rows", counted)
+    producer(two_by_two)
+
+    assert read == ["red.jsonl", "blue.jsonl"]
+
+
+def test_a_bad_row_in_the_last_file_enqueues_nothing(
+    producer: Producer, sets: tuple[Path, Path], write_rows: WriteRows, ledger: MemoryLedger
+) -> None:
+    bad = {"question": "q", "choices": ["a", "b"], "answer": "Z"}
+    write_rows(bad, name="bad.jsonl")
+    path = write_suite([{"name": "good", "file": sets[0].name}, {"name": "spoilt", "file": "bad.jsonl"}])
+
+    result = producer(path, exit_code=1)
+
+    assert "suite.yaml: entry 'spoilt': bad.jsonl:1: field 'answer': 'Z' names no choice" in result.stderr
+    assert ledger.runs() == []
+
+
+def test_what_is_wrong_with_several_entries_is_told_at_once(producer: Producer, sets: tuple[Path, Path]) -> None:
+    red = sets[0].name
+    path = write_suite(
+        [
+            {"name": "gone", "file": "nowhere.jsonl"},
+            {"name": "misspelt", "file": red, "set": {"mod": "letter"}},
+            {"name": "both", "file": red, "limit": 1, "sample": 1},
+            {"name": "elsewhere", "file": red, "config": "nowhere.yaml"},
+            {"name": "keyless", "file": red, "answers": "nowhere.txt"},
+            {"name": "good", "file": red},
+        ]
+    )
+
+    said = producer(path, exit_code=1).stderr
+
+    assert "entry 'gone': nowhere.jsonl: no such file." in said
+    assert "entry 'misspelt': set: unknown setting 'mod'. Did you mean 'mode'?" in said
+    assert "entry 'both': --limit and --sample are mutually exclusive." in said
+    assert "entry 'elsewhere': nowhere.yaml: no such configuration file." in said
+    assert "entry 'keyless': answers: nowhere.txt: no such file. The path is relative to the current folder." in said
+    assert "good" not in said
+
+
+def test_a_model_that_is_set_beside_models_is_refused(producer: Producer, sets: tuple[Path, Path]) -> None:
+    path = write_suite([{"name": "a", "file": sets[0].name, "set": {"model": "x"}}], models=["y"])
+
+    assert "set.model and models are mutually exclusive" in producer(path, exit_code=1).stderr
+
+
+def test_skipped_rows_are_told_and_kept(producer: Producer, write_rows: WriteRows) -> None:
+    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+    write_rows(good, {**good, "answer": "Z"}, name="mixed.jsonl")
+
+    result = producer(write_suite([{"name": "a", "file": "mixed.jsonl", "skip_bad": True}]))
+
+    assert "a: 1 row skipped; see results/mine-a-" in result.stderr
+    (path,) = Path("results").glob("*/rejected.jsonl")
+    assert json.loads(path.read_text())["line"] == 2
+
+
+def test_what_is_odd_in_a_set_is_warned_of_once_with_the_entries_that_ask_it(
+    producer: Producer, write_rows: WriteRows
+) -> None:
+    sky = {"question": "Sky?", "choices": ["blue", "red"], "answer": "A"}
+    write_rows(sky, {**sky, "answer": "B"}, name="odd.jsonl")
+    write_rows({**sky, "question": "a &lt; b?"}, name="entity.jsonl")
+    entries: list[dict[str, Any]] = [{"name": "plain", "file": "odd.jsonl"}, {"name": "html", "file": "entity.jsonl"}]
+    letter = {"name": "letter", "file": "odd.jsonl", "set": {"mode": "letter"}}
+    path = write_suite([*entries, letter], models=["small", "large"])
+
+    for words in (("--dry-run",), (), ("--json",)):
+        said = producer(path, *words).stderr
+        assert said.count("warning: ") == 2
+        assert "plain, letter: warning: 1 question repeated with another key for the same choices" in said
+        assert "odd.jsonl:1 says 'blue', odd.jsonl:2 says 'red': 'Sky?'\n" in said
+        assert "html: warning: 1 question with HTML entities" in said
+
+
+def test_a_dry_run_names_the_runs_and_writes_nothing(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    said = producer(two_by_two, "--dry-run").stdout
+    told = producer.json(two_by_two, "--dry-run")
+
+    assert "dry run: nothing was written; 4 runs, 16 questions" in said
+    assert ledger.runs() == []
+    assert [each["run_id"] for each in told["runs"]] == [each["run_id"] for each in producer.json(two_by_two)["runs"]]
+
+
+def test_a_suite_goes_before_others_where_its_priority_says_so(
+    producer: Producer, sets: tuple[Path, Path], broker: MemoryBroker
+) -> None:
+    producer(write_suite([{"name": "usual", "file": sets[0].name}]))
+    producer(write_suite([{"name": "urgent", "file": sets[1].name}]), "--priority", "high")
+
+    assert [run_id.split("-")[1] for _, run_id, _ in broker.messages] == ["urgent"] * 2 + ["usual"] * 2
+
+
+def test_the_same_command_goes_on(producer: Producer, two_by_two: Path, broker: MemoryBroker) -> None:
+    producer(two_by_two)
+    broker.messages.pop()
+
+    again = producer.json(two_by_two)["runs"]
+
+    assert [each["submitted"] for each in again] == ["resumed"] * 4
+    assert [each["sent"] for each in again] == [0, 0, 0, 2]
+
+
+def test_a_settled_suite_is_printed_and_nothing_is_sent(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    producer(two_by_two)
+    settle_all(ledger)
+    broker.messages.clear()
+
+    said = producer(two_by_two).stdout
+
+    assert said.count("already settled: nothing was sent") == 4
+    assert said.count("0.750 (0.301 to 0.954)") == 4
+    assert broker.messages == []
+    assert "exports the runs and writes the table" in said
+
+
+def test_what_was_asked_by_hand_under_another_name_is_told(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    path = write_suite([{"name": "by hand", "file": "red.jsonl"}, {"name": "other", "file": "blue.jsonl"}])
+    session = session_on(producer.session.ledger, producer.session.broker)
+    CliRunner().invoke(main, ["enqueue", "red.jsonl", "--run", "mine-alone"], obj=session)
+    (first,) = ledger.runs()
+
+    lines = [line for line in producer(path).stdout.splitlines() if line.startswith("already")]
+
+    assert len(lines) == 1
+    assert lines[0].endswith(f"in the same way as {first.run_id}")
+
+
+def test_another_model_is_asked_beside_what_stands(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    entry = {"name": "a", "file": sets[0].name}
+    producer(write_suite([entry], models=["small"]))
+    settle_all(ledger)
+
+    again = producer.json(write_suite([entry], models=["small", "large"]))["runs"]
+
+    assert [each["submitted"] for each in again] == ["settled", "new"]
+
+
+def test_failed_questions_of_a_settled_suite_are_told_and_exit_with_3(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    producer(two_by_two)
+    first = producer.json(two_by_two)["runs"][0]["run_id"]
+    settle(ledger, first, Outcome.FAILED, Outcome.UNANSWERED)
+    settle_all(ledger)
+
+    said = producer(two_by_two, exit_code=3).stdout
+
+    assert "1 unanswered · 1 failed" in said
+    assert "1 × RequestRejected, for example q0: too long" in said
+    assert f"python -m producer requeue {first} --failed" in said

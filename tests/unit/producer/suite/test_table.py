@@ -1,0 +1,310 @@
+"""A suite's table: accuracies, means over entries, and comparisons of models."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.engine_info import EngineUsed
+from contract.ledger import MemoryLedger, RunState
+from contract.verdict import Outcome, Verdict
+from producer.stats import share
+from producer.stats.subjects import macro_interval
+from producer.suite.cell import Cell
+from producer.suite.pairs import paired
+from producer.suite.render import echo_figures, markdown
+from producer.suite.table import Table
+from tests.support import make_questions, open_run
+from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
+
+
+def table(*cells: Cell, shared: bool = False) -> Table:
+    return Table("mine", cells, shared)
+
+
+def test_the_mean_weighs_each_entry_the_same() -> None:
+    (mean,) = table(cell("a", "m", 10, 10), cell("b", "m", 0, 1000)).means()
+
+    assert mean.value == pytest.approx(0.5)
+    assert mean.interval is not None
+    assert mean.interval.low < 0.5 < mean.interval.high
+
+
+def test_the_mean_is_over_entries_that_are_settled_for_every_model() -> None:
+    cells = [cell(entry, model, 5, 10) for entry in "abc" for model in ("m", "n")]
+    cells[-1] = cell("c", "n", 3, 10, unsettled=4)
+
+    means = table(*cells, cell("d", "m", 10, 10)).means()
+
+    assert [(each.model, each.entries) for each in means] == [("m", 2), ("n", 2)]
+    assert [each.value for each in means] == [0.5, 0.5], "d was asked of one model alone"
+
+
+def test_there_is_no_mean_of_a_single_entry() -> None:
+    assert table(cell("a", "m", 5, 10)).means() == []
+
+
+def test_entries_with_questions_in_common_have_a_mean_without_an_interval(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    red, blue = (path.name for path in sets)
+    path = write_suite([{"name": "all", "file": red}, {"name": "some", "file": red, "limit": 2}])
+    producer(path)
+    settle_all(ledger, right=1)
+    assert producer.json(path)["means"][0]["low"] is None
+    assert "no interval, as entries have questions or contexts in common" in producer(path).stdout
+
+    path = write_suite([{"name": "all", "file": red}, {"name": "others", "file": blue}])
+    producer(path)
+    settle_all(ledger, right=1)
+
+    (mean,) = producer.json(path)["means"]
+    assert mean["value"] == 0.25
+    assert mean["low"] < 0.25 < mean["high"]
+
+
+@pytest.mark.parametrize(
+    "common",
+    [
+        {"question": "Which?", "choices": ["b", "a"], "answer": "B"},
+        {"question": "Who?", "choices": ["c", "d"], "answer": "A", "context": "A tale."},
+    ],
+    ids=["a question with its choices in another order", "a context with another question"],
+)
+def test_entries_go_together_by_what_they_ask_and_what_they_ask_it_about(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger, common: dict[str, Any]
+) -> None:
+    one = [
+        {"id": "1", "question": "Which?", "choices": ["a", "b"], "answer": "A"},
+        {"id": "2", "question": "When?", "choices": ["a", "b"], "answer": "A", "context": "A tale."},
+    ]
+    write_rows(*one, name="one.jsonl")
+    write_rows({"id": "3", **common}, {**one[0], "id": "4", "question": "Whose?"}, name="other.jsonl")
+    path = write_suite([{"name": each, "file": f"{each}.jsonl"} for each in ("one", "other")])
+    producer(path)
+    settle_all(ledger, right=1)
+
+    assert producer.json(path)["means"][0]["low"] is None
+
+
+def shown(found: Table, capsys: pytest.CaptureFixture[str]) -> str:
+    echo_figures(found)
+    return capsys.readouterr().out
+
+
+def test_a_model_has_a_column_and_failures_stand_beside_the_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [cell("a", "m", 5, 10, failed=2), cell("a", "n", 1, 10, unsettled=4, state=RunState.PAUSED)]
+    lines = shown(table(*cells), capsys).splitlines()
+
+    assert lines[0].split() == ["entry", "chance", "m", "n"]
+    assert lines[1].split("  ")[0] == "a"
+    assert "0.500 (0.237 to 0.763)" in lines[1]
+    assert "0.625 (0.306 to 0.863) without failed" in lines[2]
+    assert "6/10 settled · paused" in lines[2]
+    assert "2 failed" in lines[3]
+
+
+def test_what_is_not_asked_or_not_begun_has_no_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(table(cell("a", "m", 0, 10, unsettled=10), cell("b", "n", 1, 1)), capsys).splitlines()
+
+    assert lines[1].split() == ["a", "0.250", "0/10", "settled", "-"]
+    assert lines[2].split()[:3] == ["b", "0.250", "-"]
+
+
+def test_many_models_have_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    models = [f"model-{n}" for n in range(5)]
+    lines = shown(table(*(cell(entry, model, 5, 10) for entry in "ab" for model in models)), capsys).splitlines()
+
+    assert lines[0].split()[:3] == ["entry", "model", "accuracy"]
+    assert len(lines) == 1 + 10 + 5, "a row per run, and a mean per model"
+    assert lines[1].split()[-1] == "a-model-0"
+
+
+def test_a_narrow_terminal_has_rows_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = table(*(cell("a", model, 5, 10) for model in ("first-model", "second-model")))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "95 %" in shown(cells, capsys)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert "95 %" not in shown(cells, capsys)
+
+
+def test_runs_over_the_same_questions_are_named_for_compare_and_report(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    told = producer.json(two_by_two)
+    assert told["comparable"] == [], "nothing is settled"
+    settle_all(ledger)
+    red, large = (each["run_id"] for each in told["runs"][:2])
+
+    said = producer(two_by_two).stdout
+
+    assert f"python -m producer compare {red} {large}" in said
+    assert f"python -m producer report {red} {large}" in said
+    assert producer.json(two_by_two)["comparable"][0] == [red, large]
+
+
+def test_ways_of_asking_the_same_are_comparable() -> None:
+    one, other = cell("a", "m", 1, 2, digest="0" * 64), cell("b", "m", 1, 2, digest="0" * 64)
+
+    assert table(one, other, cell("c", "m", 1, 2)).comparable() == [[one, other]]
+
+
+def test_made_up_answers_are_called_so(producer: Producer, two_by_two: Path, ledger: MemoryLedger) -> None:
+    run_id = producer.json(two_by_two)["runs"][0]["run_id"]
+    ledger.note_engine(run_id, EngineUsed(worker="w", since=0.0, engine={"engine": "simulated"}))
+
+    assert f"the simulated engine answered {run_id}, whose" in producer(two_by_two).stdout
+    assert [each["simulated"] for each in producer.json(two_by_two)["runs"]] == [True, False, False, False]
+    settle_all(ledger)
+    producer(two_by_two, "--watch")
+    assert f"**the simulated engine answered {run_id}, whose" in Path("results/mine/suite.md").read_text()
+    assert Path("results/mine/suite.csv").read_text().count(",True,likelihood,") == 1
+
+
+def test_markdown_is_a_table_whatever_the_names_are() -> None:
+    lines = markdown(table(cell("a|b", "m<n", 5, 10, failed=1), cell("c", "m<n", 5, 10))).splitlines()
+
+    assert lines[:3] == [
+        "| entry | chance | m&lt;n |",
+        "| --- | ---: | ---: |",
+        "| a\\|b | 0.250 | 0.500 (0.237 to 0.763)<br>0.556 (0.267 to 0.811) without failed<br>1 failed |",
+    ]
+    assert lines[4].startswith("| mean of 2 | 0.250 | 0.500 (")
+
+
+def test_a_mean_over_entries_with_failed_questions_has_one_without_them_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cells = [cell("a", "m", 4, 10, failed=2), cell("b", "m", 6, 10), cell("a", "n", 4, 10), cell("b", "n", 6, 10)]
+    found = table(*cells)
+
+    whole, spared = found.means()
+    assert whole.value == pytest.approx(0.5)
+    assert whole.without_failed is not None
+    assert whole.without_failed.value == pytest.approx((4 / 8 + 6 / 10) / 2)
+    assert spared.without_failed is None
+    responded = [each for each in (share(4, 8), share(6, 10)) if each]
+    assert whole.without_failed.interval == macro_interval(responded)
+    assert "0.550 (" in next(line for line in shown(found, capsys).splitlines()[4:] if "without failed" in line)
+
+
+def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [cell("a", "m", 0, 10, failed=10), cell("b", "m", 6, 10, failed=1), cell("c", "m", 4, 10)]
+    found = table(*cells)
+
+    assert (cells[0].accuracy, found.in_the_mean) == (None, ["b", "c"])
+    assert [each.value for each in found.means()] == [pytest.approx(0.5)]
+    assert "mean of 2 of 3" in shown(found, capsys)
+
+
+def write_contexts(write_rows: WriteRows) -> None:
+    """Two files of ten contexts of their own, each with four questions; A is always right."""
+    for what in ("red", "blue"):
+        rows = [
+            {
+                "id": f"q{n}",
+                "context": f"Text {n // 4} of {what}.",
+                "question": f"{what} {n}?",
+                "choices": ["a", "b"],
+                "answer": "A",
+            }
+            for n in range(40)
+        ]
+        write_rows(*rows, name=f"{what}.jsonl")
+
+
+def test_a_suite_whose_questions_share_contexts_tells_the_wider_intervals(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    write_contexts(write_rows)
+    path = write_suite([{"name": each, "file": f"{each}.jsonl"} for each in ("red", "blue")])
+    producer(path)
+    settle_all(ledger, right=20)
+
+    said = producer(path).stdout
+    told = producer.json(path)
+
+    # Ten contexts, half of them all right: 2.262 · √(10/9 · 10 · 2²) / 40 = 0.377 to either side.
+    assert "0.500 (0.123 to 0.877)" in said
+    assert "0.500 (0.352 to 0.648)" not in said
+    assert "intervals and tests are clustered by context where questions share contexts" in said
+    found = told["runs"][0]["accuracy_context_interval"]
+    assert (round(found["low"], 3), round(found["high"], 3)) == (0.123, 0.877)
+    # Two entries of that, independent of each other: 0.377 / √2 to either side.
+    assert (told["means"][0]["low"], told["means"][0]["high"]) == pytest.approx((0.2334, 0.7666), abs=1e-3)
+    producer(path, "--watch")
+    (first, _) = csv.DictReader(io.StringIO(Path("results/mine/suite.csv").read_text()))
+    assert (first["context_low"], first["without_failed"]) == (str(found["low"]), "")
+
+
+def test_a_settled_suite_says_whether_its_models_differ(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    runs = producer.json(two_by_two)["runs"]
+    assert producer.json(two_by_two)["comparisons"] == []
+    for run in runs:
+        better = run["model"] == "large"
+        settle(ledger, run["run_id"], *[Outcome.CORRECT if better else Outcome.WRONG] * 3, Outcome.FAILED)
+
+    said = producer(two_by_two, exit_code=3).stdout
+    found = producer.json(two_by_two, exit_code=3)["comparisons"]
+
+    assert [(each["a"], each["b"]) for each in found] == [
+        (runs[0]["run_id"], runs[1]["run_id"]),
+        (runs[2]["run_id"], runs[3]["run_id"]),
+    ]
+    # Three discordant pairs, all for B: 2 · ½ / 2³, and twice that beside the other comparison.
+    assert [(each["p_value"], each["p_value_together"]) for each in found] == [(0.125, 0.25), (0.125, 0.25)]
+    assert (found[0]["pairs"], found[0]["either_failed"], found[0]["difference"]["value"]) == (3, 1, 1.0)
+    told = "p = 0.12, p = 0.25 adjusted (Holm); 1 failed question excluded"
+    assert "red: large vs. small: +1.000 (" in said
+    assert told in said
+    producer(two_by_two, "--watch", exit_code=3)
+    assert f"{told} |" in Path("results/mine/suite.md").read_text()
+
+
+def test_a_suite_keeps_none_of_the_questions_that_flipped_which_may_be_millions(ledger: MemoryLedger) -> None:
+    runs = [open_run(ledger, make_questions(4), model=model) for model in ("small", "large")]
+    settle(ledger, runs[0].run_id, *[Outcome.WRONG] * 4)
+    settle(ledger, runs[1].run_id, *[Outcome.CORRECT] * 4)
+
+    (found,) = paired(ledger, [[Cell("red", run, ledger.counts(run.run_id)) for run in runs]])
+
+    assert (found.found.pairs.discordant, found.found.flips) == (4, [])
+
+
+def test_a_settled_suite_knows_which_of_its_failed_questions_have_a_key(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    keyed = [{"question": f"Red {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(3)]
+    write_rows(*keyed, {"question": "Blue?", "choices": ["no", "yes"]}, name="red.jsonl")
+    path = write_suite([{"name": "red", "file": "red.jsonl"}])
+    producer(path)
+    outcomes = {"Red 0?": Outcome.FAILED, "Blue?": Outcome.UNANSWERED}
+    (run,) = ledger.runs()
+    for question, _ in ledger.results(run.run_id):
+        outcome = outcomes.get(question.question, Outcome.CORRECT)
+        ledger.commit(run.run_id, [Verdict(question_id=question.id, outcome=outcome)])
+
+    (found,) = producer.json(path, exit_code=3)["runs"]
+
+    assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (2, 3)
+    assert (found["accuracy_without_failed"]["right"], found["accuracy_without_failed"]["of"]) == (2, 2)
+
+
+def test_a_suite_says_of_which_questions_an_entry_is(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    red, blue = (path.name for path in sets)
+    path = write_suite([{"name": "some", "file": red, "limit": 2}, {"name": "all", "file": blue}])
+    producer(path)
+    settle_all(ledger, right=1)
+
+    assert "taken    some: the first 2, the rest was not read\n" in producer(path, "--watch").stdout
+    assert "Taken from some: the first 2, the rest was not read." in Path("results/mine/suite.md").read_text()
