@@ -1,0 +1,227 @@
+"""The ledger in Redis: its keys, what it reads, and what Redis refuses or another version wrote."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from contract import Counts, Outcome, RedisLedger, Run, Settings, keys, load_settings
+from contract.errors import (
+    LedgerError,
+    RedisUnreachable,
+    UnknownRun,
+    UnreadableRun,
+    WritesRefused,
+)
+from contract.metrics import RedisMetrics
+from tests.integration.ledgers import ASKED, verdict, verdicts
+from tests.support import make_questions, open_run
+
+
+def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no_other(
+    redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = (
+        open_run(redis_ledger, make_questions(1), "ours"),
+        open_run(redis_ledger, make_questions(1), "theirs"),
+    )
+    body = json.loads(theirs.model_dump_json())
+    body["spec"]["aura"] = "violet"
+    redis_ledger.client.set(keys.RunKeys(theirs.run_id).meta, json.dumps(body))
+
+    assert [run.run_id for run in redis_ledger.runs()] == [ours.run_id]
+    assert "another version of mcqueue: spec.aura cannot be read here" in caplog.text
+    with pytest.raises(UnreadableRun, match=r"spec\.aura.*Install the version"):
+        redis_ledger.named(theirs.run_id)
+
+
+def test_to_find_a_run_by_name_or_to_read_its_results_no_other_run_is_read(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may hold a whole training split as examples."""
+    run = open_run(redis_ledger, make_questions(3), "ours")
+    open_run(redis_ledger, make_questions(1), "theirs")
+    read: list[str] = []
+
+    def reading(run_id: str, body: str) -> Run:
+        read.append(run_id)
+        return Run.model_validate_json(body)
+
+    monkeypatch.setattr("contract.ledger.redis._run", reading)
+
+    assert redis_ledger.named("ours").run_id == run.run_id
+    assert read == [run.run_id]
+    assert len(list(redis_ledger.results(run.run_id))) == 3
+    assert redis_ledger.engines(run.run_id) == []
+    assert redis_ledger.result(run.run_id, "q1")[1] is None
+    redis_ledger.purge(run.run_id)
+    assert read == [run.run_id], "not once more"
+
+
+def test_an_entry_that_cannot_be_read_is_told_with_run_question_and_field(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.commit(run.run_id, [verdict("q0"), verdict("q1")])
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).verdicts, "q1", '{"question_id":"q1","outcome":"right"}')
+    read = redis_ledger.results(run.run_id)
+    assert next(read)[0].id == "q0"
+    with pytest.raises(LedgerError, match=f"Run {run.run_id}, question 'q1': .*Verdict.outcome: .* purge the run"):
+        next(read)
+    with pytest.raises(LedgerError, match=r"Verdict\.outcome"):
+        redis_ledger.result(run.run_id, "q1")
+
+
+def test_how_far_a_run_is_is_told_without_reading_its_examples_each_time(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    read = reads_of_runs(monkeypatch)
+    assert {redis_ledger.counts(run.run_id).todo for _ in range(3)} == {2}
+    assert read == [run.run_id]
+
+
+def reads_of_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs that are read from Redis from now on."""
+    read: list[str] = []
+    real = RedisLedger.run
+
+    def noting(ledger: RedisLedger, run_id: str) -> Run:
+        read.append(run_id)
+        return real(ledger, run_id)
+
+    monkeypatch.setattr(RedisLedger, "run", noting)
+    return read
+
+
+def keys_of(ledger: RedisLedger, run_id: str) -> set[str]:
+    return {str(each) for each in ledger.client.scan_iter(f"mcqueue:run:{run_id}*")}
+
+
+def test_a_purge_leaves_no_key_behind_and_nobody_writes_one_again(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(3))
+    redis_ledger.begin(run.run_id, ["q0", "q1"])
+    redis_ledger.commit(run.run_id, verdicts(1))
+    assert len(keys_of(redis_ledger, run.run_id)) == 7
+    redis_ledger.purge(run.run_id)
+    assert keys_of(redis_ledger, run.run_id) == set()
+    for method in ("add_questions", "begin", "commit"):
+        with pytest.raises(UnknownRun):
+            ASKED[method](redis_ledger, run.run_id)
+    assert list(redis_ledger.client.scan_iter("mcqueue:*")) == []
+
+
+def test_a_finished_run_keeps_no_books_of_its_attempts(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.begin(run.run_id, ["q0", "q1"])
+    redis_ledger.commit(run.run_id, verdicts(2))
+    there = {name.rpartition(":")[2] for name in keys_of(redis_ledger, run.run_id)}
+    assert there == {"meta", "questions", "order", "verdicts", "counts"}
+
+
+def test_what_one_process_wrote_another_reads(redis_ledger: RedisLedger, settings: Settings) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.commit(run.run_id, verdicts(1))
+    other = RedisLedger.connect(settings)
+    try:
+        assert other.runs() == [run]
+        assert list(other.results(run.run_id)) == list(redis_ledger.results(run.run_id))
+    finally:
+        other.client.close()
+
+
+@contextmanager
+def full(client: redis.Redis) -> Iterator[None]:
+    """The server takes no more writes; the next test finds it as it was."""
+    client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        client.config_set("maxmemory", 0)
+
+
+@pytest.mark.parametrize("method", ["add_questions", "begin", "commit"])
+def test_a_full_redis_is_told_with_the_remedy_and_settles_nothing(redis_ledger: RedisLedger, method: str) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    with full(redis_ledger.client), pytest.raises(WritesRefused) as caught:
+        ASKED[method](redis_ledger, run.run_id)
+    assert caught.value.retryable
+    assert "Raise maxmemory" in str(caught.value)
+    assert redis_ledger.counts(run.run_id) == Counts(total=2, todo=2)
+
+
+def test_a_redis_that_does_not_answer_is_told_with_its_place() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(RedisUnreachable) as caught:
+            RedisLedger.connect(load_settings(None, [f"redis_url=redis://:hunter2@127.0.0.1:{port}/0"]))
+    assert caught.value.retryable
+    assert f"No Redis answers at redis://127.0.0.1:{port}/0" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_refused_credentials_are_no_outage_and_are_not_shown(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", redis_url.replace("redis://", "redis://nobody:hunter2@"))
+    with pytest.raises(LedgerError) as caught:
+        RedisLedger.connect(load_settings())
+    assert not caught.value.retryable
+    assert "refuses the credentials" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+class Forgetful(RedisLedger):
+    """A ledger that a run is purged from right after somebody asked which runs are open, as the HTTP door may do."""
+
+    def open_runs(self) -> list[str]:
+        found = super().open_runs()
+        self.purge(found[0])
+        return found
+
+
+def test_open_runs_are_read_once_without_examples_and_those_of_another_version_are_told(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, gone, theirs = (open_run(redis_ledger, make_questions(1), name) for name in ("ours", "gone", "theirs"))
+    redis_ledger.client.set(keys.RunKeys(theirs.run_id).meta, '{"spec": {"mode": "telepathy"}}')
+    redis_ledger.client.delete(keys.RunKeys(gone.run_id).meta)  # as seen while it is being purged
+    told: list[str] = []
+    found = redis_ledger.read_open_runs(unreadable=lambda run_id, _: told.append(run_id))
+    assert (list(found), told) == ([ours.run_id], [theirs.run_id])
+    assert found[ours.run_id].spec.few_shot is None
+
+    monkeypatch.setattr(RedisLedger, "run", lambda _, run_id: theirs if run_id != ours.run_id else pytest.fail("again"))
+    assert redis_ledger.read_open_runs(found)[ours.run_id] is found[ours.run_id]
+
+
+def test_a_scrape_does_not_read_what_an_open_run_asks_again(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(redis_ledger, make_questions(1))
+    metrics = RedisMetrics(redis_ledger, redis_ledger.client)
+    before = [each.name for each in metrics.collect()]
+    monkeypatch.setattr(RedisLedger, "run", lambda *_: pytest.fail(f"{run.run_id} is read again"))
+    assert [each.name for each in metrics.collect()] == before
+
+
+def test_redis_is_not_reported_away_because_a_run_was_purged_during_a_scrape(redis_ledger: RedisLedger) -> None:
+    _, there = (open_run(redis_ledger, make_questions(1), name) for name in ("gone", "there"))
+    ledger = Forgetful(redis_ledger.client, redis_ledger.place)
+
+    found = {each.name: each.samples for each in RedisMetrics(ledger, redis_ledger.client).collect()}
+
+    assert [each.value for each in found["mcqueue_redis_up"]] == [1]
+    assert {each.labels["run"] for each in found["mcqueue_run_questions"]} == {there.run_id}
+
+
+def test_a_verdict_of_another_version_is_told_with_a_remedy_by_all_who_read_it(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(1))
+    newer = json.dumps({"question_id": "q0", "outcome": "failed", "aura": 1})
+    redis_ledger.commit(run.run_id, [verdict("q0", Outcome.FAILED)])
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).verdicts, "q0", newer)
+    for read in (redis_ledger.reopen_failed, lambda run_id: list(redis_ledger.results(run_id))):
+        with pytest.raises(LedgerError, match=r"question 'q0': cannot be read .*aura.* Another version of mcqueue"):
+            read(run.run_id)
