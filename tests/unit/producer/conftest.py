@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from contract.fleet import WorkerRecord
-from contract.ledger import Ledger, MemoryLedger
+from contract.ledger import Ledger, MemoryLedger, Run
+from contract.spec import Mode, Prompt, RunSpec, Sampling
+from contract.verdict import Outcome, Verdict
 from producer.broker import Broker, MemoryBroker
 from producer.cli import main
 from producer.session import Session
+from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 WriteRows = Callable[..., Path]
 
@@ -52,6 +57,34 @@ class Producer:
 
     def json(self, *words: object, exit_code: int = 0) -> Any:
         return json.loads(self(*words, "--json", exit_code=exit_code).stdout)
+
+
+def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:
+    """Settle all of the run, its first question as `but`; one without a key can be neither right nor wrong."""
+    outcomes = [but or outcome] + [outcome] * 99
+    questions = [question for question, verdict in ledger.results(run_id) if verdict is None]
+    verdicts = [
+        Verdict(
+            question_id=each.id,
+            outcome=Outcome.ANSWERED if each.answer is None and came is Outcome.CORRECT else came,
+            choice="B",
+            choice_scores={"A": -2.0, "B": -1.0},
+            rule="argmax",
+        )
+        for each, came in zip(questions, outcomes, strict=False)
+    ]
+    ledger.commit(run_id, verdicts)
+
+
+@contextmanager
+def room_per_file(size_bytes: int) -> Iterator[None]:
+    """The kernel refuses what goes beyond, as it does on a full disk, whoever the user is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +138,18 @@ def session(ledger: MemoryLedger, broker: MemoryBroker) -> Session:
 @pytest.fixture
 def producer(session: Session) -> Producer:
     return Producer(session)
+
+
+@pytest.fixture
+def filled(ledger: MemoryLedger) -> MemoryLedger:
+    spec = RunSpec(
+        questions_digest="0" * 64,
+        model="m",
+        mode=Mode.GENERATE,
+        sampling=Sampling(),
+        prompt=Prompt(name="question", text="{{ question }}"),
+    )
+    ledger.open_run(Run(run_id="run-1", spec=spec, source="q.json", questions=5, chance=0.5, created_at=1.0))
+    ledger.add_questions("run-1", QUESTIONS)
+    ledger.commit("run-1", VERDICTS)
+    return ledger

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import time
-from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow
-import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, RunState
 from contract.spec import request_id
@@ -29,169 +22,8 @@ from producer.question_view import verdict_facts
 from producer.watching import finish
 from producer.watching.watch import Clock, watch
 from tests.support import make_questions, open_run
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, settle
 from workers.cli import main as workers
-
-
-def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:
-    """Settle all of the run, its first question as `but`; one without a key can be neither right nor wrong."""
-    outcomes = [but or outcome] + [outcome] * 99
-    questions = [question for question, verdict in ledger.results(run_id) if verdict is None]
-    verdicts = [
-        Verdict(
-            question_id=each.id,
-            outcome=Outcome.ANSWERED if each.answer is None and came is Outcome.CORRECT else came,
-            choice="B",
-            choice_scores={"A": -2.0, "B": -1.0},
-            rule="argmax",
-        )
-        for each, came in zip(questions, outcomes, strict=False)
-    ]
-    ledger.commit(run_id, verdicts)
-
-
-def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: Path) -> None:
-    result = producer("enqueue", five)
-
-    assert "new: 5 questions sent in 3 messages" in result.stdout
-    assert "5 read + 0 skipped = 5 rows" in result.stdout
-    assert "5, 1 without a key; chance 0.500" in result.stdout
-    assert "score.smollm2-135m-instruct: 3 messages waiting" in result.stdout
-    assert "none live; start one: python -m workers up" in result.stdout
-    assert "next" in result.stdout
-    assert "python -m producer watch questions-" in result.stdout
-    assert "5 questions checked" in result.stderr
-
-
-def test_while_a_worker_is_starting_nobody_is_told_to_start_one(
-    producer: Producer, five: Path, broker: MemoryBroker
-) -> None:
-    broker.announced = ["cpu0@here"]
-    assert "none live; 1 worker is starting: cpu0@here\n" in producer("enqueue", five).stdout
-    assert "none live; 1 worker is starting: cpu0@here\n" in producer("status", "last").stdout
-    broker.announced = ["cpu0@here", "cpu1@here"]
-    assert "none live; 2 workers are starting: cpu0@here, cpu1@here\n" in producer("status", "last").stdout
-
-
-def test_where_redis_takes_no_writes_nobody_is_told_to_start_a_worker(
-    producer: Producer, five: Path, broker: MemoryBroker
-) -> None:
-    broker.refused = WritesRefused("It refuses writes.", hint="Mend it.")
-    assert "none live; It refuses writes. Mend it." in producer("enqueue", five).stdout
-
-
-def test_enqueue_again_resumes(producer: Producer, five: Path, broker: MemoryBroker) -> None:
-    producer("enqueue", five)
-    broker.messages.pop()
-
-    assert "resumed: 5 of 5 unsettled, 1 re-sent in 1 message" in producer("enqueue", five).stdout
-
-
-def test_enqueue_again_after_the_end_says_so(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id)
-
-    result = producer("enqueue", five)
-
-    assert "already settled: nothing was sent" in result.stdout
-    assert f"python -m producer export {run_id}" in result.stdout
-
-
-def test_enqueue_as_json(producer: Producer, five: Path) -> None:
-    found = producer.json("enqueue", five, "--limit", 3, "--run", "mine")
-
-    assert found["run_id"].startswith("mine-")
-    assert (found["state"], found["questions"], found["sent"], found["messages"]) == ("new", 3, 3, 2)
-
-
-def test_a_dry_run_shows_the_first_prompt_and_writes_nothing(
-    producer: Producer, five: Path, ledger: MemoryLedger
-) -> None:
-    result = producer("enqueue", five, "--dry-run", "--set", "mode=letter")
-
-    assert "nothing was written" in result.stdout
-    assert "A. no\n" in result.stdout
-    assert ledger.runs() == []
-    assert producer.json("enqueue", five, "--dry-run")["prompt"] == "Question: Question 0?\nAnswer:"
-
-
-def test_a_dry_run_of_a_chat_shows_who_says_what(producer: Producer, five: Path, write_rows: WriteRows) -> None:
-    write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
-    shots, system = "few_shot={k: 1, file: dev.jsonl}", "description=Say yes or no."
-    words = ("enqueue", five, "--dry-run", "--set", "chat_template=turns", "--set", shots, "--set", system)
-
-    assert "chat template turns" in producer(*words).stdout
-    assert producer.json(*words)["prompt"] == (
-        "‹system›\nSay yes or no.\n\n‹user›\nQuestion: Sure?\nAnswer:\n\n‹assistant›\nyes\n\n"
-        "‹user›\nQuestion: Question 0?\nAnswer:"
-    )
-
-
-def test_enqueue_says_what_stands_around_the_questions(producer: Producer, five: Path, write_rows: WriteRows) -> None:
-    plain = "asked      likelihood · model smollm2-135m-instruct · chat template never\n"
-    assert plain in producer("enqueue", five).stdout
-
-    write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
-    around = ("few_shot={k: 1, file: dev.jsonl}", "description=Say yes or no.", "shuffle=true", "mode=letter")
-    told = producer("enqueue", five, *(word for each in around for word in ("--set", each))).stdout
-    assert "chat template never · a description · 1 example from dev.jsonl · choices shuffled\n" in told
-
-
-def test_many_examples_are_told_to_travel_with_the_run(
-    producer: Producer, five: Path, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{"question": f"Sure of {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(3)]
-    write_rows(*rows, name="dev.jsonl")
-    words = ("enqueue", five, "--dry-run", "--set", "few_shot={k: 1, file: dev.jsonl}")
-
-    assert "stored with the run" not in producer(*words).stderr
-    monkeypatch.setattr("producer.runs.plan_warnings.MANY_EXAMPLES", 3)
-    assert "few_shot.file has 3 examples. All of them are stored with the run" in producer(*words).stderr
-
-
-def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
-    first = producer.json("enqueue", five)["run_id"]
-
-    assert producer.json("enqueue", five, "--fresh")["run_id"] == f"{first}-2"
-
-
-def test_a_bad_file_enqueues_nothing(producer: Producer, write_rows: WriteRows, ledger: MemoryLedger) -> None:
-    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
-
-    result = producer("enqueue", write_rows(good, {**good, "answer": "Z"}), exit_code=1)
-
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
-    assert "questions.jsonl:2: field 'answer': 'Z' names no choice" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert ledger.runs() == []
-
-
-def test_skipped_rows_are_counted_and_kept(producer: Producer, write_rows: WriteRows) -> None:
-    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
-
-    result = producer("enqueue", write_rows(good, {**good, "answer": "Z"}), "--skip-bad")
-
-    assert "1 read + 1 skipped = 2 rows" in result.stdout
-    (path,) = Path("results").glob("*/rejected.jsonl")
-    assert str(path) in result.stdout
-    assert json.loads(path.read_text())["line"] == 2
-
-
-def test_skipped_rows_of_parquet_keep_times_and_decimals_but_not_the_bytes(producer: Producer, tmp_path: Path) -> None:
-    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
-    odd = {"made": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.50"), "image": {"bytes": b"\x89PNG" * 500}}
-    pyarrow.parquet.write_table(
-        pyarrow.Table.from_pylist([good | odd, good | odd | {"answer": "Z"}]), tmp_path / "q.parquet"
-    )
-
-    result = producer("enqueue", tmp_path / "q.parquet", "--skip-bad")
-
-    assert "1 read + 1 skipped = 2 rows" in result.stdout
-    (path,) = Path("results").glob("*/rejected.jsonl")
-    row = json.loads(path.read_text())["row"]
-    assert (row["made"], row["price"]) == ("2026-01-02 00:00:00+00:00", "1.50")
-    assert row["image"] == {"bytes": "<2,000 bytes>"}
 
 
 @pytest.mark.parametrize(
@@ -289,15 +121,6 @@ def test_a_run_is_named_as_it_was_called_when_it_was_made(producer: Producer, fi
     assert producer.json("status", "My Test")["run_id"] == producer.json("status", "my-test")["run_id"] == first
 
 
-def test_a_new_run_says_that_its_questions_were_asked_so_under_another_name(producer: Producer, five: Path) -> None:
-    first = producer.json("enqueue", five, "--run", "one")["run_id"]
-
-    assert f"already    {first}: the same questions" in producer("enqueue", five, "--run", "two").stdout
-    assert "already" not in producer("enqueue", five, "--run", "two").stdout, "it goes on"
-    assert "already" not in producer("enqueue", five, "--run", "one", "--fresh").stdout, "asked for"
-    assert "already" not in producer("enqueue", five, "--run", "letters", "--set", "mode=letter").stdout
-
-
 def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, five: Path) -> None:
     producer("enqueue", five, "--set", "model=large", "--set", "mode=letter")
 
@@ -305,48 +128,6 @@ def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, fiv
     assert (told["model"], told["mode"]) == ("large", "letter")
     assert "large  letter" in producer("runs").stdout
     assert f"{five} · large · letter" in producer("status").stdout
-
-
-@pytest.mark.parametrize("command", ["enqueue", "suite"])
-def test_that_no_redis_answers_is_said_before_a_long_file_is_read(command: str, tmp_path: Path) -> None:
-    (tmp_path / "broken.jsonl").write_text("{\n")
-    (tmp_path / "suite.yaml").write_text("{name: s, entries: [{name: e, file: broken.jsonl}]}")
-    file = {"enqueue": "broken.jsonl", "suite": "suite.yaml"}[command]
-
-    asked = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", command, file])
-    dry = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", command, file, "--dry-run"])
-
-    assert "No Redis answers" in asked.stderr
-    assert "broken.jsonl:1" in dry.stderr
-
-
-def test_that_a_file_is_missing_is_said_before_that_no_redis_answers(five: Path) -> None:
-    asked = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", "enqueue", "question.jsonl"])
-
-    assert asked.stderr == f"error: question.jsonl: no such file. Did you mean {five.name!r}?\n"
-
-
-@pytest.mark.parametrize("file", ["-", "hf:owner/name"])
-def test_what_is_no_file_is_not_looked_for_beside_the_others(file: str) -> None:
-    asked = CliRunner().invoke(main, ["--redis", "redis://127.0.0.1:1/0", "enqueue", file])
-
-    assert "No Redis answers" in asked.stderr
-
-
-def test_a_model_that_is_named_by_its_id_is_asked_by_the_name_that_workers_have(producer: Producer, five: Path) -> None:
-    Path("deploy.yaml").write_text("hf_model_id: Owner/Large-7B\n")
-
-    producer("--deploy", "deploy.yaml", "enqueue", five, "--model", "Owner/Large-7B")
-
-    assert producer.json("status")["model"] == "large-7b"
-
-
-def test_the_model_that_is_asked_may_be_named_as_an_option(producer: Producer, five: Path) -> None:
-    named = producer.json("enqueue", five, "--model", "large")["run_id"]
-
-    assert named == producer.json("enqueue", five, "--set", "model=large")["run_id"]
-    producer("enqueue", five, "--model", "1e3")
-    assert producer.json("status")["model"] == "1e3"
 
 
 def test_a_worker_that_takes_nothing_yet_is_told_apart_from_one_that_does(
@@ -519,22 +300,6 @@ def test_a_run_with_failed_questions_ends_with_why_and_with_what_asks_them_anew(
     assert remedy.endswith(f"python -m producer requeue {run_id} --failed")
 
 
-def test_enqueue_with_watch_exports_and_prints_the_table(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id)
-
-    result = producer("enqueue", five, "--watch", "--out", "here")
-
-    assert "accuracy     1.000  95 %" in result.stdout
-    # Scores -2 and -1 are probabilities 0.269 and 0.731: (0.269² + 0.269²) = 0.145 for each of the four with a key.
-    # Without confidences there is no ECE.
-    assert "calibration  Brier 0.145 · probability of the key 0.731\n" in result.stdout
-    assert f"here/{run_id}/results.csv" in result.stdout
-    with Path("here", run_id, "results.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 5
-    assert producer.json("enqueue", five, "--watch", "--out", "here")["run_id"] == run_id
-
-
 def test_results_that_could_not_be_written_at_the_end_are_refused_at_the_beginning(
     producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
@@ -588,17 +353,6 @@ def test_a_paused_run_does_not_continue_when_its_watch_is_interrupted(
     resume, rejoin = (f"python -m producer {command} {run_id}" for command in ("resume", "watch"))
     assert f"the run stays paused until: {resume}; rejoin with: {rejoin}\n" in told
     assert ledger.counts(run_id).state is RunState.PAUSED
-
-
-def test_an_interrupted_enqueue_says_that_it_can_be_repeated(
-    producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ledger, "add_bodies", interrupt)
-
-    assert "run the same command again to continue" in producer("enqueue", five, exit_code=130).stderr
 
 
 def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
@@ -711,16 +465,3 @@ def test_purge_asks_nobody_where_there_is_nobody(
     assert len(ledger.runs()) == 1
     assert producer("purge", "last", "--yes").stdout == f"deleted {run_id}\n"
     assert ledger.runs() == []
-
-
-@pytest.mark.parametrize(("words", "told"), [((), True), (("--set", "rag.use_context_field=true"), False)])
-def test_a_context_that_the_model_is_not_shown_is_pointed_out(
-    producer: Producer, tmp_path: Path, words: tuple[str, ...], told: bool
-) -> None:
-    file = tmp_path / "questions.jsonl"
-    asked = {"choices": ["tea", "salt"], "answer": "A", "context": "It is a red box."}
-    file.write_text("".join(json.dumps({"question": f"What is in box {i}?", **asked}) + "\n" for i in range(4)))
-
-    result = producer("enqueue", file, *words)
-
-    assert ("4 questions with a context, which the model is not shown" in result.stderr) is told

@@ -17,7 +17,7 @@ from producer.intake.duplicates import Repeats, Seen, asked_hash
 from producer.intake.spool import Spool
 from producer.readers import opened
 from tests.support import ROOT, make_question, make_questions
-from tests.unit.producer.test_export import room_per_file
+from tests.unit.producer.conftest import room_per_file
 
 
 def test_bodies_come_back_in_order_as_often_as_they_are_wanted() -> None:
