@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,16 @@ class Page(HTMLParser):
 
     def scripts(self, kind: str) -> int:
         return sum(tag == "script" and attributes.get("type", "code") == kind for tag, attributes in self.tags)
+
+
+def html_of(run: Run) -> str:
+    """The report in the run's folder, of which there is one."""
+    (path,) = (Path("results") / run.run_id).glob("*.html")
+    return path.read_text(encoding="utf-8")
+
+
+def page_of(run: Run) -> Page:
+    return Page(html_of(run))
 
 
 def packed(html: str) -> list[Any]:

@@ -16,7 +16,7 @@ from contract.spec import IndexKind, Retrieval
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from tests.support import make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, settle
+from tests.unit.producer.report.conftest import Page, html_of, page_of, settle
 
 
 def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_all(
@@ -146,7 +146,7 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
         )
         ledger.commit(opened.run_id, [verdict])
     report(closed.run_id, opened.run_id)
-    page = Page(Path(f"results/{closed.run_id}/report-with-{opened.run_id}.html").read_text(encoding="utf-8"))
+    page = page_of(closed)
     assert "recall@1: a relevant passage in the first 1 75.0 %" in page.text
     assert "accuracy with a relevant passage shown 100.0 %" in page.text
     assert "accuracy without one shown 0.0 %" in page.text
@@ -161,7 +161,7 @@ def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: Me
     for run, right in ((a, 1), (b, 3)):
         ledger.commit(run.run_id, [_verdict(number, right) for number in range(4)])
     report(a.run_id, b.run_id)
-    page = Page(Path(f"results/{a.run_id}/report-with-{b.run_id}.html").read_text(encoding="utf-8"))
+    page = page_of(a)
     begin = page.text.index(f"{b.run_id} compared with {a.run_id}")
     comparison = page.text[begin : page.text.index("is right on", begin)]
     assert f"A is {a.run_id}, B is {b.run_id}. Differences are B minus A." in comparison
@@ -188,12 +188,12 @@ def test_of_two_runs_with_retrieval_it_shows_which_found_more(ledger: MemoryLedg
             found: dict[str, Any] = {"context_source": ContextSource.RETRIEVED, "passages": (passage,)}
             ledger.commit(run.run_id, [Verdict(question_id=question.id, outcome=Outcome.WRONG, **found)])
     report(*(run.run_id for run in runs))
-    page = Page(Path(f"results/{runs[0].run_id}/report-with-{runs[1].run_id}.html").read_text(encoding="utf-8"))
+    page = page_of(runs[0])
     assert "Recall of retrieval recall@3 A 0.250 · B 0.750 relevant passage found, of 4 questions" in page.text
 
 
 def test_runs_that_cannot_be_paired_are_reported_with_the_reason(ledger: MemoryLedger, report: Producer) -> None:
     a, b = open_run(ledger, make_questions(4), "a"), open_run(ledger, make_questions(6), "b")
     report(a.run_id, b.run_id)
-    text = Path(f"results/{a.run_id}/report-with-{b.run_id}.html").read_text(encoding="utf-8")
+    text = html_of(a)
     assert "asked different questions" in text

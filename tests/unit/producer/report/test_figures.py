@@ -17,7 +17,7 @@ from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, settle
+from tests.unit.producer.report.conftest import Page, page_of, settle
 
 
 def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_was_asked(
@@ -50,7 +50,7 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
     texts = []
     for run in (poor, failing):
         report(run.run_id)
-        texts.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
+        texts.append(page_of(run).text)
 
     assert "below chance: chance is 25.0 %" in texts[0]
     assert "right on 2.4 % of 41 questions" in texts[1]
@@ -67,7 +67,7 @@ def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error) for n in range(8)])
 
     report(run.run_id)
-    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    text = page_of(run).text
 
     assert "has no accuracy: every question with a verdict failed. An error is not a wrong answer." in text
     assert "0.0 %" not in text
@@ -83,7 +83,7 @@ def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabiliti
     for run in (plain, divided):
         settle(ledger, run)
         report(run.run_id)
-        pages.append(Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text)
+        pages.append(page_of(run).text)
         ends.append(Producer(report.session, "export")(run.run_id).stdout)
         summaries.append(json.loads((Path("results") / run.run_id / "summary.json").read_text())["calibration"])
 
@@ -105,7 +105,7 @@ def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
 
     report()
 
-    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    text = page_of(run).text
     assert "right on 33.3 % of 60 questions (95 % interval 22.7 to 45.9 %)" in text
     # What it answered has two choices each, what it did not has four.
     assert "On the 20 questions it answered, it is above chance: chance is 50.0 %" in text
@@ -137,13 +137,13 @@ def test_a_model_that_always_says_the_same_is_not_taken_for_one_that_knows(
     ended = Producer(report.session, "export")(run.run_id).stdout
     report(run.run_id)
 
-    folder = Path("results") / run.run_id
-    text = Page((folder / "report.html").read_text(encoding="utf-8")).text
+    text = page_of(run).text
     assert "above chance: chance is 33.3 %" in text
     for where, before, scored in ((text, ", but it", "60.0 %"), (ended, "; the accuracy", "0.600\n")):
         assert ("always answering" in where) is (told is not None)
         assert told is None or f"{before} is {told} always answering 'yes', which scores {scored}" in where
-    assert json.loads((folder / "summary.json").read_text())["constant"] == {"answer": "yes", "value": 0.6}
+    summary = json.loads(Path("results", run.run_id, "summary.json").read_text())
+    assert summary["constant"] == {"answer": "yes", "value": 0.6}
 
 
 def always_a(n: int) -> Outcome:
@@ -177,7 +177,7 @@ def test_the_end_of_a_run_and_the_report_agree_on_whether_it_beats_always_answer
     ended = Producer(report.session, "export")(run.run_id).stdout
     report(run.run_id)
 
-    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    text = page_of(run).text
     for where, before in ((ended, f"; the accuracy{which}"), (text, "above chance: chance is 25.0 %, but it")):
         assert ("always answering" in where) is (which is not None)
         assert which is None or f"{before} is not distinguishable from always answering 'A', which scores" in where
@@ -209,7 +209,7 @@ def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_rep
     ended = [Producer(report.session, command)(run.run_id).stdout for command in ("export", "watch", "status")]
     report(run.run_id)
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     for where in (*ended, page.text):
         assert ("most texts name no choice" in where) == (said is not None)
     if said:
@@ -229,7 +229,7 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
 
     report()
 
-    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    text = page_of(run).text
     assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.5 to 45.5 %, for these subjects)." in text
     assert (
         "With each question counted once, the accuracy is 28.6 %, with an interval of 16.8 to 41.3 % "
@@ -248,7 +248,7 @@ def test_the_report_rounds_an_accuracy_as_the_terminal_does(
 
     told = producer("export", run.run_id).stdout
     assert "accuracy     0.463  95 % interval 0.387 to 0.540" in told
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert "is right on 46.3 % of 160 questions" in page.text
     assert "46.2 %" not in page.text
 
@@ -259,7 +259,7 @@ def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, repor
 
     report()
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert "50.0 %" in page.text
     assert "Throughput" not in page.text
 
@@ -279,7 +279,7 @@ def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
 
     report()
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert f"engine of {run.spec.model}" in page.text
     assert "engine of another" not in page.text
 
@@ -292,7 +292,7 @@ def test_the_report_says_that_unlike_engines_answered_a_run(ledger: MemoryLedger
 
     report()
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert 'not identical: they differ in dtype ("float32", "bfloat16")' in page.text
 
 
@@ -307,7 +307,7 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
 
     report(free.run_id)
 
-    page = Page((Path("results") / free.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(free)
     assert "95 % interval 29.9 to 70.1 %)." in page.text
     assert "guessing" not in page.text
     assert "dashed line is chance" not in page.text
@@ -329,7 +329,7 @@ def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
 
     report()
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert "single rotations 50.0 %" in page.text
     guess = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
     assert "25.00" in guess, "one rotation is guessed like any question"
@@ -343,7 +343,7 @@ def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedg
 
     report()
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert "position, which the model was not shown" in page.text
     assert "as shown to the model" not in page.text
 
@@ -356,7 +356,7 @@ def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: Memo
 
     report()
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     lines = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
     # Of all, of those answered, of all compared in two other ways, and by the probability of the key.
     accuracies = ["25.00", "35.00", "25.00", "25.00", "35.00"]
@@ -380,7 +380,7 @@ def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cu
 
     report()
 
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert "1.125 is the mean probability that a label comes next" in page.text, "an engine that only simulates"
     assert "1 of 1: two choices score the same, the first was chosen" in page.text
     assert "1 of 1: the text was cut off at max_tokens" in page.text
@@ -396,14 +396,14 @@ def test_a_run_whose_questions_were_not_all_written_is_told_to_be_unsettled(
 
     report()
 
-    text = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")).text
+    text = page_of(run).text
     assert "This run is not settled: 3 of 5 questions without a verdict yet, excluded from all figures." in text
 
 
 def test_a_run_without_any_verdict_says_so_and_draws_nothing(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(3))
     report()
-    page = Page((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    page = page_of(run)
     assert "3 of 3 questions without a verdict yet" in page.text
     assert not any(tag == "figure" for tag, _ in page.tags)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from contract.ledger import MemoryLedger
 from contract.prompts import prompts_of
 from contract.question import Question
@@ -12,7 +10,7 @@ from contract.verdict import MAJORITY, Failure, Outcome, Passage, Verdict
 from producer.report.table import PER_PARCEL
 from tests.support import interrupted_run, make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, packed, settle, unpack
+from tests.unit.producer.report.conftest import Page, html_of, packed, settle, unpack
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{ 7*7 }}{% raw %}\u2028]]>"
 
@@ -27,7 +25,7 @@ def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
 
     report()
 
-    _, details = unpack((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    _, details = unpack(html_of(run))
     assert [dict(each["facts"])["margin"] for each in details] == [
         "0.2500 of the texts",
         "0.2500 nats",
@@ -39,7 +37,7 @@ def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report
     run = open_run(ledger, make_questions(4))
     settle(ledger, run)
     report()
-    html = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    html = html_of(run)
     loading = {name for _, attributes in Page(html).tags for name in attributes} & {"src", "srcset", "action"}
     assert loading == set()
     assert all(attributes["href"].startswith("#") for _, attributes in Page(html).tags if attributes.get("href"))  # type: ignore[union-attr]
@@ -72,7 +70,7 @@ def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Produ
     )
     ledger.commit(run.run_id, [verdict])
     report()
-    html = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    html = html_of(run)
     page = Page(html)
     assert (page.scripts("code"), page.scripts("text/plain")) == (1, 2)
     assert not any(tag == "img" for tag, _ in page.tags)
@@ -88,7 +86,7 @@ def test_the_table_holds_every_question_with_prompt_and_scores(ledger: MemoryLed
     run = open_run(ledger, make_questions(PER_PARCEL + 3))
     settle(ledger, run)
     report()
-    html = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
+    html = html_of(run)
     rows, details = unpack(html)
     assert [row[1] for row in rows] == [f"q{n}" for n in range(PER_PARCEL + 3)]
     assert len(details) == len(rows)
@@ -106,7 +104,7 @@ def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report:
         settle(ledger, run)
     report(*(run.run_id for run in runs))
 
-    html = next((Path("results") / same.run_id).glob("report-with-*.html")).read_text(encoding="utf-8")
+    html = html_of(same)
     (texts, _), *_ = packed(html)
     assert len(texts[0]) == len(questions) + 2, "each set of questions once"
     rows, details = unpack(html)
@@ -129,7 +127,7 @@ def test_beside_a_run_whose_questions_were_not_all_written_every_row_shows_its_o
 
     report(*(run.run_id for run in runs))
 
-    html = next((Path("results") / begun.run_id).glob("report-with-*.html")).read_text(encoding="utf-8")
+    html = html_of(begun)
     rows, _ = unpack(html)
     ids = [[row[1] for row in rows if row[0] == number] for number in range(len(runs))]
     assert ids == [["q0", "q1"], [each.id for each in others], *[[each.id for each in asked]] * 2]
@@ -145,7 +143,7 @@ def test_without_questions_the_page_has_the_figures_alone(ledger: MemoryLedger, 
 
     report(a.run_id, b.run_id, "--no-questions")
 
-    html = Path(f"results/{a.run_id}/report-with-{b.run_id}.html").read_text(encoding="utf-8")
+    html = html_of(a)
     page = Page(html)
     assert "Difference +25.0 percentage points" in page.text
     assert "Calibration" in page.text
@@ -161,7 +159,7 @@ def test_the_prompts_of_another_model_are_told_once_and_those_of_another_templat
     first, model = open_run(ledger, questions, "first"), open_run(ledger, questions, "model", model="another")
     words = open_run(ledger, questions, "words", prompt=Prompt(name="words", text="Say: {{ question }}"))
     report(first.run_id, model.run_id, words.run_id)
-    html = next((Path("results") / first.run_id).glob("report-with-*.html")).read_text(encoding="utf-8")
+    html = html_of(first)
     _, *parcels = packed(html)
     assert ["prompts" in each for parcel in parcels for each in parcel] == [True] * 3 + [False] * 3 + [True] * 3
     _, details = unpack(html)
@@ -177,5 +175,5 @@ def test_an_opened_row_shows_the_prompt_with_the_passages_in_it(ledger: MemoryLe
     shown = Passage(id="p", score=2.0, text="Sums are even.")
     ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.WRONG, passages=(shown,))])
     report()
-    _, details = unpack((Path("results") / run.run_id / "report.html").read_text(encoding="utf-8"))
+    _, details = unpack(html_of(run))
     assert details[0]["prompts"] == ["Sums are even. What is 0 plus 0?"]
