@@ -9,12 +9,13 @@ import sys
 
 import click
 
+from contract.commands import note
 from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
-from producer.options import note, priority_option, run_argument, to_priority, to_weight
+from producer.options import priority_option, run_argument, to_priority, to_weight
 from producer.session import Session
 from producer.watching.status import unwritten
 

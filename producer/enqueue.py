@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from contract.commands import note
 from contract.ledger import Run
 from contract.priority import Priority
 from contract.spec import Normalization, RunSpec
@@ -18,7 +19,7 @@ from producer.export.results import write_rejected
 from producer.intake.options import describe_reading, how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
 from producer.intake.survey import rejected_rows
-from producer.options import as_json, folder, note, priority_option, run_config_options, to_priority, to_weight
+from producer.options import as_json, folder, priority_option, run_config_options, to_priority, to_weight
 from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing

@@ -13,6 +13,7 @@ from typing import IO, Any, NamedTuple, get_args
 import click
 from pydantic import ValidationError
 
+from contract.commands import note
 from contract.errors import InputError
 from contract.index import (
     DEFAULT_ENCODER,
@@ -40,7 +41,7 @@ from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import write_rejected_row
 from producer.intake.options import check_encoding, map_pairs
-from producer.options import as_json, note, progress_console
+from producer.options import as_json, progress_console
 from producer.output import Lines, echo_json, echo_lines
 
 __all__ = ["index"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from contract.commands import note
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
@@ -16,7 +17,7 @@ from producer.intake.contradictions import contradiction_warnings
 from producer.intake.options import describe_reading, how_to_read, reading_options
 from producer.intake.profile import Lengths, Profile, key_warnings
 from producer.intake.survey import Inspector
-from producer.options import as_json, note, run_config_options
+from producer.options import as_json, run_config_options
 from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown
 from producer.readers import opened, understand

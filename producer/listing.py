@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from contract.commands import note
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.engine_differences import sampling_lines
 from producer.export.columns import iso
-from producer.options import as_json, note, run_argument
+from producer.options import as_json, run_argument
 from producer.output import chance, echo_json, echo_lines, echo_table
 from producer.question_view import question_json, question_lines
 from producer.session import Session

@@ -12,19 +12,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from contract.commands import INTERRUPTED, Command, config_options, note
+from contract.commands import Command, config_options
 from contract.fair_share import MOST_WEIGHT
 from contract.priority import Priority
 
 __all__ = [
     "CANCELLED",
     "FOLDER",
-    "INTERRUPTED",
     "LINE_EVERY_S",
     "SOME_FAILED",
     "as_json",
     "folder",
-    "note",
     "priority_option",
     "progress_console",
     "run_argument",

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
+from contract.commands import INTERRUPTED, note
 from contract.errors import IndexUnusable, InputError
 from contract.index import MANIFEST, read_manifest, replaced_beside
-from producer.options import INTERRUPTED, note
 
 __all__ = ["refuse_foreign", "unfinished"]
 

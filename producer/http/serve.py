@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from contract.commands import note
 from contract.connection import connect_hurried
 from contract.errors import InputError
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics
-from producer.options import note, run_config_options
+from producer.options import run_config_options
 from producer.runs.runconfig import load_run_config
 from producer.session import Session
 

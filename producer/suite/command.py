@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from contract.commands import note
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
 from producer.intake.options import describe_reading
 from producer.intake.survey import rejected_rows
-from producer.options import CANCELLED, SOME_FAILED, as_json, folder, note, priority_option, to_priority
+from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option, to_priority
 from producer.output import echo_json, echo_lines, echo_table
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit

@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from contract import keys
+from contract.commands import INTERRUPTED, note
 from contract.ledger import Run, RunState
 from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
-from producer.options import INTERRUPTED, note, progress_console
+from producer.options import progress_console
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
 from producer.runs.submit import Submitted, asked_already
 from producer.session import Session

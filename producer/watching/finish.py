@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
+from contract.commands import INTERRUPTED, note
 from contract.ledger import Counts, Run, RunState
 from contract.verdict import Outcome
 from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.export.summary_json import normalized_json, retrieval_json, rotations_json
-from producer.options import CANCELLED, FOLDER, INTERRUPTED, SOME_FAILED, note, progress_console
+from producer.options import CANCELLED, FOLDER, SOME_FAILED, progress_console
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 from producer.stats import Tally
