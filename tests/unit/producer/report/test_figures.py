@@ -408,8 +408,9 @@ def test_a_run_without_any_verdict_says_so_and_draws_nothing(ledger: MemoryLedge
     assert not any(tag == "figure" for tag, _ in page.tags)
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(ledger: MemoryLedger, report: Producer, tmp_path: Path) -> None:
+def test_a_file_where_the_results_folder_should_be_is_named(
+    ledger: MemoryLedger, report: Producer, tmp_path: Path
+) -> None:
     open_run(ledger, make_questions(3))
     (tmp_path / "file").write_text("")
-    done = report("--out", "file", exit_code=2)
-    assert "Traceback" not in done.output
+    assert "Directory 'file' is a file." in report("--out", "file", exit_code=2).stderr
