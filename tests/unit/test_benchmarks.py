@@ -23,6 +23,7 @@ import pytest
 from jinja2 import Environment
 
 from benchmarks import beside, command, retrieval_overlap
+from benchmarks.agreement import apart, logged
 from benchmarks.asking import Asking
 from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import part_of, record_name
@@ -42,7 +43,7 @@ from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.lm_eval import TASKS, Case, Side
 from benchmarks.mc2 import compare_mc2, mc2_of
 from benchmarks.overhead import enough
-from benchmarks.peers import apart, cases_of, logged, read_questions
+from benchmarks.peers import cases_of, read_questions
 from benchmarks.record import bars, commit, plot, print_table, write
 from contract.errors import EngineError, InputError
 from contract.prompts import render
