@@ -77,7 +77,7 @@ class Ledger(abc.ABC):
         """
         ids = self.run_ids()  # not `runs`: each may hold thousands of examples
         if name == LAST:
-            return self.run(self._last(ids))
+            return self.run(_last(ids))
         meant = (
             [each for each in ids if each == name]
             or [each for each in ids if is_called(each, name)]
@@ -88,13 +88,6 @@ class Ledger(abc.ABC):
             more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
             raise InputError(f"{name!r} matches {len(meant)} runs: {listed}{more}.", hint="Use a longer prefix.")
         return self.run(meant[0] if meant else name)
-
-    def _last(self, ids: Sequence[str]) -> str:
-        newest = next((each for each in ids if not is_request(each)), None)
-        if newest is None:
-            but = ", only requests to the HTTP server" if ids else ""
-            raise InputError(f"There are no runs yet{but}.", hint="Create one with: python -m producer enqueue FILE")
-        return newest
 
     @abc.abstractmethod
     def open_runs(self) -> list[str]:
@@ -217,3 +210,11 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def purge(self, run_id: str) -> None:
         """Delete the run; workers will drop its messages that are still in flight."""
+
+
+def _last(ids: Sequence[str]) -> str:
+    newest = next((each for each in ids if not is_request(each)), None)
+    if newest is None:
+        but = ", only requests to the HTTP server" if ids else ""
+        raise InputError(f"There are no runs yet{but}.", hint="Create one with: python -m producer enqueue FILE")
+    return newest

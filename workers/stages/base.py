@@ -112,7 +112,7 @@ class BatchWork(abc.ABC):
             events.started(batch)
         try:
             endings = self._do(batch)
-            self._settle_messages(batch, endings)
+            _settle_messages(batch, endings)
             if set(endings.values()) == {AGAIN}:  # a batch that did something is no busy loop, and may be in a hurry
                 batch.pause_s = max(batch.pause_s, RETRY_PAUSE_S)
         except EngineDead as trouble:
@@ -402,15 +402,6 @@ class BatchWork(abc.ABC):
         engine = self._describe_engine()
         return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # it renders and reads
 
-    def _settle_messages(self, batch: Batch, endings: Endings) -> None:
-        """Acknowledge each message whose questions were all settled, sent on or put aside; requeue the others."""
-        for held in batch.held:
-            counts = Counter(endings.get((held.run_id, each)) for each in held.question_ids)
-            before = counts.pop(None, 0)
-            parts = [f"{n} {ending}" for ending, n in sorted((str(ending), n) for ending, n in counts.items())]
-            held.summary = ", ".join(parts + ([f"{before} settled before"] if before else []))
-            held.settlement = Settlement.REQUEUE if AGAIN in counts else Settlement.ACKNOWLEDGE
-
     def _log(self, batch: Batch) -> None:
         seconds = time.time() - batch.started_at
         fill = batch.questions / self._settings.full_batch
@@ -433,6 +424,16 @@ class BatchWork(abc.ABC):
                 "waited_s": batch.waited_s,
             },
         )
+
+
+def _settle_messages(batch: Batch, endings: Endings) -> None:
+    """Acknowledge each message whose questions were all settled, sent on or put aside; requeue the others."""
+    for held in batch.held:
+        counts = Counter(endings.get((held.run_id, each)) for each in held.question_ids)
+        before = counts.pop(None, 0)
+        parts = [f"{n} {ending}" for ending, n in sorted((str(ending), n) for ending, n in counts.items())]
+        held.summary = ", ".join(parts + ([f"{before} settled before"] if before else []))
+        held.settlement = Settlement.REQUEUE if AGAIN in counts else Settlement.ACKNOWLEDGE
 
 
 def _left(works: Iterable[Work], endings: Endings) -> list[Work]:
