@@ -27,6 +27,7 @@ from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
 from workers.engines.packaged import resolve
 from workers.gpus.nvidia import visible_gpus
+from workers.host.cpu_quota import cores_by_quota
 from workers.host.placement import SettingsSources, plan_host
 from workers.scoring import Item
 
@@ -135,7 +136,8 @@ def pin(at: Stand) -> None:
 
 
 def _pin(settings: Settings) -> dict[str, str]:
-    plans, _ = plan_host([settings], visible_gpus(), sorted(os.sched_getaffinity(0)), SettingsSources())
+    cores = sorted(os.sched_getaffinity(0))
+    plans, _ = plan_host([settings], visible_gpus(), cores, SettingsSources(), cores_by_quota(len(cores)))
     place = {name: value for name, value in plans[0].environment.items() if not name.startswith(PREFIX)}
     os.environ.update(place)
     return place

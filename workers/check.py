@@ -59,10 +59,13 @@ from workers.monitoring.hardware import Hardware
 __all__ = ["Finding", "check", "free_memory", "installed_build", "refuse_unbootable"]
 
 
-def check(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
-    """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
+def check(fleet: Sequence[Settings], cores: Sequence[int], quota: int | None = None) -> Iterator[Finding]:
+    """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`.
+
+    `quota` is the number of `cores` that a CPU quota leaves.
+    """
     yield from _each(fleet, check_batching)
-    yield from _placing(fleet, cores)
+    yield from _placing(fleet, cores, quota)
     yield from _each(fleet, _engine)
     yield from _indexes(fleet)
     yield from _redis(fleet)
@@ -89,14 +92,16 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
         yield from (replace(each, found=whose + each.found) for each in look(settings))
 
 
-def _placing(fleet: Sequence[Settings], cores: Sequence[int]) -> Iterator[Finding]:
+def _placing(fleet: Sequence[Settings], cores: Sequence[int], quota: int | None) -> Iterator[Finding]:
     gpus = visible_gpus()
     yield from lost(lost_gpus())
     yield from installed_build(len(gpus))
     if not gpus and any(each.runs_the_model for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
+    if quota:
+        yield Finding("ok", "cores", f"{quota} of {len(cores)}: the container's CPU quota")
     try:
-        plans, warnings = plan_host(fleet, gpus, cores, SettingsSources())
+        plans, warnings = plan_host(fleet, gpus, cores, SettingsSources(), quota)
     except McqueueError as trouble:
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return

@@ -26,6 +26,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus.nvidia import visible_gpus
+from workers.host.cpu_quota import cores_by_quota
 from workers.host.diagnostics import beside_trials
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
@@ -79,8 +80,9 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     logs.set_up("up")
     fleet = load_fleet(config, overrides)
     sources = SettingsSources(config, overrides)
-    plans, warnings = plan_host(fleet, visible_gpus(), _cpu_cores(), sources)
-    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], _cpu_cores(), sources)
+    cores, quota = _cpus()
+    plans, warnings = plan_host(fleet, visible_gpus(), cores, sources, quota)
+    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], cores, sources, quota)
     plans = pick(plans, only)
     checks.refuse_unbootable(fleet, plans)
     screen = make_screen(fleet[0])
@@ -104,7 +106,8 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name:
     """Run one worker in the foreground, pinned to its GPUs before Python starts."""
     settings = load_settings(config, overrides)
     chosen = tuple(each for each in (gpus or "").split(",") if each)
-    plan = plan_worker(settings, chosen, visible_gpus(), _cpu_cores(), SettingsSources(config, overrides), name or "")
+    (cores, quota), sources = _cpus(), SettingsSources(config, overrides)
+    plan = plan_worker(settings, chosen, visible_gpus(), cores, sources, name or "", quota)
     bind(plan.cores)
     environment = {**os.environ, **plan.environment}
     os.execve(sys.executable, worker_command(node_name(plan), plan.concurrency), environment)
@@ -136,7 +139,7 @@ def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tupl
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check settings, GPUs, engine, model and Redis, and say how to fix problems. Exit code 1 if one is an error."""
-    findings = list(checks.check(load_fleet(config, overrides), _cpu_cores()))
+    findings = list(checks.check(load_fleet(config, overrides), *_cpus()))
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -243,7 +246,8 @@ def tune_for_run(
         )
     refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
-    plans, _ = plan_host([settings], visible_gpus(), _cpu_cores(), SettingsSources())
+    cores, quota = _cpus()
+    plans, _ = plan_host([settings], visible_gpus(), cores, SettingsSources(), quota)
     if not plans:
         raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
     os.environ.update(plans[0].environment)
@@ -291,9 +295,10 @@ def _asked_of(name: str, config: Path | None, overrides: tuple[str, ...]) -> tup
     return serving(fleet, run), ledger, run
 
 
-def _cpu_cores() -> list[int]:
-    """Cores that this process may use, which in a container are fewer than the machine has."""
-    return sorted(os.sched_getaffinity(0))
+def _cpus() -> tuple[list[int], int | None]:
+    """The cores that this process may run on, and how many of them a CPU quota leaves (None: all)."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores, cores_by_quota(len(cores))
 
 
 def _remedy(finding: checks.Finding) -> str:

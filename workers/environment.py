@@ -20,6 +20,7 @@ import psutil
 from contract.settings.loading import MAY_HOLD_SECRETS
 from workers.engines.installed import installed_version
 from workers.gpus.nvidia import model_name, visible_gpus
+from workers.host.cpu_quota import cores_by_quota
 
 __all__ = ["environment"]
 
@@ -60,9 +61,12 @@ def _without_secret(word: str) -> str:
 def _machine() -> dict[str, Any]:
     about = _about_cpu(CPU_INFO.read_text().splitlines())
     has = {*about.get("flags", "").split(), *about.get("Features", "").split()}
+    cores = len(os.sched_getaffinity(0))
+    quota = cores_by_quota(cores)
     return {
         "processor": about.get("model name", "") or platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores,
+        **({"cores_by_quota": quota} if quota else {}),
         "memory_bytes": psutil.virtual_memory().total,
         "instructions": [each for each in INSTRUCTIONS if each in has],
         "gpus": [found for each in visible_gpus() if (found := model_name(each.name))],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from contract.settings import Settings
 from workers.engines.installed import is_cpu_build
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import model_name, visible_gpus
+from workers.host.cpu_quota import cores_by_quota
 
 __all__ = ["booting", "gpu_models", "gpus_in_use"]
 
@@ -42,7 +44,9 @@ def gpu_models(gpus: list[Device]) -> str:
 
 def _place(gpus: list[Device]) -> str:
     if not gpus:
-        return "the CPU"
+        visible = len(os.sched_getaffinity(0))
+        quota = cores_by_quota(visible)
+        return f"{quota} of {visible} cores, the container's CPU quota" if quota else "the CPU"
     names, models = ",".join(each.name for each in gpus), gpu_models(gpus)
     return f"GPU {names} ({models})" if models else f"GPU {names}"
 

@@ -38,6 +38,8 @@ class WorkerPlan:
     gpus: tuple[str, ...] = ()
     #: Cores it is bound to; empty: any.
     cores: tuple[int, ...] = ()
+    #: Threads it computes with, on any core, where a CPU quota limits them; else 0.
+    threads: int = 0
     #: Variables to set before its Python starts, in addition to the launcher's environment.
     environment: Mapping[str, str] = field(default_factory=dict)
     concurrency: int = 2
@@ -49,6 +51,8 @@ class WorkerPlan:
         """Short description of where it runs."""
         if self.gpus:
             return f"GPU {','.join(self.gpus)}"
+        if self.threads:
+            return f"CPU, {number(self.threads, 'thread')}"
         return f"cores {_ranges(self.cores)}" if self.cores else "CPU"
 
 
@@ -78,25 +82,30 @@ class _Group:
 
 
 def plan_host(
-    fleet: Sequence[Settings], visible: Sequence[Device], cores: Sequence[int], sources: SettingsSources
+    fleet: Sequence[Settings],
+    visible: Sequence[Device],
+    cores: Sequence[int],
+    sources: SettingsSources,
+    quota: int | None = None,
 ) -> tuple[list[WorkerPlan], list[str]]:
     """Return one plan per worker for the models of `fleet`, each with a name of its own, and warnings.
 
     A model with `gpu_groups: auto` gets the visible GPUs that no other model names, divided into groups of the size of
-    one engine; without GPUs, `cpu_workers` workers that share the cores. Raises PlanError, with the arithmetic, for a
-    missing GPU, a group that does not fit the engine, and two groups on one GPU without `share_gpus`.
+    one engine; without GPUs, `cpu_workers` workers that share the cores or, with a CPU `quota`, threads for so many.
+    Raises PlanError, with the arithmetic, for a missing GPU, a group that does not fit the engine, and two groups on
+    one GPU without `share_gpus`.
     """
     on_gpus = [each for each in fleet if _wants_gpus(each, visible)]
     groups = _groups(on_gpus, visible)
     warnings = _sharing(groups) + _left_over(on_gpus, groups, visible)
     plans = [_on_gpus(each.settings, each.devices) for each in groups]
     on_cores = [each for each in fleet if not _wants_gpus(each, visible) for _ in range(each.cpu_workers)]
-    if len(on_cores) > len(cores):
-        warnings.append(
-            f"{len(on_cores)} CPU workers on {number(len(cores), 'core')}: too few to pin each worker to its own."
-        )
-    share = len(cores) // len(on_cores) if on_cores else 0
-    plans += [_on_cores(each, i, cores[i * share : (i + 1) * share]) for i, each in enumerate(on_cores)]
+    usable = quota or len(cores)
+    if len(on_cores) > usable:
+        warnings.append(f"{len(on_cores)} CPU workers on {number(usable, 'core')}: too few for each to have its own.")
+    share = usable // len(on_cores) if on_cores else 0
+    for i, each in enumerate(on_cores):
+        plans.append(_by_quota(each, i, share) if quota else _on_cores(each, i, cores[i * share : (i + 1) * share]))
     several = len(fleet) > 1
     return [_finished(plan, sources, several=several) for plan in _told_apart(plans, several=several)], warnings
 
@@ -108,21 +117,26 @@ def plan_worker(
     cores: Sequence[int],
     sources: SettingsSources,
     name: str = "",
+    quota: int | None = None,
 ) -> WorkerPlan:
     """Return the plan of a single worker on `gpus` or all cores, by default named after these. Raises PlanError."""
     if gpus:
         (devices,) = cut([gpus], visible, settings.gpus_per_worker, OPTION)
         plan = _on_gpus(settings, devices)
     else:
-        plan = _on_cores(settings, 0, cores)
+        plan = _by_quota(settings, 0, quota) if quota else _on_cores(settings, 0, cores)
     return _finished(replace(plan, name=name or plan.name), sources, several=False)
 
 
 def plan_retrieval(
-    names: Sequence[str], settings: Settings, cores: Sequence[int], sources: SettingsSources
+    names: Sequence[str],
+    settings: Settings,
+    cores: Sequence[int],
+    sources: SettingsSources,
+    quota: int | None = None,
 ) -> list[WorkerPlan]:
     """Return one plan per index: without a GPU, on a quarter of the cores, which leaves the rest to the models."""
-    threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, len(cores) // 4))}
+    threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, (quota or len(cores)) // 4))}
     plans = [
         WorkerPlan(
             name=f"retrieve-{slug(name)}",
@@ -222,12 +236,23 @@ def _on_cores(settings: Settings, number: int, cores: Sequence[int]) -> WorkerPl
     return _plan(settings, f"cpu{number}", cores=tuple(cores), environment=threads)
 
 
+def _by_quota(settings: Settings, number: int, share: int) -> WorkerPlan:
+    """Return the plan of a worker with `share` cores of a CPU quota.
+
+    It may run on all cores: if it were bound to some, the workers of other containers would be bound to the same ones.
+    """
+    each = str(share // settings.gpus_per_worker or 1)
+    environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": each, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    return _plan(settings, f"cpu{number}", threads=share or 1, environment=environment)
+
+
 def _plan(
     settings: Settings,
     name: str,
     *,
     gpus: tuple[str, ...] = (),
     cores: tuple[int, ...] = (),
+    threads: int = 0,
     environment: Mapping[str, str],
 ) -> WorkerPlan:
     return WorkerPlan(
@@ -235,6 +260,7 @@ def _plan(
         serves=settings.served_model,
         gpus=gpus,
         cores=cores,
+        threads=threads,
         environment=environment,
         concurrency=settings.max_batches_in_flight,
         startup_timeout_s=settings.server_startup_timeout,

@@ -12,6 +12,7 @@ from contract.errors import IndexUnusable
 from contract.index import PASSAGES, Encoder, Manifest, read_manifest
 from contract.spec import IndexKind
 from contract.verdict import Passage
+from workers.host.cpu_quota import cores_by_quota
 from workers.retrieval.base import Ranking, Retriever, Searcher
 from workers.retrieval.bm25 import Bm25Searcher
 from workers.retrieval.dense import DenseSearcher, VectorIndex
@@ -91,12 +92,16 @@ def _differing(found: Encoder, expected: Encoder) -> Iterator[str]:
 
 
 def search_threads() -> int | None:
-    """Return the threads per search: a quarter of the cores, or None if OMP_NUM_THREADS, read by the libraries, is set.
+    """Return the threads per search, or None if OMP_NUM_THREADS, read by the libraries, is set.
 
-    A search shares the machine with an engine, and OpenMP threads wait for each other by spinning: with more threads
-    than free cores, a search takes longer and burns several times the CPU time.
+    They are a quarter of the cores, or of those that a CPU quota leaves. A search shares the machine with an engine,
+    and OpenMP threads wait for each other by spinning: with more threads than free cores, a search takes longer and
+    burns several times the CPU time.
     """
-    return None if "OMP_NUM_THREADS" in os.environ else max(1, len(os.sched_getaffinity(0)) // 4)
+    if "OMP_NUM_THREADS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0))
+    return max(1, (cores_by_quota(cores) or cores) // 4)
 
 
 class IndexRetriever(Retriever):

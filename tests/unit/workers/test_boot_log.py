@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -36,6 +37,15 @@ def test_a_boot_on_a_gpu_says_where_and_what_may_take_minutes_then_how_long_it_t
 
 def test_what_does_not_compile_is_not_said_to_take_minutes(caplog: pytest.LogCaptureFixture) -> None:
     assert said(caplog, [], enforce_eager=True)[0] == "booting vLLM with some/model on the CPU"
+
+
+def test_a_boot_under_a_cpu_quota_says_how_many_cores_it_leaves(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr(module, "cores_by_quota", lambda visible: visible // 8)
+    where = "booting vLLM with some/model on 8 of 64 cores, the container's CPU quota"
+    assert said(caplog, [], enforce_eager=True)[0] == where
 
 
 def test_a_boot_that_fails_is_not_said_to_be_up(caplog: pytest.LogCaptureFixture) -> None:

@@ -150,6 +150,12 @@ def test_check_names_the_build_that_is_installed_and_the_missing_gpu(
     assert found["plan", "ok"] == "cpu0: cores 0-1"
 
 
+def test_check_says_how_many_cores_a_quota_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.check.visible_gpus", list)
+    found = {each.what: each.found for each in check([settings(redis_url=NOBODY)], list(range(64)), 8)}
+    assert (found["cores"], found["plan"]) == ("8 of 64: the container's CPU quota", "cpu0: CPU, 8 threads")
+
+
 @pytest.fixture
 def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A host with a GPU and vLLM's build for it; its programs and Python's headers lie in the folder."""

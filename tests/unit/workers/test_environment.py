@@ -39,6 +39,11 @@ def test_a_record_says_with_which_numbers_its_processor_computes(
     assert (machine["processor"], machine["instructions"]) == (processor, instructions.split())
 
 
+def test_a_record_says_how_many_cores_a_quota_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "cores_by_quota", lambda _: 8)
+    assert environment()["machine"]["cores_by_quota"] == 8
+
+
 def test_a_record_holds_no_password_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = ["tune", "last", "--set", "redis_url=redis://:secret@host", "--set=openai.api_key=secret", "--set", "a.b=c"]
     monkeypatch.setattr(sys, "argv", ["workers", *typed])

@@ -173,7 +173,32 @@ def test_models_without_a_gpu_share_the_cores_too() -> None:
 def test_more_workers_than_cores_are_not_bound_and_warned_of() -> None:
     plans, warnings = planned(fleet(cpu_workers=3), [], [0, 1])
     assert set(places(plans).values()) == {"CPU"}
-    assert warnings == ["3 CPU workers on 2 cores: too few to pin each worker to its own."]
+    assert warnings == ["3 CPU workers on 2 cores: too few for each to have its own."]
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "says"),
+    [(1, "3", []), (2, "1", []), (4, "1", ["4 CPU workers on 3 cores: too few for each to have its own."])],
+)
+def test_workers_share_a_cpu_quota_as_threads_that_are_bound_to_no_core(
+    workers: int, threads: str, says: list[str]
+) -> None:
+    plans, warnings = plan_host(fleet(cpu_workers=workers), [], CORES, SettingsSources(), quota=3)
+    assert [plan.cores for plan in plans] == [()] * workers
+    assert {each.environment["OMP_NUM_THREADS"] for each in plans} == {threads}
+    assert {each.environment["VLLM_CPU_OMP_THREADS_BIND"] for each in plans} == {"nobind"}
+    assert warnings == says
+
+
+def test_a_worker_under_a_quota_shows_its_threads_and_divides_them_among_its_vllm_processes() -> None:
+    (settings,) = fleet(vllm_args={"tensor_parallel_size": 2})
+    plan = plan_worker(settings, (), [], CORES, SettingsSources(), quota=6)
+    assert (plan.place, plan.cores, plan.environment["OMP_NUM_THREADS"]) == ("CPU, 6 threads", (), "3")
+
+
+def test_a_search_gets_a_quarter_of_what_a_quota_leaves() -> None:
+    plans = [plan_retrieval(["facts"], Settings(), CORES, SettingsSources(), quota) for quota in (None, 4, 1)]
+    assert [each.environment["OMP_NUM_THREADS"] for (each,) in plans] == ["2", "1", "1"]
 
 
 def test_gpus_that_auto_makes_no_group_of_are_warned_of() -> None:
