@@ -25,6 +25,7 @@ from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
+from workers.engines.vllm_sockets import socket_folder
 from workers.gpus.nvidia import visible_gpus
 from workers.host.cpu_quota import cores_by_quota
 from workers.host.diagnostics import beside_trials
@@ -93,7 +94,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
         refuse_taken(registry, [node_name(plan) for plan in plans], screen.say)
         registry.announce({node_name(plan): plan.queue or score_queue(plan.serves) for plan in plans})
     supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children))
-    with screen, RedisWatch(fleet[0], screen.say):
+    with screen, RedisWatch(fleet[0], screen.say), socket_folder():
         exit_code = supervisor.run()
     sys.exit(exit_code)
 

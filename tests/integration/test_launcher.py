@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -621,6 +622,26 @@ def test_a_worker_that_could_not_boot_is_refused_before_anything_boots(
 def test_a_model_without_a_worker_here_need_not_be_here(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     words = ("--set", "hf_model_id=/nope/model", "--set", "gpu_groups=[]")
     assert "error" not in workers_command("up", *words, "--logs", str(tmp_path / "logs"))
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_launcher_removes_the_sockets_that_killed_and_drained_workers_leave(
+    redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
+) -> None:
+    monkeypatch.delenv("VLLM_RPC_BASE_PATH", raising=False)
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:  # sockets' paths must be short
+        monkeypatch.setenv("TMPDIR", temporary)
+        with launched(tmp_path, "cpu_workers=2", "simulated.core=true") as up:
+            up.wait_ready(2)
+            (folder,) = Path(temporary).iterdir()
+            cores = [core for pid in up.pids() for core in psutil.Process(pid).children()]
+            assert [core.environ()["VLLM_RPC_BASE_PATH"] for core in cores] == [str(folder)] * 2
+            (folder / "left").touch()
+            os.kill(up.pids()[0], signal.SIGKILL)
+            up.wait_ready(3)
+            up.process.send_signal(ending)
+            assert up.process.wait(timeout=PATIENCE_S) == 0
+        assert not list(Path(temporary).iterdir())
 
 
 def test_workers_without_a_gpu_keep_to_their_own_cores(redis_ledger: RedisLedger, tmp_path: Path) -> None:

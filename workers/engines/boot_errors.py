@@ -22,6 +22,7 @@ from types import TracebackType
 from pydantic import ValidationError
 
 from contract.errors import EngineError, first_line
+from workers.engines import vllm_sockets
 
 __all__ = ["Cause", "cause_of", "failure_reports", "tell_worker"]
 
@@ -95,12 +96,14 @@ def tell_worker() -> None:
 @contextmanager
 def failure_reports() -> Iterator[Callable[[], Cause | None]]:
     """Collect failure reports during a boot; yields a function that returns the first one, or None."""
-    with tempfile.NamedTemporaryFile("r", prefix="mcqueue-boot-", encoding="utf-8") as file:
+    folder = os.environ.get(vllm_sockets.VARIABLE)
+    with tempfile.NamedTemporaryFile("r", prefix="mcqueue-boot-", encoding="utf-8", dir=folder, delete=False) as file:
         os.environ[VARIABLE] = file.name
         try:
             yield lambda: _parsed(file.readline())
         finally:
             del os.environ[VARIABLE]
+            Path(file.name).unlink(missing_ok=True)  # a boot that is given up may have lost its folder by now
 
 
 class _Reporter(logging.Handler):

@@ -11,6 +11,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from contract.errors import EngineDead, RequestRejected
@@ -28,6 +29,7 @@ from workers.engines.installed import installed_version, is_cpu_build
 from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
 from workers.engines.prefill_plan import Plan, Prefill, excess_tokens, make_plan
+from workers.engines.vllm_sockets import socket_folder
 from workers.engines.weights import model_folder, weights_digest
 
 __all__ = ["VllmEngine", "engine_arguments", "prepare_environment"]
@@ -41,6 +43,7 @@ class VllmEngine(Engine):
         if is_cpu_build():  # the core runs in this process
             keep_freed_memory()  # not in `start`: it affects only threads started later, and a worker has some by then
         self._owner: EngineThread | None = None
+        self._until_closed = ExitStack()
         self.encoder: PromptEncoder
         self._weights = ""
         self._tokenizer = ""
@@ -50,6 +53,7 @@ class VllmEngine(Engine):
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
         prepare_environment(model)
+        self._until_closed.enter_context(socket_folder())
         arguments = engine_arguments(self.settings, model)
         if is_cpu_build():
             sample_only_whole_prompts()
@@ -129,6 +133,7 @@ class VllmEngine(Engine):
     def close(self) -> None:
         if self._owner is not None:
             self._owner.stop()
+        self._until_closed.close()
 
     def _plan(self, request: Request, encoded: Encoded) -> Plan | RequestRejected:
         if request.adapter and request.adapter not in self.settings.adapters:

@@ -31,6 +31,7 @@ from workers.engines.arguments import as_flags, check_arguments, engine_environm
 from workers.engines.boot_errors import Cause, failure_reports
 from workers.engines.boot_log import booting
 from workers.engines.packaged import resolve
+from workers.engines.vllm_sockets import socket_folder
 from workers.parent import follower
 
 __all__ = ["LocalServer"]
@@ -57,6 +58,7 @@ class LocalServer:
         self._family: list[psutil.Process] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._relay: threading.Thread | None = None
+        self._until_stopped = contextlib.ExitStack()
 
     def start(self) -> OpenAiSettings:
         """Boot the server, from the main thread, and return the settings to reach it once it answers.
@@ -64,6 +66,7 @@ class LocalServer:
         Raises InputError for what the user must fix, and otherwise EngineError with the cause or, if that is unknown,
         the server's last lines of output.
         """
+        self._until_stopped.enter_context(socket_folder())
         with failure_reports() as first_failure:
             return self._start(first_failure)
 
@@ -116,6 +119,7 @@ class LocalServer:
             self._relay.join(timeout=1)
         if self._port is not None:
             self._port.close()
+        self._until_stopped.close()
 
     def _relay_output(self) -> None:
         """Copy its output to the worker's log, and keep the last lines for an error message."""

@@ -48,6 +48,8 @@ POLL_S = 0.2
 BREAK_OFF_S = 3.0
 #: How long killed workers are waited for. One that waits for a driver or a file system dies only when that answers.
 KILLED_WITHIN_S = 30.0
+#: How long what is left of a dead worker's processes may take to end: Python's resource trackers free shared memory.
+TIDY_S = 1.0
 TAIL_LINES = 20
 #: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
 ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
@@ -285,7 +287,7 @@ class Supervisor:
             child.trouble = report
 
     def _on_exit(self, child: Child, exit_code: int) -> None:
-        self._kill(child)  # the rest of its process group
+        self._kill_rest(child)
         if child.ready_channel >= 0:
             self._on_report(child)  # it may have just been written
         child.process = None
@@ -335,7 +337,7 @@ class Supervisor:
         """Whether it has ended; if so, kill the rest of its process group before the group id can be reused."""
         if child.process is None or child.process.poll() is None:
             return child.process is None
-        self._kill(child)
+        self._kill_rest(child)
         child.process, child.state = None, "stopped"
         return True
 
@@ -351,6 +353,15 @@ class Supervisor:
                     self._say(f"{child.plan.name}: process {child.process.pid} has not died yet: a driver may hold it")
                 child.process, child.state = None, "killed"
             self._close_channel(child)
+
+    def _kill_rest(self, child: Child) -> None:
+        """Kill what is left of the process group of `child`, which has ended, after a moment to end by itself."""
+        until = time.monotonic() + TIDY_S
+        with contextlib.suppress(ProcessLookupError):  # nothing is left
+            while child.process is not None and time.monotonic() < until:
+                os.killpg(child.process.pid, 0)
+                time.sleep(0.02)
+            self._kill(child)
 
     def _kill(self, child: Child) -> None:
         if child.process is not None:

@@ -25,6 +25,7 @@ from contract.errors import (
     RedisUnreachable,
     SettingsError,
 )
+from tests.support import PATIENCE_S
 from workers.host import boot_pipe
 from workers.host.launcher import Child, Supervisor, after_exit, worker_command
 from workers.host.placement import WorkerPlan
@@ -209,6 +210,24 @@ def test_a_worker_that_cannot_boot_is_started_once_and_the_others_go_on_and_at_t
     assert "gpu0: ended with exit code 78; There is no such attention." in told
     assert [child.boots for child in up.children] == [1, 1]
     assert told[-1] == "gpu0: was given up; There is no such attention."
+
+
+#: A worker that ends at once; a process of its group puts things in order after it, as Python's resource tracker does.
+LEAVE = """
+import os, subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1); open('in-order', 'w')"], cwd=sys.argv[1])
+os._exit(0)
+"""
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_processes_of_a_dead_worker_have_a_moment_to_put_things_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.host.launcher.TIDY_S", PATIENCE_S)
+    monkeypatch.setattr("workers.host.launcher.worker_command", lambda *_: [sys.executable, "-c", LEAVE, str(tmp_path)])
+    assert Supervisor([WorkerPlan("gpu0", "m")], tmp_path, print).run() == 0
+    assert (tmp_path / "in-order").exists()
 
 
 @pytest.mark.usefixtures("own_signals")

@@ -71,6 +71,20 @@ def offspring() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
+def test_the_sockets_that_it_leaves_are_removed_when_it_has_stopped(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("VLLM_RPC_BASE_PATH", raising=False)
+    kept = f"import os; open({str(tmp_path / 'where')!r}, 'w').write(os.environ['VLLM_RPC_BASE_PATH'])"
+    runs(monkeypatch, f"{kept}; open(os.environ['VLLM_RPC_BASE_PATH'] + '/left', 'w')\n{SERVER}")
+    server = LocalServer(settings, print)
+    server.start()
+    folder = Path((tmp_path / "where").read_text())
+    assert (folder / "left").exists()
+    server.stop()
+    assert not folder.exists()
+
+
 def test_it_is_up_once_it_answers_and_ends_with_all_that_it_started(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
