@@ -107,6 +107,8 @@ class Survey(Checked):
     digest: Digest = field(kw_only=True)
     #: The selected questions, in order.
     bodies: Spool = field(kw_only=True)
+    #: Whether a limit left rows of the file unread.
+    cut: bool = field(kw_only=True)
 
 
 @dataclass
@@ -117,6 +119,8 @@ class Inspector(Checked):
     _seen: Seen = field(default_factory=Seen)
     #: Content hash → number of times that it has been repeated.
     _times: Counter[str] = field(default_factory=Counter)
+    #: The rows that are still to be checked.
+    _left: Iterator[Row] = field(default_factory=lambda: iter(()))
 
     def questions(self) -> Iterator[Question]:
         """Return an iterator over the questions of the good rows."""
@@ -131,7 +135,8 @@ class Inspector(Checked):
     def judged(self) -> Iterator[Question | tuple[Row, QuestionFileError]]:
         """Yield for every row its question, or the row and its error."""
         with closing(self._seen):
-            for row in self.file.rows():
+            self._left = self.file.rows()
+            for row in self._left:
                 self.rows += 1
                 question, trouble = self._judge(row)
                 if question is not None:
@@ -168,6 +173,13 @@ class Inspector(Checked):
         while self._seen.place_of(f"{question.id}-{number}") is not None:
             number += 1
         return question.model_copy(update={"id": f"{question.id}-{number}"})
+
+    def goes_on(self) -> bool:
+        """Whether the file has a row behind the last one checked, good or bad; that row is then lost."""
+        try:
+            return next(self._left, None) is not None
+        except QuestionFileError:
+            return True
 
     def refuse(self) -> None:
         """Raise one QuestionFileError for all errors, if there are any."""
@@ -213,7 +225,8 @@ def survey(
         raise _nothing(inspector, selection)
     if places is not None:
         take(_sampled(inspector.file, selection, places))
-    return Survey(inspector.file, inspector.rows, inspector.troubles, digest=digest, bodies=spool)
+    cut = digest.count == selection.limit and inspector.goes_on()
+    return Survey(inspector.file, inspector.rows, inspector.troubles, digest=digest, bodies=spool, cut=cut)
 
 
 def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:

@@ -22,7 +22,7 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
         subset=how.subset,
         split=how.split,
         subjects=tuple(sorted(selection.subjects)),
-        limit=selection.limit,
+        limit=selection.limit if found.cut else None,
         sample=selection.sample,
         seed=selection.seed if selection.sample else None,
         stratified=selection.stratified,

@@ -62,7 +62,7 @@ def test_what_was_chosen_of_a_file_stands_in_the_summary_at_the_end_and_in_the_r
     assert told in (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("words", [(), ("--limit", 9), ("--sample", 9)])
+@pytest.mark.parametrize("words", [(), ("--limit", 5), ("--limit", 9), ("--sample", 9)])
 def test_of_a_file_that_was_taken_whole_nothing_is_said(
     producer: Producer, ledger: MemoryLedger, five: Path, words: tuple[object, ...]
 ) -> None:
@@ -70,6 +70,19 @@ def test_of_a_file_that_was_taken_whole_nothing_is_said(
 
     assert "taken" not in producer("export", run.run_id).stdout
     assert summary(run)["total"] == 5
+
+
+@pytest.mark.parametrize("behind", ['{"question": "Which?"}', "{"], ids=["bad row", "no JSON"])
+def test_what_is_wrong_behind_the_last_row_that_a_limit_asks_for_is_not_read(
+    producer: Producer, ledger: MemoryLedger, five: Path, behind: str
+) -> None:
+    five.write_text(f"{five.read_text()}{behind}\n")
+
+    run = settled(producer, ledger, five, "--limit", 5)
+
+    assert run.taken is not None
+    assert (run.taken.rows, run.taken.skipped) == (5, 0)
+    assert "the first 5, the rest was not read\n" in producer("export", run.run_id).stdout
 
 
 @pytest.mark.parametrize(("words", "there"), [((), 5), (("--subject", "red"), 2)])
