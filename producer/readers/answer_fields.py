@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from contract.wording import number
 from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_key, settle
 from producer.readers.field_names import names_of, spelled
 from producer.readers.parts import Parts, answers_of
@@ -22,6 +23,8 @@ __all__ = ["Key", "key_of", "refuse_contradiction", "says_beside"]
 
 #: Share of the rows in which two fields must agree to be considered equivalent.
 _MOST = 0.9
+#: Share from which the lists in a field `gold` may be keys.
+_HALF = 0.5
 #: Usual names for an index that counts from 0, unless choices are in columns: SocialIQA's label counts from 1.
 _FROM_0 = frozenset(
     ["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index", "label", "labels"]
@@ -132,9 +135,21 @@ def _found(parts: Parts, name: str) -> Any:
 
 
 def _gold_with_keys(head: Sequence[Parts]) -> str | None:
-    """Return the field `gold` if its lists, which are usually of passages, are labels or texts of choices."""
+    """Return the field `gold` if its lists, which are usually of passages, are labels or texts of choices.
+
+    Raises FieldTrouble if only about half of them are.
+    """
     names = {each.used.gold for each in head if each.used.gold and spelled(each.used.gold) == "gold"}
-    return next((name for name in names if _says_by_label_or_text(_given(head, name))), None)
+    for name in names:
+        given = [each for each in _given(head, name) if each]
+        said = _named_otherwise(given)
+        if said and said >= _MOST * len(given):
+            return name
+        if said and said >= _HALF * len(given):
+            message = f"names choices in {said:,} of {number(len(given), 'row')}: a key or passages?"
+            hint = f"Use --map answer={name} for a key, --map gold_passages={name} for ids of passages."
+            raise FieldTrouble(name, message, hint, kind="a key or passages")
+    return None
 
 
 def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
@@ -151,8 +166,12 @@ def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
 def _says_by_label_or_text(column: Column) -> bool:
     """Whether these values name choices other than by number."""
     given = [each for each in column if each]
-    said = sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
-    return bool(said) and said >= _MOST * len(given)
+    return bool(given) and _named_otherwise(given) >= _MOST * len(given)
+
+
+def _named_otherwise(given: Sequence[Given]) -> int:
+    """Return how many of the values name choices otherwise than by number."""
+    return sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
 
 
 def _name_all(column: Column) -> bool:

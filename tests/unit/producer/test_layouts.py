@@ -511,6 +511,26 @@ def test_a_gold_list_that_names_no_choice_is_refused_where_the_others_do(tmp_pat
     assert [row.question.right for row in good if row.question] == [("B",)] * 19
 
 
+def test_gold_lists_of_which_only_some_name_choices_are_refused_until_the_user_says_what_they_are(
+    tmp_path: Path,
+) -> None:
+    """One label too many in a file of two rows, and the lists were passages, and the file had no key."""
+    rows = [{"question": f"q{at}", "options": ["x", "y"], "gold": gold} for at, gold in enumerate((["B"], ["C"]))]
+
+    with pytest.raises(QuestionFileError, match="names choices in 1 of 2 rows") as refused:
+        read(tmp_path, lines(*rows))
+    assert (refused.value.line, refused.value.field) == (1, "gold")
+    assert "--map answer=gold" in str(refused.value)
+    assert "--map gold_passages=gold" in str(refused.value)
+
+    one, two = read(tmp_path, lines(*rows), mapping={"answer": "gold"}).rows()
+    assert one.question is not None
+    assert one.question.right == ("B",)
+    assert "['C'] names no choice" in str(two.trouble)
+    passages = questions(read(tmp_path, lines(*rows), mapping={"gold_passages": "gold"}))
+    assert [each.gold_passages for each in passages] == [("B",), ("C",)]
+
+
 def test_a_gold_list_of_passages_is_no_answer(tmp_path: Path) -> None:
     rows = [{"question": f"q{at}", "options": ["x", "y"], "gold": gold} for at, gold in enumerate((["p1"], ["1", "0"]))]
 
