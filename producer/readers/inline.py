@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from contract.question import MAX_CHOICES, MIN_CHOICES
+from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["Inline", "Mark", "behind_each", "mark_of", "split_choices", "split_list"]
 
 #: A mark: a letter or number, then its closing character. A dot or colon must be followed by white space, which
 #: excludes decimals.
-_MARK = r"[(\[]?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
+_MARK = r"(?P<open>[(\[])?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
 _AT_LINE_START = re.compile(rf"^[ \t]*{_MARK}", re.MULTILINE)
 _IN_LINE = re.compile(rf"(?:^|(?<=\s)){_MARK}", re.MULTILINE)
 #: A mark in a tokenised list, with blanks between words and punctuation (MathQA): `a ) 38 , b ) 27.5`.
@@ -53,7 +54,7 @@ def split_choices(text: str) -> Inline | None:
     """Split a text into the part before the choices and the choices; None if it contains none.
 
     The choices are the last sequence of marks that counts up from A or 1; an earlier list of statements belongs to
-    the stem.
+    the stem. Raises FieldTrouble if the text could be cut otherwise as well.
     """
     return _marked(text, _AT_LINE_START) or _marked(text, _IN_LINE) or _bulleted(text)
 
@@ -104,9 +105,30 @@ def mark_of(choice: str) -> Mark | None:
     return Mark(_rank(found), (found["letter"] or found["digits"]).upper(), rest) if found and rest else None
 
 
+class _Cut(NamedTuple):
+    """One way to cut a text, and what speaks against it; empty if nothing does."""
+
+    found: Inline
+    doubt: str
+
+
 def _marked(text: str, pattern: re.Pattern[str]) -> Inline | None:
     marks = list(pattern.finditer(text))
+    outside = _unbracketed(marks, text)
+    ways = [marks] if len(outside) == len(marks) else [marks, outside]
+    cuts = [cut for each in ways if (cut := _last_list(text, each))]
+    sure = {cut.found for cut in cuts if not cut.doubt}
+    if len(sure) == 1:
+        return sure.pop()
+    if cuts:
+        doubt = next((cut.doubt for cut in cuts if cut.doubt), "one of their marks is in brackets")
+        message = f"they cannot be told apart: {doubt} in {shown_value(text)}."
+        hint = "Put each choice on a line of its own, or all into a list."
+        raise FieldTrouble("choices", message, hint, kind="cannot be told apart")
+    return None
 
+
+def _last_list(text: str, marks: list[re.Match[str]]) -> _Cut | None:
     def leads_and_place(start: int) -> tuple[bool, int]:
         # "(A) iron (B) 1) or 2)": what directly follows a mark is in that one's choice, unless "part (a) (A) 3 (B) 4".
         return start == 0 or marks[start - 1].end() < marks[start].start(), start
@@ -114,8 +136,46 @@ def _marked(text: str, pattern: re.Pattern[str]) -> Inline | None:
     starts = (at for at, mark in enumerate(marks) if _rank(mark) == 0)
     for start in sorted(starts, key=leads_and_place, reverse=True):
         if (run := _run(marks, start)) and (found := _cut(text, run)):
-            return found
+            return _Cut(found, _there_twice(run, marks[start:]) or _listed_within(found))
     return None
+
+
+def _unbracketed(marks: Iterable[re.Match[str]], text: str) -> list[re.Match[str]]:
+    """Return the marks without those that close a bracket of the text: `B)` in `(see part B)` or `P(A ∪ B)`."""
+    found: list[re.Match[str]] = []
+    inside, at = False, 0
+    for mark in marks:
+        _, line_end, between = text[at : mark.start()].rpartition("\n")
+        opens, closes = between.rfind("("), between.rfind(")")
+        inside = opens > closes or (opens == closes and inside and not line_end)
+        if not (inside and mark["close"] == ")" and not mark["open"]):
+            found.append(mark)
+        at = mark.start()
+    return found
+
+
+def _there_twice(run: Sequence[re.Match[str]], marks: Sequence[re.Match[str]]) -> str:
+    """Describe the mark of `run` that another of `marks` could replace: `see B) below B) x`; empty if none could."""
+    alike = [mark for mark in marks if _kind(mark) == _kind(run[0])]
+    ways = [1] + [0] * (len(run) - 1)
+    for mark in alike:
+        if 0 < _rank(mark) < len(run):
+            ways[_rank(mark)] += ways[_rank(mark) - 1]
+    twice = next((mark for mark, count in zip(run, ways, strict=True) if count > 1), run[0])
+    # "It is called a: a: histone b: chromatin": the first one ends the stem, or the second one begins a choice.
+    stem_ends = _rank(alike[1]) == 0 and alike[1].start() == run[0].end()
+    return f"{twice[0].strip()!r} is there twice" if ways[-1] > 1 or stem_ends else ""
+
+
+def _listed_within(found: Inline) -> str:
+    """Describe what shows that the choices are statements: `1. … 2. … A) true B) false`; empty if nothing does."""
+    *others, last = map(_has_lettered_list, found.choices)
+    return f"choice {found.labels[-1]} contains a list of its own" if last and not any(others) else ""
+
+
+def _has_lettered_list(choice: str) -> bool:
+    marks = [mark for mark in _IN_LINE.finditer(choice) if mark["letter"]]
+    return any(_cut(choice, run) for at, mark in enumerate(marks) if _rank(mark) == 0 and (run := _run(marks, at)))
 
 
 def _run(marks: list[re.Match[str]], start: int) -> list[re.Match[str]]:

@@ -38,7 +38,10 @@ def inline(fields: Fields, names: Names) -> Parts:
 
 def has_inline(fields: Fields, names: Names) -> bool:
     text = question_of(fields, names)
-    return isinstance(text, str) and split_choices(text) is not None
+    try:
+        return isinstance(text, str) and split_choices(text) is not None
+    except FieldTrouble:
+        return True
 
 
 _LEAD = re.compile(r"^\s*Please\b[^:\n]{0,80}:\s*")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer.readers.inline import split_choices
+from producer.readers.record import FieldTrouble
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,57 @@ def test_what_also_ends_the_last_choice_or_not_all_others_is_part_of_them() -> N
     found = split_choices("Which? A) 1, B) 2 C) 3")
     assert found is not None
     assert found.choices == ("1,", "2", "3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which? A) see B) below B) x C) y",
+        "Which? A) x B) see C) below C) y",
+        "Who? A. George B. Shaw B. Yeats C. Joyce",
+        "Who? A. Franklin D. Roosevelt B. Lyndon B. Johnson C. Nixon D. Ford",
+        "It is called a: a: histone b: chromatin c: solenoid",
+    ],
+)
+def test_choices_of_which_two_could_begin_with_the_same_mark_are_refused(text: str) -> None:
+    """The first one was taken, and the choices were cut wrongly."""
+    with pytest.raises(FieldTrouble, match="is there twice") as refused:
+        split_choices(text)
+    assert refused.value.field == "choices"
+    assert "on a line of its own" in refused.value.hint
+
+
+def test_on_lines_of_their_own_such_choices_are_read() -> None:
+    found = split_choices("Which?\nA) see B) below\nB) x\nC) y")
+    assert found is not None
+    assert found.choices == ("see B) below", "x", "y")
+
+
+def test_numbered_statements_above_choices_on_one_line_are_refused_rather_than_taken_for_choices() -> None:
+    with pytest.raises(FieldTrouble, match="choice 2 contains a list of its own"):
+        split_choices("Are they true?\n1. Iron rusts.\n2. Gold rusts. A) both B) 1 only C) 2 only D) neither")
+
+
+@pytest.mark.parametrize("last", ["first 1) heat it 2) cool it", "both 1) and 2)", "a) and b)"])
+def test_the_last_choice_may_number_what_it_consists_of(last: str) -> None:
+    found = split_choices(f"What next?\nA) nothing\nB) {last}")
+    assert found is not None
+    assert found.choices == ("nothing", last)
+
+
+@pytest.mark.parametrize("choice", ["P(A ∪ B) is 1", "x (see part B)", "f(x, C) and P(A | B)"])
+def test_what_closes_a_bracket_is_no_mark(choice: str) -> None:
+    found = split_choices(f"Which? A) {choice} B) y C) z")
+    assert found is not None
+    assert found.choices == (choice, "y", "z")
+
+
+def test_a_bracket_that_is_left_open_hides_no_mark() -> None:
+    found = split_choices("Is it balanced? ) ( ( A) yes B) no")
+    assert found is not None
+    assert found.choices == ("yes", "no")
+
+
+def test_a_mark_that_may_be_in_brackets_or_not_is_refused() -> None:
+    with pytest.raises(FieldTrouble, match="in brackets"):
+        split_choices("Which? A) tired B) sad :( C) glad")

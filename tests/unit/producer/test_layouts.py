@@ -453,6 +453,17 @@ def test_contexts_of_every_kind_become_the_context(tmp_path: Path) -> None:
     assert (two.context, two.metadata) == (" as it is ", {"source_id": "s"})
 
 
+def test_choices_in_a_question_that_cannot_be_told_apart_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    rows = [{"question": text, "answer": "A"} for text in ("Which? A) x B) y", "Which? A) see B) below B) x C) y")]
+
+    good, bad = read(tmp_path, lines(*rows)).rows()
+
+    assert good.question is not None
+    told = "file:2: field 'choices': they cannot be told apart: 'B)' is there twice in 'Which? A) see B) below"
+    assert str(bad.trouble).startswith(told)
+    assert "Put each choice on a line of its own, or all into a list." in str(bad.trouble)
+
+
 @pytest.mark.parametrize("name", ["gold", "gold_passages"])
 def test_ids_of_passages_that_answer_are_kept_as_such(tmp_path: Path, name: str) -> None:
     row = {"question": "q", "choices": ["x", "y"], "answer": 0, name: ["p1", "p2"]}
