@@ -371,6 +371,10 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "10² ",
         "✅ A) Berlin is ",
         "| A | No |\n",
+        '{"answer": "A"}\n',
+        "maybe A, ",
+        "La réponse est A, enfin ",
+        "It's Paris, so A. ",
     ],
 )
 def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:

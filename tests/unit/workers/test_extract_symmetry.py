@@ -72,3 +72,11 @@ def test_a_verdict_on_a_statement_is_read_whichever_it_is(choices: tuple[str, ..
 def test_choices_that_are_only_listed_are_none_wherever_the_list_begins(answer: str, before: str, first: int) -> None:
     listed = [answer.format(label="ABCD"[at], city=CITIES[at]) for at in range(first, 4)]
     assert extract(before + "\n".join(listed), CITIES).label is None
+
+
+@pytest.mark.parametrize("hedge", ["maybe {}", "or perhaps {}", "it could be {}, too", "possibly {} because it fits"])
+@pytest.mark.parametrize("other", "ABD")
+def test_a_hedge_is_seen_whichever_choice_it_names(hedge: str, other: str) -> None:
+    candidates = tuple(sorted("C" + other))
+    for answer in ("C", "The answer is C"):
+        assert extract(f"{answer}. Not sure, {hedge.format(other)}.", CITIES).candidates == candidates

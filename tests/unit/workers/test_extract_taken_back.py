@@ -64,6 +64,31 @@ def test_an_answer_behind_one_that_was_taken_back_in_passing_is_read(corrected: 
         ("Ответ: A. Нет, C.", "C"),
         ("A is my answer. Update: C.", "C"),
         ("Die Antwort ist A. Quatsch, es ist C.", "C"),
+        ("La réponse est A, non, C", "C"),
+        ("La réponse est A. Je me trompe, c'est C.", "C"),
+        ("La réponse est A. Attendez, c'est C.", "C"),
+        ("La réponse est A, enfin C", None),
+        ("La réponse est A, ou plutôt C", None),
+        ("La réponse est A. Finalement, C.", None),
+        ("La réponse est A, mais c'est faux.", None),
+        ("La réponse est A. C'est faux.", None),
+        ("La respuesta es A, perdón, C", None),
+        ("La respuesta es A, mejor dicho, C", None),
+        ("La respuesta es A. Me equivoqué, es C.", None),
+        ("La respuesta es A. Espera, es C.", None),
+        ("La respuesta es A. En realidad, es C.", None),
+        ("La respuesta es A, pero es incorrecta.", None),
+        ("La respuesta es A. Eso no es correcto.", None),
+        ("A resposta é A. Desculpe, é C.", None),
+        ("A resposta é A. Mas isso está errado.", None),
+        ("La risposta è A. Ma è sbagliato.", None),
+        ("Die Antwort ist A, Entschuldigung, C.", None),
+        ("Die Antwort ist A, besser gesagt C", None),
+        ("Die Antwort ist A. Halt, C.", None),
+        ("Die Antwort ist A. Oder C.", None),
+        ("Die Antwort ist A. Eigentlich ist es C.", None),
+        ("Die Antwort ist A. Das stimmt nicht.", None),
+        ("The answer is A, sorry, C.", None),
         ("La réponse est A. Pardon, C.", None),
         ("La respuesta es A. Perdón, es C.", None),
         ("La risposta è A. Anzi, C.", None),
@@ -81,6 +106,23 @@ def test_an_answer_behind_one_that_was_taken_back_in_passing_is_read(corrected: 
 )
 def test_an_answer_that_the_next_words_correct_is_not_read(text: str, read: str | None) -> None:
     assert label(text) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "La réponse est C, non A",
+        "La réponse est C, et non A.",
+        "La respuesta es C, no A",
+        "Die Antwort ist C, nicht A.",
+        "La réponse est C. C'est faux que Berlin soit en France.",
+        "La respuesta es C. Es incorrecto decir que es Berlín.",
+        "La réponse est C, enfin je crois.",
+        "Die Antwort ist C. Eigentlich eine leichte Frage.",
+    ],
+)
+def test_another_choice_that_is_denied_behind_the_answer_takes_nothing_back(text: str) -> None:
+    assert label(text) == "C"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Answer(NamedTuple):
         text = unemphasized(marked)
         return cls(marked, text, lowered(text), options)
 
-    def place(self, at: int, *, clear: bool = True) -> Place:
+    def place(self, at: int = 0, *, clear: bool = True) -> Place:
         """The position `at` of the text."""
         return Place(self.text, self.lower, self.options, at, clear)
 

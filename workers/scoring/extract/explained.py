@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from workers.scoring.extract.answer import Answer, sentence_before
+from workers.scoring.extract.hedged import is_hedged
 from workers.scoring.extract.patterns import compiled
 from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.targets import Claim
@@ -99,11 +100,15 @@ def _is_step(lower: str, claim: Claim, cue: re.Match[str]) -> bool:
 
 
 def is_explanation(answer: Answer, claim: Claim, cue: re.Match[str]) -> bool:
-    """Whether `claim` may only explain an answer given before: past, conditional, reported, or chosen as something."""
+    """Whether `claim` may only explain an answer given before, or hedge it.
+
+    It is past, conditional, reported, possible, or chosen as something.
+    """
     conditional = _IF.match(answer.lower, claim.end) is not None
     of_something = _CHOSEN.search(cue[0]) and _CHOSEN_AS.match(answer.lower, claim.end)
     begins = cue.end() - len(cue[0].lstrip())
-    return bool(_PAST.search(cue[0]) or conditional or of_something) or is_reported(answer.lower, begins)
+    hedged = is_hedged(answer.lower, begins)
+    return bool(_PAST.search(cue[0]) or conditional or of_something) or hedged or is_reported(answer.lower, begins)
 
 
 def is_reported(lower: str, start: int) -> bool:

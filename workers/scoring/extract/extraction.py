@@ -8,16 +8,27 @@ from dataclasses import dataclass, replace
 
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.explicit import called_right
+from workers.scoring.extract.hedged import also_possible
 from workers.scoring.extract.implicit import final_label, leading_label
-from workers.scoring.extract.json_answer import json_answer
+from workers.scoring.extract.json_answer import json_answers
 from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.several import also_right, is_beside, mentioned_labels
+from workers.scoring.extract.stated_beside import stated_before, stated_behind
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.visible_text import spoken_on
-from workers.scoring.extract.words import CONFIRMED, CONTRADICTED, CORRECTED, DENIED_NEXT, HEDGED, OR, RETRACTED
+from workers.scoring.extract.words import (
+    CONFIRMED,
+    CONTRADICTED,
+    CORRECTED,
+    CORRECTED_HERE,
+    DENIED_NEXT,
+    HEDGED,
+    OR,
+    RETRACTED,
+)
 
 __all__ = ["Extraction", "extract"]
 
@@ -64,12 +75,14 @@ def extract(text: str, choices: Sequence[str], question: str = "", *, labelled: 
 
 
 def _read_said(said: str, options: Options) -> Extraction:
-    value = json_answer(said)
-    if value is not None and not value.strip():
+    values = list(dict.fromkeys(json_answers(said)))
+    if values and not any(value.strip() for value in values):
         return Extraction(None, "none")
-    if value and (found := _read(Answer.of(f"Answer: {value}", options))).label:
-        return found
-    return _read(Answer.of(said, options))
+    read = [_read(Answer.of(f"Answer: {value}", options)) for value in values]
+    labels = {label for found in read for label in (found.label, *found.candidates) if label}
+    if len(labels) > 1:
+        return Extraction(None, "ambiguous", tuple(sorted(labels)))
+    return next((found for found in read if found.label), None) or _read(Answer.of(said, options))
 
 
 def _read(answer: Answer) -> Extraction:
@@ -101,7 +114,9 @@ def _implied(answer: Answer, elsewhere: list[Claim]) -> Extraction:
     passed = {(claim.start, claim.end) for claim in elsewhere}
     for rule in IMPLICIT:
         if found := [claim for claim in rule.read(answer) if (claim.start, claim.end) not in passed]:
-            return Extraction(None, "retracted", found[0].labels) if _is_retracted(found[0], answer) else _only(found)
+            if _is_retracted(found[0], answer):
+                return Extraction(None, "retracted", found[0].labels)
+            return _only([*found, *_stated(found[-1], answer), _with_possible(found[-1], answer)])
     return Extraction(None, "none")
 
 
@@ -124,9 +139,15 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
         return Extraction(None, "ambiguous", tuple(sorted(listed)))
     if _is_retracted(last, answer):
         return Extraction(None, "retracted", last.labels)
-    too = replace(last, labels=tuple({*last.labels, *also_right(answer, last)}))
+    too = _with_possible(replace(last, labels=tuple({*last.labels, *also_right(answer, last)})), answer)
     later = [] if answer.options.sought else called_right(answer, last.end)
-    return _only([*_beside(claims, answer), *_joined(claims, answer), *_explained(claims, answer), *later, too, last])
+    others = [*_beside(claims, answer), *_joined(claims, answer), *_explained(claims, answer), *_stated(last, answer)]
+    return _only([*others, *later, too, last])
+
+
+def _with_possible(claim: Claim, answer: Answer) -> Claim:
+    """`claim`, with the other choices that are called possible behind it."""
+    return replace(claim, labels=tuple({*claim.labels, *also_possible(answer, claim)}))
 
 
 def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
@@ -153,6 +174,16 @@ def _explained(claims: list[Claim], answer: Answer) -> list[Claim]:
     return [claim for claim in before if not _is_retracted(claim, answer, last.start)]
 
 
+def _stated(claim: Claim, answer: Answer) -> list[Claim]:
+    """The choice that the text states before or behind a label, unless it falls, or the label has its own text."""
+    own = answer.options.text(claim.labels[0]) if len(claim.labels) == 1 and claim.rule != "option-text" else ""
+    if not own or own in answer.lower[claim.start : claim.end]:
+        return []
+    before, behind = stated_before(answer, claim.start), stated_behind(answer, claim.end)
+    stands = before and not _is_retracted(before, answer, claim.start)
+    return [each for each in (before if stands else None, behind) if each]
+
+
 def _joined(claims: list[Claim], answer: Answer) -> list[Claim]:
     """The claim that the last one stands beside: `\\boxed{A} or \\boxed{C}`, `Rome, which is option C`; else none."""
     last = claims[-1]
@@ -175,7 +206,8 @@ def _is_retracted(claim: Claim, answer: Answer, until: int | None = None) -> boo
     label = claim.labels[0]
     if DENIED_NEXT.match(behind) and not answer.options.text(label).startswith("no"):
         return True
-    if (better := CORRECTED.match(behind)) and _names_another(answer, claim.end + better.start(1), better[1], label):
+    corrections = (CORRECTED.match(behind), CORRECTED_HERE.match(behind))
+    if any(_names_another(answer, claim.end + each.start(1), each[1], label) for each in corrections if each):
         return True
     denied = rf"(?i:answer|it) (?i:is|was) not (?i:option )?[(\"']?{label}(?![\w'])"
     return re.search(denied, answer.text[claim.end : end]) is not None

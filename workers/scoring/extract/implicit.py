@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain
 
 from workers.scoring.extract.answer import Answer, is_taken_back, sentence_before
-from workers.scoring.extract.completed import completed_question
 from workers.scoring.extract.lists import DENIAL, heads_list
 from workers.scoring.extract.normalize import folded, lowered, unemphasized
-from workers.scoring.extract.option_text import option_text
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.several import is_only_called_right
+from workers.scoring.extract.stated_beside import stated_above
 from workers.scoring.extract.targets import Claim, Place, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
@@ -199,9 +197,7 @@ def lone_label(answer: Answer) -> Iterator[Claim]:
 
 def _with_stated(label: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
     """The `label` of the last line, and the choice that the text above states: `The capital is Paris.`, then `A`."""
-    above = answer.text.rpartition("\n")[0].rstrip()
-    rest = answer._replace(text=above, lower=answer.lower[: len(above)])
-    stated = next(chain(option_text(rest), completed_question(rest)), None)
+    stated = stated_above(answer, max(0, answer.text.rfind("\n")))
     return tuple(sorted({*label, *(stated.labels if stated else ())}))
 
 

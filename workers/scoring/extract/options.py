@@ -20,7 +20,7 @@ _COUNTED = re.compile(
     r"\d|\b(?:[ivx]{1,4}|zero|one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|fourth)\b"
 )
 _ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
-_BEFORE_TEXT = re.compile(r"[ .,:;)\]}(\[{|\-→=>の번、]{0,6}")
+_BEFORE_TEXT = re.compile(r"[ .,:;)\]}(\[{|\-→=>の번、]{0,6}(?:which (?:is|means|says|states) )?")
 _CLOSED = re.compile(r"[.。)\]]|\s?(?:$|\n|です|입니다)")
 #: The labels, for choices that a text cannot name by them: characters that no text has.
 _UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))

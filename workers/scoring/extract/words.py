@@ -13,6 +13,7 @@ __all__ = [
     "CONFIRMED",
     "CONTRADICTED",
     "CORRECTED",
+    "CORRECTED_HERE",
     "DENIED_AFTER",
     "DENIED_BEFORE",
     "DENIED_NEXT",
@@ -205,49 +206,59 @@ REFUSED = compiled(r"""
 VOID = compiled(r"""
     (?:none|neither|unclear|unknown|undetermined|unanswerable|indeterminate|not (?:given|listed|among|here|there))\b
 """)
+#: Of the answer before, in other languages. "Falso. Es falso porque …" only goes on.
+_THAT_IS_WRONG = compact(r"""
+    (?:das (?:ist (?:falsch|nicht richtig)|stimmt nicht)|c'est (?:faux|incorrect|inexact)|ce n'est pas (?:correct|juste)
+    |(?:eso |esto )?(?:es (?:incorrect|fals|erróne)[oa]|no es (?:correct|ciert)[oa])
+    |(?:isso |isto )?(?:(?:está|é) (?:errad|incorret|fals)[oa]|não (?:está|é) (?:cert|corret)[oa])
+    |(?:questo )?(?:è (?:sbagliat|errat|fals)[oa]|non è (?:corrett|giust)[oa]))(?=\s?(?:[.,;!)\n]|$))
+""")
 #: Behind the last answer: it is taken back. After `^` only in the same sentence, or at the start of the next. What an
 #: explanation may hold, too, only where it begins a sentence: patients have to wait, and A 不对 is said of A.
-RETRACTED = compiled(r"""
-    (?:^|[^\w\s]|\n)\s?(?:(?:but|no|oh|so|well|and|actually)[,.]{0,3}\s){0,2}
-    (?:wait|hold on|on second thought|hmm+|moment(?: mal)?(?=,))\s?[,.:!\n-]|\bscratch that\b
+RETRACTED = compiled(rf"""
+    (?:^|[^\w\s]|\n)\s?(?:(?:but|no|oh|so|well|and|actually)[,.]{{0,3}}\s){{0,2}}
+    (?:wait|hold on|on second thought|hmm+|moment(?: mal)?(?=,)|warte(?: mal)?|attend(?:s|ez)|espera|espere|aspett[ai])
+    \s?[,.:!\n-]|\bscratch that\b
     |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
     (?! the (?:other|remaining))
-    |(?<!if )\bi(?: have|'ve)? (?:made an? (?:\w{1,15} )?(?:mistake|error)|misread)\b
+    |(?<!if )\bi(?: have|'ve)? (?:made an? (?:\w{{1,15}} )?(?:mistake|error)|misread)\b
+    |\b(?:je me (?:suis )?tromp|me (?:he )?equivo[qc]|ich habe mich (?:geirrt|vertan)|mi (?:sono )?sbagli|me enganei)
     |\bi (?:was wrong|need to reconsider|take (?:that|it|this) back)\b|\bi(?: have|'ve|'d)? changed my mind\b
-    |(?:^|[.!?;(\n-])\s?(?:(?:oh|no|ah|haha|lol|please)[,.! ]{1,2}){0,2}(?:(?:strike|forget|disregard|ignore)
-    (?: that| this| it| the above| my (?:\w{1,10} )?answer)|never ?mind)\s?(?:[.,:;!)\n-]|$)
-    |(?:^|[^\w\s]|\n)\s?(?:(?:oh|ah|haha|lol)[,.! ]{1,2})?(?:i'm |i am |i was )?(?:just |only )?(?:kidding|joking)\b
+    |(?:^|[.!?;(\n-])\s?(?:(?:oh|no|ah|haha|lol|please)[,.! ]{{1,2}}){{0,2}}(?:(?:strike|forget|disregard|ignore)
+    (?: that| this| it| the above| my (?:\w{{1,10}} )?answer)|never ?mind)\s?(?:[.,:;!)\n-]|$)
+    |(?:^|[^\w\s]|\n)\s?(?:(?:oh|ah|haha|lol)[,.! ]{{1,2}})?(?:i'm |i am |i was )?(?:just |only )?(?:kidding|joking)\b
     (?! aside)|(?:^|[.!?;(\n-])\s?(?:(?:this|that|it)(?:'s| is| was) (?:just |only )?a joke\b|april fools|psych\s?!)
     |\b(?:the above|my) (?:reasoning|answer) (?:is|was) (?:flawed|wrong|incorrect)\b
     |\bnone of the (?:options|choices|answers) (?:is|are|seems?) (?:correct|right)\b
     |\b(?:not|no longer) sure any ?more\b
     |\bor (?:is it|not)\b
     |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
-    |^\.{0,3}[,;]? ?(?:
+    |^\.{{0,3}}[,;]? ?(?:
     (?:though|although|but)\b(?! i (?:could|may|might) be (?:wrong|mistaken))
-    (?:[^.!?\n]{0,80}\b(?:not (?:\w{1,12} )?sure|unsure|doubt)
-    |[^.!?\n]{0,40}\b(?:it|this|that|answer) (?:may|might|could)(?: also| well| as well)? be
+    (?:[^.!?\n]{{0,80}}\b(?:not (?:\w{{1,12}} )?sure|unsure|doubt)
+    |[^.!?\n]{{0,40}}\b(?:it|this|that|answer) (?:may|might|could)(?: also| well| as well)? be
     (?: (?:wrong|mistaken|incorrect|another|different|something|option|choice|the
     |[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
-    |which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{0,30}\b(?:wrong|doubt|incorrect)|which can't be)\b
-    |^[^\w\n]{1,6}not\s?(?:[.!)]|$)
-    |^\s(?:would be|is|was) (?:an? )?(?:\w{1,12} )?(?:mistake|error|misconception|fallacy)\b
-    |^[^.!?\n]{0,80}[.!?]\s?is it\?
-    |^[^.!?\n]{0,80}[.!?\n]{1,4}\s?(?:(?:no,?|but|however,?|yet|hmm,?) )?(?:(?:that|this|it)(?:'s| is| was)
+    |which (?:is(?! why\b)|was|i|seems)\b[^.!?\n]{{0,30}}\b(?:wrong|doubt|incorrect)|which can't be)\b
+    |^[^\w\n]{{1,6}}not\s?(?:[.!)]|$)
+    |^\s(?:would be|is|was) (?:an? )?(?:\w{{1,12}} )?(?:mistake|error|misconception|fallacy)\b
+    |^[^.!?\n]{{0,80}}[.!?]\s?is it\?
+    |^[^.!?\n]{{0,80}}[.!?\n]{{1,4}}\s?(?:(?:no,?|but|however,?|yet|hmm,?) )?(?:(?:that|this|it)(?:'s| is| was)
     \s(?:wrong|not (?:right|correct)|incorrect)
     |(?:that|this|it) (?:can't|cannot|doesn't|does not) (?:be|seem|look|match)|no,? (?:it|that|this) (?:isn't|is not)\b
     |or (?:maybe|perhaps) not\b
-    |\w{1,20} (?:isn't|is not) among the (?:options|choices)|das ist (?:falsch|nicht richtig))
+    |\w{{1,20}} (?:isn't|is not) among the (?:options|choices)|{_THAT_IS_WRONG})
 """)
 #: The same by a "but", behind the answer or in the next sentence, that says what else the choice is, or not.
-CONTRADICTED = compiled(r"""
-    (?:[^.!?\n]{0,80}[.!?\n]{1,4}|[)\]"']{0,2}[,;]?)\s?(?:
+CONTRADICTED = compiled(rf"""
+    (?:[^.!?\n]{{0,80}}[.!?\n]{{1,4}}|[)\]"']{{0,2}}[,;]?)\s?(?:
     (?:but|however,?|yet) (?:that|this)(?:'s| is| was) (?:wrong|incorrect|not (?:right|correct)|the wrong
-    |(?:not )?the (?!(?:\w{1,12} )?(?:answer|choice|option|one|case|point|story|rule|part|reason|way)\b
-    |(?:only|first|last|best|most|least|main|same|right|correct|whole|usual|general|standard|\w{3,12}est)\b)
+    |(?:not )?the (?!(?:\w{{1,12}} )?(?:answer|choice|option|one|case|point|story|rule|part|reason|way)\b
+    |(?:only|first|last|best|most|least|main|same|right|correct|whole|usual|general|standard|\w{{3,12}}est)\b)
     |not (?:in|on|at|among) (?!all|every|general|question|itself))
+    |(?:mais|pero|mas|ma) {_THAT_IS_WRONG}
     |(?:(?:aber|doch) das ist|das ist aber) (?:falsch|nicht (?:richtig|in)
-    |(?:nicht )?(?:der|die|das) (?!(?:einzige|richtige|\w{3,12}ste)\b)))
+    |(?:nicht )?(?:der|die|das) (?!(?:einzige|richtige|\w{{3,12}}ste)\b)))
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"""
@@ -260,13 +271,23 @@ CONFIRMED = compiled(r"""
     \b(?:checks out|(?:yes|ok|okay|good|great|indeed|so)[,.! ]{1,2}(?:that|it|this)(?:'s| is) (?:right|correct|fine)
     |answer (?:stays|remains|stands|is still)[^.\n]{0,20})
 """)
+#: What a correction is said with.
+_SORRY = compact(r"""
+    (?:sorry|oops|er|uh|um|i mean|my (?:mistake|bad|error|apologies)|apologies
+    |verzeihung|entschuldigung|quatsch|halt|besser(?: gesagt)?|vielmehr
+    |pardon|désolée?|excuse[zs]?-moi|euh|enfin|plutôt|perdón|disculp\w{1,4}|lo siento|mejor(?: dicho)?|digo
+    |perdão|desculp\w{1,3}|melhor(?: dizendo)?|aliás|scus\w{1,3}|anzi|meglio)
+""")
 #: The next sentence corrects the answer.
-CORRECTED = compiled(r"""
-    [^.!?\n]{0,80}[.!?]{1,3}\s\(?(?:(?:but|although|actually|sorry|oops|my (?:mistake|bad|error|apologies)|apologies|er
-    |uh|um|well|or|or maybe|or rather|better|still|alternatively|correction|on reflection
-    |(?:it |that |this )?should (?:be|have been|read)
-    |verzeihung|entschuldigung|quatsch|besser|pardon|enfin|perdón|mejor|perdão|aliás|scusa|scusi|anzi)
-    \s?[,:]?\s|(?=[(\"']?[a-z][)\"']?,? (?:actually|rather|instead|i mean)\b))([^.!?\n]{1,120})
+CORRECTED = compiled(rf"""
+    [^.!?\n]{{0,80}}[.!?]{{1,3}}\s\(?(?:(?:but|although|actually|well|or|or maybe|or rather|better|still|alternatively
+    |correction|on reflection|(?:it |that |this )?should (?:be|have been|read)|{_SORRY}
+    |oder|eigentlich|ou|finalement|en fait|en réalité|o|en realidad|na verdade|in realtà)
+    \s?[,:]?\s|(?=[(\"']?[a-z][)\"']?,? (?:actually|rather|instead|i mean)\b))([^.!?\n]{{1,120}})
+""")
+#: The same in the answer's own sentence: "A, perdón, B".
+CORRECTED_HERE = compiled(rf"""
+    [)\]\"']{{0,3}}(?:,|\s-)\s(?:(?:or|no|oder|nein|ou|non|o|não)[,\s]{{1,2}})?{_SORRY}\s?[,:]?\s([^.,;!?\n]{{1,40}})
 """)
 #: Another choice is only thought of.
 HEDGED = re.compile(r"\b(?:could|might|may|tempting|seems?|looks?|plausible|also)\b")
