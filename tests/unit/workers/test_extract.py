@@ -305,6 +305,27 @@ def test_short_announcements_are_read(text: str) -> None:
     assert label(f"Let me see.\n{text}") == "C"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "👉 **C) Paris**",
+        "It is in France.\n\n👉 C",
+        "The answer is C 🎉",
+        "Answer: C😊",
+        "🎯 C",
+        "It's Paris! 🗼",
+        "C ✨",
+    ],
+)
+def test_pictures_around_an_answer_do_not_hide_it(text: str) -> None:
+    assert label(text) == "C"
+
+
+def test_pictures_that_judge_or_are_choices_stay() -> None:
+    assert label("The answer is C 👎") is None
+    assert label("The answer is 🍎.", ("🍐", "🍎")) == "B"
+
+
 # --- properties -----------------------------------------------------------------------------------------------------
 
 _PIECES = (

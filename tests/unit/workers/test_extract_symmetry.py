@@ -57,6 +57,18 @@ def test_an_answer_before_what_is_wrong_about_the_other_choices_is_read_whicheve
     assert read == ["A", "B", "C", "D"]
 
 
+@pytest.mark.parametrize(
+    "answer", ["{}\n\n{} are wrong.", "{}. {} are wrong.", "The answer is {}, since {} are wrong."]
+)
+def test_an_answer_before_all_other_labels_in_one_sentence_is_read_whichever_it_is(answer: str) -> None:
+    others = [[each for each in "ABCD" if each != label] for label in "ABCD"]
+    texts = [
+        answer.format(label, f"{one}, {two} and {three}")
+        for label, (one, two, three) in zip("ABCD", others, strict=True)
+    ]
+    assert [extract(text, CITIES).label for text in texts] == ["A", "B", "C", "D"]
+
+
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize(
     "choices", [("True", "False"), ("Yes", "No"), ("yes", "no", "maybe"), ("Correct", "Incorrect"), ("right", "wrong")]

@@ -40,6 +40,10 @@ _PART = re.compile(
 _REST = re.compile(r"[\s.,!:;)\]}']*|,?\s(?:because|since)\s.*", re.DOTALL)
 
 
+#: Pictures that only adorn a text, unlike ticks, crosses and the like.
+_PICTURE = re.compile("(?![👎🙅🚫🛑🗴-🗹])[\U0001f300-\U0001faff✨⭐➡]\ufe0f?")
+
+
 class Answer(NamedTuple):
     """A model's answer, ready for the rules."""
 
@@ -52,7 +56,8 @@ class Answer(NamedTuple):
     @classmethod
     def of(cls, said: str, options: Options) -> Answer:
         """Brings `said` into the one spelling that the rules know."""
-        marked = plain(said)
+        drawn = any(map(_PICTURE.search, options.texts))
+        marked = plain(said if drawn else _PICTURE.sub(" ", said))
         text = unemphasized(marked)
         return cls(marked, text, lowered(text), options)
 

@@ -18,7 +18,7 @@ _NEXT_MARK = re.compile(
     r"(?:(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[):\]]|(?:^|\n|[.!?;:,)]\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?\.)"
 )
 _NEXT_ALONE = re.compile(r"\n[(\[]?([A-Z])[)\].:]{0,2}\n")
-_NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?![\w']| [a-z])")
+_NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?![\w']| [a-z]|, [A-Z](?![\w']))")
 #: Behind a choice's own text: its sentence or line ends, or says why.
 _CLOSED = re.compile(r"[)\]\"'*]{0,3}(?:\s?$|\s?\n|[.!;,](?!\w)|\s(?:because|since|as)\b)")
 #: The label has a paragraph for itself, and the next one is no mark.
