@@ -368,6 +368,52 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
     assert attempts(redis_ledger, run) == [1] * 8, "the batch in flight was ended, not asked again"
 
 
+#: A launcher that draws until the terminal is closed, and learns of that in the middle of its table.
+DRAWS = """
+import signal, sys
+from pathlib import Path
+from workers.host.launcher import Supervisor
+from workers.host.placement import WorkerPlan
+
+def draw():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    try:
+        while True:
+            print("\\x1b[1mtable", end="", file=sys.stderr, flush=True)
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+        print("its last row", file=sys.stderr)
+
+launcher = Supervisor([WorkerPlan("cpu0", "m")], Path(sys.argv[1]), lambda line: print(line, file=sys.stderr), draw)
+launcher._try_to_start = lambda child: launcher._say("started")
+sys.exit(launcher.run())
+"""
+
+
+def test_of_a_table_that_the_terminal_did_not_take_any_more_nothing_goes_to_the_file(tmp_path: Path) -> None:
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", DRAWS, str(tmp_path)],
+        cwd=ROOT,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+        preexec_fn=partial(in_terminal, its),
+    ) as launcher:
+        try:
+            os.close(its)
+            drawn = b""
+            while b"table" not in drawn:
+                drawn += os.read(ours, 1000)
+            os.close(ours)
+            assert launcher.wait(timeout=PATIENCE_S) == 0
+        finally:
+            end(launcher)
+    said = (tmp_path / "up.log").read_text()
+    assert said == "the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on\n"
+
+
 def test_one_worker_of_the_plan_is_started_alone_beside_those_that_go_on(
     redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

@@ -19,9 +19,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO, cast
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE, SettingsError
 from contract.wording import number
@@ -171,6 +170,7 @@ class Supervisor:
     children: list[Child] = field(init=False)
     _stop_signals: int = 0
     _hung_up: bool = False
+    _on_terminal: bool = False
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def __post_init__(self) -> None:
@@ -182,10 +182,11 @@ class Supervisor:
             self.log_folder.mkdir(parents=True, exist_ok=True)
         except OSError as trouble:
             raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
+        self._on_terminal = os.isatty(2)
         for stop in (signal.SIGTERM, signal.SIGINT):
             signal.signal(stop, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(signal.SIGHUP, partial(self._on_hang_up, os.isatty(2)))
+            signal.signal(signal.SIGHUP, self._on_hang_up)
         try:
             for child in self.children:
                 child.start_at = time.monotonic()
@@ -202,19 +203,30 @@ class Supervisor:
     def _on_signal(self, *_: Any) -> None:
         self._stop_signals += 1
 
-    def _on_hang_up(self, on_terminal: bool, *_: Any) -> None:
-        """Drain, once, though both shell and kernel send it. Output then goes to a file: the terminal is gone."""
-        if on_terminal and not self._hung_up:
-            with contextlib.suppress(OSError), (self.log_folder / "up.log").open("ab") as output:
-                os.dup2(output.fileno(), 2)
+    def _on_hang_up(self, *_: Any) -> None:
+        """Drain, once, though both shell and kernel send it."""
         self._hung_up, self._stop_signals = True, max(self._stop_signals, 1)
+
+    def _leave_terminal(self) -> None:
+        """Once the terminal is gone, have the output go to a file.
+
+        Not in the signal's handler: that may run in the middle of a table. What the terminal did not take is dropped.
+        """
+        if self._hung_up and self._on_terminal:
+            self._on_terminal = False
+            for instead in (Path(os.devnull), self.log_folder / "up.log"):
+                with contextlib.suppress(OSError), instead.open("ab") as output:
+                    os.dup2(output.fileno(), 2)
+                    cast(TextIO, sys.__stderr__).flush()
 
     def _say(self, line: str) -> None:
         """Announce `line`. Where that fails, on a full disk for instance, the workers matter more than the words."""
+        self._leave_terminal()
         with contextlib.suppress(OSError):
             self.announce(line)
 
     def _show(self) -> None:
+        self._leave_terminal()
         with contextlib.suppress(OSError):
             self.show()
 
