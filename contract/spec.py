@@ -9,14 +9,16 @@ import uuid
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Self
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from contract.question import Question, identity
 from contract.wording import number
 
 __all__ = [
+    "Chat",
     "ChatTemplate",
     "FewShot",
     "IndexKind",
@@ -32,6 +34,7 @@ __all__ = [
     "Stage",
     "is_called",
     "is_request",
+    "kwargs_conflict",
     "mode_conflict",
     "request_id",
     "run_id_for",
@@ -99,6 +102,18 @@ class ChatTemplate(StrEnum):
     TURNS = "turns"
 
 
+class Chat(NamedTuple):
+    """How a prompt is put into the model's chat template."""
+
+    template: ChatTemplate = ChatTemplate.NEVER
+    #: Variables of the template, such as `enable_thinking`.
+    kwargs: Mapping[str, JsonValue] = MappingProxyType({})
+
+
+#: Variables of every chat template that are set for each prompt.
+OWN_VARIABLES = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
+
+
 class Sampling(BaseModel):
     """How text is sampled from the model, in vLLM's terms."""
 
@@ -114,6 +129,9 @@ class Sampling(BaseModel):
     samples: int = Field(default=1, ge=1, le=256)
     #: Strings at which generation stops.
     stop: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
+    #: How much a model on a server reasons before it answers, in its own words (`minimal`, `low`, `medium`, `high`);
+    #: empty: as the server has it.
+    reasoning_effort: Annotated[str, StringConstraints(max_length=50)] = ""
 
 
 class Selection(StrEnum):
@@ -263,6 +281,8 @@ class RunSpec(BaseModel):
     rag: Retrieval | None = None
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.NEVER
+    #: Variables of the model's chat template, such as `enable_thinking`.
+    chat_template_kwargs: Mapping[str, JsonValue] = Field(default_factory=dict)
     #: For modes that generate text only.
     sampling: Sampling | None = None
     few_shot: FewShot | None = None
@@ -290,7 +310,14 @@ class RunSpec(BaseModel):
             raise ValueError(f"mode {self.mode} {'needs' if self.mode is Mode.JUDGE else 'takes no'} judge")
         if self.shuffle and self.circular:
             raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
+        if wrong := kwargs_conflict(self.chat_template, self.chat_template_kwargs):
+            raise ValueError(wrong)
         return self
+
+    @property
+    def chat(self) -> Chat:
+        """How its prompts are put into the model's chat template."""
+        return Chat(self.chat_template, self.chat_template_kwargs)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 over the canonical JSON of all fields, as 64 hex digits.
@@ -300,9 +327,11 @@ class RunSpec(BaseModel):
         """
         later: dict[str, Any] = {
             name: True
-            for name in ("adapter", "description", "rules_version", "unconditional_prompt")
+            for name in ("adapter", "chat_template_kwargs", "description", "rules_version", "unconditional_prompt")
             if not getattr(self, name)
         }
+        if self.sampling is not None and not self.sampling.reasoning_effort:
+            later["sampling"] = {"reasoning_effort"}
         if self.few_shot is not None and not self.few_shot.rationale:
             later["few_shot"] = {"rationale"}
         if self.rag is not None:
@@ -329,6 +358,15 @@ def mode_conflict(
             return "mode vote needs a temperature above 0: without it all samples are the same"
     if sampling is not None and mode is not Mode.VOTE and sampling.samples > 1:
         return f"samples above 1 have no effect in mode {mode}, only in vote"
+    return ""
+
+
+def kwargs_conflict(template: ChatTemplate, kwargs: Mapping[str, JsonValue]) -> str:
+    """Return why the chat template cannot be given these variables, or an empty string."""
+    if kwargs and template is ChatTemplate.NEVER:
+        return "chat_template_kwargs has no effect with chat_template never; set chat_template to always"
+    if own := sorted(OWN_VARIABLES.intersection(kwargs)):
+        return f"chat_template_kwargs: {', '.join(own)} cannot be chosen: it follows from the prompt"
     return ""
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import JsonValue
 
 from contract.commands import note
 from contract.ledger import Run
@@ -210,7 +212,7 @@ def _asked(spec: RunSpec, config: RunConfig) -> str:
         (spec.normalization is not Normalization.NONE, f"normalization {spec.normalization}"),
         (True, f"model {spec.model}"),
         (spec.adapter, f"adapter {spec.adapter}"),
-        (True, f"chat template {spec.chat_template}"),
+        (True, f"chat template {spec.chat_template}{_assigned(spec.chat_template_kwargs)}"),
         (spec.description, "a description"),
         (spec.few_shot, f"{number(shots.k, 'example')} from {shots.file}{split}"),
         (spec.use_context_field, "its own context"),
@@ -219,6 +221,15 @@ def _asked(spec: RunSpec, config: RunConfig) -> str:
         (spec.circular, "choices in every rotation"),
     )
     return " · ".join(each for there, each in described if there)
+
+
+def _assigned(kwargs: Mapping[str, JsonValue]) -> str:
+    """Return the variables of a chat template for reading.
+
+    >>> _assigned({"enable_thinking": False, "effort": "low"})
+    ' (enable_thinking false, effort "low")'
+    """
+    return f" ({', '.join(f'{name} {json.dumps(value)}' for name, value in kwargs.items())})" if kwargs else ""
 
 
 def _example_lines(planned: Plan, config: RunConfig) -> Lines:

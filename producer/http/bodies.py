@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, ValidationError
 
 from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
 from contract.spec import ChatTemplate, Mode, Normalization
@@ -162,6 +162,7 @@ class GenerateOptions(_Body):
     stop: list[str] = []
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.AUTO
+    chat_template_kwargs: dict[str, JsonValue] = {}
     deadline_s: float | None = Field(default=None, gt=0)
 
     def over(self, base: RunConfig) -> RunConfig:
@@ -170,7 +171,7 @@ class GenerateOptions(_Body):
         Raises RunConfigError.
         """
         sampling = self.model_dump(include={"max_tokens", "temperature", "top_p", "stop"})
-        more = {"seed": self.seed, "chat_template": self.chat_template}
+        more = self.model_dump(include={"seed", "chat_template", "chat_template_kwargs"})
         return run_config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)}, IN_MESSAGES)
 
 

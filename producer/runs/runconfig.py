@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from contract.errors import RunConfigError
 from contract.index import can_answer, highest_score, read_manifest
@@ -25,6 +25,7 @@ from contract.spec import (
     RunSpec,
     Sampling,
     Selection,
+    kwargs_conflict,
     mode_conflict,
 )
 from producer.readers import HowToRead, QuestionFile, Source, opened, understand
@@ -235,6 +236,8 @@ class RunConfig(BaseModel):
     #: with `turns`: each example is two turns and the description is the system turn. None: `auto` in modes in which
     #: the model generates text, `never` in modes that score continuations.
     chat_template: ChatTemplate | None = None
+    #: Variables of that template: `enable_thinking: false` has models such as Qwen3 answer without reasoning first.
+    chat_template_kwargs: Mapping[str, JsonValue] = Field(default_factory=dict)
     sampling: Sampling = Sampling()
     few_shot: FewShotConfig = FewShotConfig()
     #: Text placed once before examples and question; may use {{ subject }}.
@@ -257,7 +260,14 @@ class RunConfig(BaseModel):
             raise ValueError(f"judge has no effect in mode {self.mode}")
         if self.shuffle and self.circular:
             raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
+        if wrong := kwargs_conflict(self.asked_chat_template, self.chat_template_kwargs):
+            raise ValueError(wrong)
         return self
+
+    @property
+    def asked_chat_template(self) -> ChatTemplate:
+        """`chat_template`, or the default of the mode."""
+        return self.chat_template or (ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER)
 
     def texts(self, asked: Source | None = None) -> Texts:
         """Read templates and examples, for the questions of `asked`. Raises InputError."""
@@ -275,7 +285,6 @@ class RunConfig(BaseModel):
         `texts` are its own texts if they have been read before. Raises SettingsError if it names no model and
         `settings` have several.
         """
-        auto = ChatTemplate.AUTO if self.mode.writes else ChatTemplate.NEVER
         texts, rag = texts or self.texts(asked), self.rag.load()
         with_context = self.rag.use_context_field or rag is not None
         refuse_blind(texts.prompt, self.mode, with_context=with_context, circular=self.circular)
@@ -292,7 +301,8 @@ class RunConfig(BaseModel):
             rag=rag,
             vllm_version=self.vllm_version,
             seed=self.seed,
-            chat_template=self.chat_template or auto,
+            chat_template=self.asked_chat_template,
+            chat_template_kwargs=self.chat_template_kwargs,
             sampling=self.sampling if self.mode.writes else None,
             few_shot=texts.few_shot,
             description=checked_description(self.description),

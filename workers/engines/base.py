@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from contract.settings import Settings
-from contract.spec import ChatTemplate, Sampling
+from contract.spec import Chat, Sampling
 from contract.turns import Turns, readable
 from contract.verdict import Failure
 
@@ -31,6 +31,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+NO_CHAT = Chat()
+
 
 class ScoreRequest(NamedTuple):
     """A request for the log-probability of each of `continuations` after `turns`.
@@ -42,7 +44,7 @@ class ScoreRequest(NamedTuple):
 
     turns: Turns
     continuations: tuple[str, ...]
-    chat: ChatTemplate = ChatTemplate.NEVER
+    chat: Chat = NO_CHAT
     #: LoRA adapter of the deployment; empty for the base model.
     adapter: str = ""
     #: Whether white space at the prompt's end, outside a chat, is given to the model rather than scored with every
@@ -62,7 +64,7 @@ class GenerateRequest:
     turns: Turns
     sampling: Sampling
     seed: int = 0
-    chat: ChatTemplate = ChatTemplate.NEVER
+    chat: Chat = NO_CHAT
     #: JSON schema that the text must follow, where the engine can enforce one.
     json_schema: str = ""
     adapter: str = ""

@@ -5,8 +5,10 @@ All tokenisation happens here, so that what `show` prints is exactly what the en
 
 from __future__ import annotations
 
+import json
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -14,13 +16,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import Environment, TemplateError, meta
 
 from contract.errors import ModelNotFound, RequestRejected, first_line
 from contract.models import require_hub
-from contract.spec import ChatTemplate
+from contract.spec import OWN_VARIABLES, ChatTemplate
 from contract.turns import Role, Turns, begun, messages
-from workers.engines.base import Request, ScoreRequest, continuations_of
+from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of
 
 __all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
@@ -33,6 +35,10 @@ TODAY = date(2024, 7, 26)
 ANSWER = "Paris"
 #: Exceptions from a template, raised deliberately or by a bug in it.
 TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+#: What `transformers` sets in every template, besides the special tokens.
+SET_BY_TRANSFORMERS = frozenset({"raise_exception", "strftime_now", "documents"})
+#: Its own tag for the model's turns, which leaves nothing in the text.
+GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ class PromptEncoder:
         self._lock = threading.Lock()
         #: Cached tokens of last lines with their continuations: with labels, all questions of a run end alike.
         self._known_lines: dict[str, list[int]] = {}
+        #: The template's variables as JSON → `_opening`.
+        self._openings: dict[str, str] = {}
 
     @classmethod
     def of_model(cls, model: str) -> PromptEncoder:
@@ -126,23 +134,41 @@ class PromptEncoder:
             return [len(ids) for ids in self._ids(list(texts), special=False)]
 
     def _shown(self, request: Request) -> _Texts | RequestRejected:
+        if isinstance(request, GenerateRequest) and request.sampling.reasoning_effort:
+            hint = "Here it is a variable of the chat template, if at all: chat_template_kwargs.reasoning_effort."
+            return RequestRejected("sampling.reasoning_effort is for models on a server.", hint=hint)
         continuations = continuations_of(request)
-        if request.chat is ChatTemplate.NEVER or (request.chat is ChatTemplate.AUTO and not self.has_chat_template):
+        if not self._wants_template(request):
             (turn,) = request.turns
             keeps = not isinstance(request, ScoreRequest) or request.keeps_space
             return _Texts(False, turn.text, continuations) if keeps else _space_moved(turn.text, continuations)
         if not self.has_chat_template:
-            return RequestRejected("The model has no chat template.", hint="Set chat_template: never.")
-        prompt = self._in_template(request.turns)
+            more = ", and leave chat_template_kwargs out" if request.chat.kwargs else ""
+            return RequestRejected("The model has no chat template.", hint=f"Set chat_template: never{more}.")
+        prompt = self._in_template(request.turns, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
-        return _Texts(True, prompt, tuple(self._opening + begun(each) for each in continuations))
+        opening = self._opening(request.chat.kwargs) if continuations else ""
+        return _Texts(True, prompt, tuple(opening + begun(each) for each in continuations))
 
-    def _in_template(self, turns: Turns) -> str | RequestRejected:
+    def _wants_template(self, request: Request) -> bool:
+        """Whether the prompt must be put into a template, even if the model has none."""
+        if request.chat.template is ChatTemplate.AUTO:
+            return self.has_chat_template or bool(request.chat.kwargs)
+        return request.chat.template is not ChatTemplate.NEVER
+
+    @cached_property
+    def _variables(self) -> list[str]:
+        """The variables of the template that a run may set."""
+        template = GENERATION_TAG.sub("", self._tokenizer.get_chat_template())
+        found = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
+        return sorted(found - OWN_VARIABLES - SET_BY_TRANSFORMERS - self._tokenizer.special_tokens_map.keys())
+
+    def _in_template(self, turns: Turns, kwargs: Mapping[str, Any]) -> str | RequestRejected:
         """Render `turns` up to the start of the model's next turn, or return why the template does not accept them."""
         hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which merges them into one turn.")
         try:
-            text = self._rendered(messages(turns), add_generation_prompt=True)
+            text = self._rendered(messages(turns), kwargs, add_generation_prompt=True)
         except TEMPLATE_TROUBLES as trouble:
             roles = ", ".join(turn.role for turn in turns)
             reason = str(trouble).rstrip(".") or type(trouble).__name__
@@ -151,28 +177,37 @@ class PromptEncoder:
         if lost := _left_out(turns, text):
             what = f"The model's chat template drops a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
+        if unknown := [name for name in kwargs if name not in self._variables]:
+            what = f"chat_template_kwargs: the model's chat template has no variable {unknown[0]!r}."
+            return RequestRejected(what, hint=f"It has {', '.join(self._variables) or 'none that can be set'}.")
         return text
 
-    @cached_property
-    def _opening(self) -> str:
-        """The white space that the template puts between the start of the model's turn and its text; mostly none.
+    def _opening(self, kwargs: Mapping[str, Any]) -> str:
+        """Return the white space that the template puts between the start of the model's turn and its text, if any.
 
         Llama 2's puts a space there: without it, a label would be another token than in the turns of the examples.
         Anything but white space, such as an empty reasoning, is left to the model.
         """
+        given = json.dumps(dict(kwargs), sort_keys=True)
+        if given not in self._openings:
+            self._openings[given] = self._find_opening(kwargs)
+        return self._openings[given]
+
+    def _find_opening(self, kwargs: Mapping[str, Any]) -> str:
         asked = [{"role": "user", "content": "Which?"}]
         answered = [*asked, {"role": "assistant", "content": ANSWER}]
         try:
-            begins = self._rendered(asked, add_generation_prompt=True)
-            whole = self._rendered(answered, add_generation_prompt=False)
+            begins = self._rendered(asked, kwargs, add_generation_prompt=True)
+            whole = self._rendered(answered, kwargs, add_generation_prompt=False)
         except TEMPLATE_TROUBLES:
             return ""
         opening, answer, _ = whole.removeprefix(begins).partition(ANSWER)
         return opening if whole.startswith(begins) and answer and opening.isspace() else ""
 
-    def _rendered(self, said: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+    def _rendered(self, said: list[dict[str, str]], kwargs: Mapping[str, Any], *, add_generation_prompt: bool) -> str:
+        given = {**self._clock(), **kwargs}
         text: str = self._tokenizer.apply_chat_template(
-            said, add_generation_prompt=add_generation_prompt, tokenize=False, **self._clock()
+            said, add_generation_prompt=add_generation_prompt, tokenize=False, **given
         )
         return text
 

@@ -23,7 +23,9 @@ retries the question. A text that a content filter withheld is a failure.
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
@@ -33,7 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contract.errors import EngineDead, EngineError
 from contract.settings import OpenAiSettings, Settings
-from contract.spec import ChatTemplate
+from contract.spec import Chat, ChatTemplate
 from contract.turns import begun
 from contract.verdict import Failure
 from workers.engines import openai_wire
@@ -140,6 +142,9 @@ class OpenAiEngine(Engine):
         self._connection: Connection | None = None
         self._patience: Patience | None = None
         self._judge_watch: JudgeWatch | None = None
+        #: Variables of a chat template as JSON → whether choices can be scored in turns that it continues.
+        self._echoes_with: dict[str, bool] = {}
+        self._learning = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._places = Capacity(self._server.concurrency, lambda: self.room_came())
         self._waits_for = ""
@@ -222,7 +227,9 @@ class OpenAiEngine(Engine):
         written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
         try:
             in_chat = self._in_chat(request.chat)
-            body = openai_wire.tokens(request.turns, begun(longest) if in_chat else longest, in_chat=in_chat)
+            body = openai_wire.tokens(
+                request.turns, begun(longest) if in_chat else longest, request.chat.kwargs, in_chat=in_chat
+            )
             return self._count({"model": self._model(request.adapter), **body}) + written
         except NotOffered:  # reported when the request itself is made
             return 0
@@ -387,8 +394,8 @@ class OpenAiEngine(Engine):
             raise NotOffered(f"there is no adapter {adapter!r} here: add it to `adapters`")
         return adapter if self._local is not None else self.settings.adapters[adapter]
 
-    def _in_chat(self, wanted: ChatTemplate) -> bool:
-        offers, server = self._offers, self._server.base_url
+    def _in_chat(self, chat: Chat) -> bool:
+        offers, server, wanted = self._offers, self._server.base_url, chat.template
         if wanted in {ChatTemplate.ALWAYS, ChatTemplate.TURNS} and not offers.chat:
             raise NotOffered(f"{server} offers no chat completions for {self._server.model}: set chat_template: never")
         if wanted is ChatTemplate.NEVER and not offers.plain:
@@ -396,16 +403,22 @@ class OpenAiEngine(Engine):
                 f"{server} offers only chat completions for {self._server.model}: set chat_template: auto; there is no "
                 "normalization mutual_info here"
             )
+        if chat.kwargs and not offers.chat:
+            raise NotOffered(
+                f"{server} offers no chat completions for {self._server.model}: leave chat_template_kwargs out"
+            )
         return wanted is not ChatTemplate.NEVER and offers.chat
 
     def _write(self, request: GenerateRequest) -> Completion:
         in_chat, sampling = self._in_chat(request.chat), request.sampling
+        if sampling.reasoning_effort and not in_chat:
+            raise NotOffered("sampling.reasoning_effort has no effect outside a chat: set chat_template: always")
         texts: list[Text] = []
         prompt = prefilled = all_cached = 0
         while (wanted := sampling.samples - len(texts)) > 0:
             # Some servers, such as Ollama and llama-cpp-python, return one text however many are requested.
             answer = self._post(
-                openai_wire.asked(request.turns, in_chat=in_chat),
+                openai_wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
                 model=self._model(request.adapter),
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
@@ -413,6 +426,7 @@ class OpenAiEngine(Engine):
                 n=wanted,
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
+                reasoning_effort=sampling.reasoning_effort or None,
                 response_format=openai_wire.response_format(request.json_schema),
                 **(VLLM_SAMPLING if self._offers.context else {}),
             )
@@ -430,7 +444,9 @@ class OpenAiEngine(Engine):
             raise NotOffered(f"{said}: only modes that generate text can be used, such as mode: generate")
         in_chat = self._in_chat(request.chat)
         request = openai_wire.parted(request, in_chat=in_chat)
-        top, echo = (offers.chat_top, offers.chat_echo) if in_chat else (offers.plain_top, offers.plain_echo)
+        top, echo = (offers.chat_top, self._chat_echo(request)) if in_chat else (offers.plain_top, offers.plain_echo)
+        if isinstance(echo, Failure):
+            return Completion(error=echo)
         if not top and not echo:
             kind, other = ("chat", "never") if in_chat else ("plain", "always")
             raise NotOffered(
@@ -438,7 +454,7 @@ class OpenAiEngine(Engine):
             )
         if not request.prompt:
             raise NotOffered("a server takes no empty prompt: set unconditional_prompt, for example to 'Answer:'")
-        asked = openai_wire.asked(request.turns, in_chat=in_chat)
+        asked = openai_wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat)
         answer = self._post(
             asked,
             model=self._model(request.adapter),
@@ -461,6 +477,24 @@ class OpenAiEngine(Engine):
             raise NotOffered(f"{self._server.base_url} does not count the prompt's tokens")
         return _PartialScore(prompt, logprobs, [1] * len(logprobs), prompt, cached)
 
+    def _chat_echo(self, request: ScoreRequest) -> bool | Failure:
+        """Whether any text can be scored in a chat with these variables of its template; or why that is not known yet.
+
+        They may change what the template puts before a continued turn, which `start` has only seen without them.
+        """
+        if not request.chat.kwargs:
+            return self._offers.chat_echo
+        given = json.dumps(dict(request.chat.kwargs), sort_keys=True)
+        with self._learning:
+            if given not in self._echoes_with:
+                asked = openai_wire.one_more_token(request.chat.kwargs)
+                answers = [self._post(each, model=self._model(request.adapter)) for each in asked]
+                if later := [each for each in answers if isinstance(each, UnexpectedFailure)]:
+                    return later[0]
+                answered = [each for each in answers if not isinstance(each, Failure)]
+                self._echoes_with[given] = len(answered) == len(answers) and openai_wire.continues(answered)
+            return self._echoes_with[given]
+
     def _weigh(self, tail: tuple[ScoreRequest, _PartialScore, int]) -> None:
         """Add the log-probability of one continuation that is not among the likeliest next tokens."""
         request, partial, i = tail
@@ -473,7 +507,7 @@ class OpenAiEngine(Engine):
         in_chat = self._in_chat(request.chat)
         request = openai_wire.parted(request, in_chat=in_chat)
         continuation = openai_wire.continuations_of(request, in_chat=in_chat)[i]
-        asked = openai_wire.echo(request.turns, continuation, in_chat=in_chat)
+        asked = openai_wire.echo(request.turns, continuation, request.chat.kwargs, in_chat=in_chat)
         answer = self._post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):
             partial.failure = answer

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["Parameters", "remedy"]
 
 #: Codes of refusals of a parameter, or of one value of it.
-UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
+UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})
 #: How such refusals begin where the code is missing.
-UNSUPPORTED_WORDS = ("Unsupported parameter", "Unsupported value")
+UNSUPPORTED_WORDS = ("Unsupported parameter", "Unsupported value", "Unknown parameter")
 #: Parameter → what reasoning models call it.
 ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
 #: Parameter → the values of it that may be left out; None: all. A temperature of 0 is what a run has that chose none.
@@ -31,6 +31,8 @@ REMEDIES = {
     "temperature": "Set sampling.temperature to 1, which such models take; or to 0, for which they use their own.",
     "top_p": "Set sampling.top_p to 1.",
     "stop": "Leave sampling.stop out.",
+    "reasoning_effort": "Set sampling.reasoning_effort to what the model takes, or leave it out.",
+    "chat_template_kwargs": "Leave chat_template_kwargs out.",
 }
 
 

@@ -270,16 +270,10 @@ class _Probe:
         return answer is not None and any(each is not None for each in openai_wire.prompt_logprobs(answer)[1:-1])
 
     def continues_turns(self) -> bool:
-        """Whether a model turn continued from a given text adds only that text's tokens to the prompt.
-
-        Some chat templates insert more before a continued turn than before a new one: Qwen3's inserts a thought.
-        """
-        turns = one_turn("One, two,")
-        counts = []
-        for path, body in (openai_wire.asked(turns, in_chat=True), openai_wire.echo(turns, "A", in_chat=True)):
-            answer = self._tried(path, **{"max_tokens": 1, "temperature": 0, **body}) or {}
-            counts.append(openai_wire.prompt_tokens(answer.get("usage") or {})[0])
-        return counts[1] == counts[0] + 1
+        """Whether a model turn continued from a given text adds only that text's tokens to the prompt."""
+        answers = [self._tried(path, **body) for path, body in openai_wire.one_more_token()]
+        answered = [each for each in answers if each is not None]
+        return len(answered) == len(answers) and openai_wire.continues(answered)
 
     def context(self) -> int:
         """Return the model's context in tokens, if the server counts tokens, else 0."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from contract.turns import Role, Turn, Turns, begun, messages, one_turn
@@ -18,9 +19,11 @@ __all__ = [
     "NOTHING_WRITTEN",
     "asked",
     "continuations_of",
+    "continues",
     "echo",
     "ended_by",
     "next_tokens",
+    "one_more_token",
     "parted",
     "prompt_logprobs",
     "prompt_tokens",
@@ -31,19 +34,26 @@ __all__ = [
     "top",
 ]
 
+NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 #: An answer without a text, as its limit of tokens was used up before.
 NOTHING_WRITTEN: dict[str, Any] = {"choices": [{"text": "", "finish_reason": "length"}]}
 
 
-def asked(turns: Turns, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
-    """Return path and body of a completion request for `turns`; a plain completion takes a single turn."""
+def asked(turns: Turns, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
+    """Return path and body of a completion request for `turns`; a plain completion takes a single turn.
+
+    `kwargs` are variables of the model's chat template, in the field that vLLM, SGLang and llama.cpp's server have for
+    them.
+    """
     if in_chat:
-        return "/chat/completions", {"messages": messages(turns)}
+        return "/chat/completions", {"messages": messages(turns), **_template_kwargs(kwargs)}
     (turn,) = turns
     return "/completions", {"prompt": turn.text}
 
 
-def echo(turns: Turns, continuation: str, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
+def echo(
+    turns: Turns, continuation: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool
+) -> tuple[str, dict[str, Any]]:
     """Return path and body of a request for the log-probabilities of `turns` and `continuation` themselves.
 
     For plain completions this is OpenAI's own `echo`; for chat completions only vLLM supports it. Both also generate
@@ -51,22 +61,42 @@ def echo(turns: Turns, continuation: str, *, in_chat: bool) -> tuple[str, dict[s
     """
     if in_chat:
         behind = {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0}
-        path, body = asked((*turns, Turn(Role.ASSISTANT, continuation)), in_chat=True)
+        path, body = asked((*turns, Turn(Role.ASSISTANT, continuation)), kwargs, in_chat=True)
         return path, {**body, "max_tokens": 1, "temperature": 0, **behind}
     (turn,) = turns
     path, body = asked(one_turn(turn.text + continuation), in_chat=False)
     return path, {**body, "echo": True, "logprobs": 0, "max_tokens": 1, "temperature": 0}
 
 
-def tokens(turns: Turns, continuation: str, *, in_chat: bool) -> dict[str, Any]:
+def one_more_token(kwargs: Mapping[str, Any] = NO_KWARGS) -> list[tuple[str, dict[str, Any]]]:
+    """Return path and body of two requests in chat, of which the second prompt should be one token longer.
+
+    It is, if the template puts no more before a turn that is continued than before a new one: some insert a thought.
+    """
+    turns = one_turn("One, two,")
+    path, body = asked(turns, kwargs, in_chat=True)
+    return [(path, {**body, "max_tokens": 1, "temperature": 0}), echo(turns, "A", kwargs, in_chat=True)]
+
+
+def continues(answers: Sequence[dict[str, Any]]) -> bool:
+    """Whether the answers to the requests of `one_more_token` show that choices can be scored in continued turns."""
+    bare, continued = (prompt_tokens(each.get("usage") or {})[0] for each in answers)
+    return continued == bare + 1 and any(each is not None for each in prompt_logprobs(answers[1]))
+
+
+def tokens(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> dict[str, Any]:
     """Return the body of vLLM's `/tokenize` request for `turns` followed by `continuation`."""
     if not in_chat:
         (turn,) = turns
         return {"prompt": turn.text + continuation}
     if not continuation:
-        return {"messages": messages(turns), "add_generation_prompt": True}
-    begun_turn = {"add_generation_prompt": False, "continue_final_message": True}
+        return {"messages": messages(turns), "add_generation_prompt": True, **_template_kwargs(kwargs)}
+    begun_turn = {"add_generation_prompt": False, "continue_final_message": True, **_template_kwargs(kwargs)}
     return {"messages": messages((*turns, Turn(Role.ASSISTANT, continuation))), **begun_turn}
+
+
+def _template_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {"chat_template_kwargs": dict(kwargs)} if kwargs else {}
 
 
 def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:

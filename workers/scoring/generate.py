@@ -33,7 +33,7 @@ def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     if spec.sampling is None:
         raise ValueError(f"mode {spec.mode} without sampling")
     seed = seed_for(question, spec, "sampling")
-    return [GenerateRequest(turns, spec.sampling, seed, spec.chat_template, adapter=spec.adapter)]
+    return [GenerateRequest(turns, spec.sampling, seed, spec.chat, adapter=spec.adapter)]
 
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:

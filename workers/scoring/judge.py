@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from contract.choice_order import seed_for
 from contract.prompts import BETWEEN, render, shows_choices
 from contract.question import Question
-from contract.spec import ChatTemplate, Judge, RunSpec, Sampling
+from contract.spec import Chat, ChatTemplate, Judge, RunSpec, Sampling
 from contract.turns import one_turn
 from contract.wording import number
 from workers.engines.base import Completion, GenerateRequest, Text
@@ -108,8 +108,8 @@ def _grading(
         return _reading(question, answer, said, spec, grade)
 
     seed = seed_for(question, spec, f"judge {asked}")
-    # For a judge on another server, that server decides; `spec.chat_template` concerns the model under test.
-    chat = ChatTemplate.AUTO if judge.server else spec.chat_template
+    # For a judge on another server, that server decides; `spec.chat` concerns the model under test.
+    chat = Chat(ChatTemplate.AUTO) if judge.server else spec.chat
     adapter = "" if judge.server else spec.adapter
     request = GenerateRequest(one_turn(prompt), Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA, adapter)
     return FollowUp([request], read_grade, judge if judge.server else None)

@@ -26,7 +26,7 @@ __all__ = ["ask", "read"]
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     """Return a single request: the labels as continuations of the prompt."""
     continuations = _continuations(spec.delimiter, question.labels)
-    return [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter, keeps_space=True)]
+    return [ScoreRequest(turns, continuations, spec.chat, spec.adapter, keeps_space=True)]
 
 
 @lru_cache(maxsize=1024)

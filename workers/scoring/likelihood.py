@@ -24,7 +24,7 @@ __all__ = ["ask", "read"]
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     """Return a request for the choices as continuations of the prompt; with `mutual_info`, another without it."""
     continuations = tuple(spec.delimiter + choice for choice in question.choices)
-    asked: list[Request] = [ScoreRequest(turns, continuations, spec.chat_template, spec.adapter)]
+    asked: list[Request] = [ScoreRequest(turns, continuations, spec.chat, spec.adapter)]
     if spec.normalization is Normalization.MUTUAL_INFO:
         asked.append(ScoreRequest(one_turn(spec.unconditional_prompt), continuations, adapter=spec.adapter))
     return asked

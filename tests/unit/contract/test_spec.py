@@ -56,7 +56,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("rules_version", "01234567"),
 ]
 #: Fields that there were not always, as `model_dump` excludes them.
-LATER = dict.fromkeys(("adapter", "description", "rules_version", "unconditional_prompt"), True)
+LATER = dict.fromkeys(("adapter", "chat_template_kwargs", "description", "rules_version", "unconditional_prompt"), True)
 REASONED = tuple(make_question(number, metadata={"cot": "Add."}) for number in range(2))
 #: Fields that only some modes take: what is changed, over what.
 WRITES = {"mode": Mode.GENERATE, "sampling": Sampling()}
@@ -66,6 +66,8 @@ JUDGED = {
     "judge": Judge(prompt=Prompt(name="grade", text="{{ response }}")),
 }
 MORE_CHANGES: list[dict[str, Any]] = [
+    {"chat_template": ChatTemplate.AUTO, "chat_template_kwargs": {"enable_thinking": False}},
+    {"chat_template": ChatTemplate.AUTO, "chat_template_kwargs": {"enable_thinking": True}},
     {"normalization": Normalization.MUTUAL_INFO, "unconditional_prompt": "Answer:"},
     WRITES,
     {**WRITES, "sampling": Sampling(max_tokens=7)},
@@ -73,6 +75,7 @@ MORE_CHANGES: list[dict[str, Any]] = [
     {**WRITES, "few_shot": FewShot(k=1, pool=REASONED, rationale="cot")},
     {**WRITES, "sampling": Sampling(temperature=0.5)},
     {**WRITES, "sampling": Sampling(stop=("x",))},
+    {**WRITES, "sampling": Sampling(reasoning_effort="low")},
     JUDGED,
     {**JUDGED, "judge": Judge(prompt=Prompt(name="grade", text="other"))},
 ]
@@ -97,6 +100,8 @@ def test_a_fingerprint_changes_with_every_field() -> None:
         ({"mode": Mode.VOTE, "sampling": Sampling(temperature=0.5)}, "samples of at least 2"),
         ({"mode": Mode.VOTE, "sampling": Sampling(samples=3)}, "temperature above 0"),
         ({**WRITES, "sampling": Sampling(samples=3)}, "have no effect in mode"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "has no effect with chat_template never"),
+        ({"chat_template": "auto", "chat_template_kwargs": {"messages": []}}, "messages cannot be chosen"),
     ],
 )
 def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], says: str) -> None:
@@ -125,13 +130,20 @@ def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
 def test_a_run_without_what_came_later_is_called_as_before_there_was_any() -> None:
     fields = make_spec().model_dump(mode="json", exclude=LATER)
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    without = make_spec((), **dict.fromkeys(LATER, ""))
+    without = make_spec((), **{**dict.fromkeys(LATER, ""), "chat_template_kwargs": {}})
     assert without.fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
 def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
     spec = make_spec(few_shot=FewShot(k=1, pool=tuple(make_questions(2))))
     later: dict[str, Any] = {**LATER, "few_shot": {"rationale"}}
+    canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
+    assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
+
+
+def test_a_run_that_writes_is_called_as_before_it_could_say_how_much_to_reason() -> None:
+    spec = make_spec((), **WRITES)
+    later: dict[str, Any] = {**LATER, "sampling": {"reasoning_effort"}}
     canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
 

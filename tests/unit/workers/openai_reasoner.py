@@ -11,7 +11,7 @@ __all__ = ["Reasoner"]
 
 #: What its API knows of chat completions, as far as it is asked here.
 KNOWN = {"model", "messages", "n", "seed", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop"}
-KNOWN |= {"logprobs", "top_logprobs", "response_format"}
+KNOWN |= {"logprobs", "top_logprobs", "response_format", "reasoning_effort"}
 NO_PLAIN = "This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/…?"
 NO_LOGPROBS = "You are not allowed to request logprobs from this model"
 SPENT = (

@@ -7,21 +7,21 @@ import json
 import re
 import string
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from contract import Settings, load_settings
-from contract.spec import ChatTemplate, Sampling
+from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
 from workers.engines import make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai import OpenAiEngine
 
 LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
-WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=ChatTemplate.AUTO)
+WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=Chat(ChatTemplate.AUTO))
 VOCABULARY = [f" {letter}" for letter in string.ascii_uppercase]
 
 
@@ -59,6 +59,8 @@ class Script:
     most_texts: int = 8
     #: What its chat template writes before a last turn of the model.
     thought: str = ""
+    #: For which variables of the template.
+    thinks_if: Callable[[object], bool] = lambda _: True
     #: Statuses of the next answers.
     refusals: list[int] = field(default_factory=list)
     #: Statuses of the answers to requests that contain a text.
@@ -102,7 +104,7 @@ class Script:
             return 400, _refusal("no echo here")
         in_chat = path == "/v1/chat/completions"
         said = [each["content"] for each in body["messages"]] if in_chat else [body["prompt"]]
-        if body.get("continue_final_message") and self.thought:
+        if body.get("continue_final_message") and self.thinks_if(body.get("chat_template_kwargs")):
             said.insert(-1, self.thought)
         tokens = [word for text in said for word in words(text)]
         own = [None] + [logprob(tokens[:i], each) for i, each in enumerate(tokens) if i]

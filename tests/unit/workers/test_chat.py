@@ -14,7 +14,7 @@ from contract import Mode, Prompt, RunSpec, load_settings
 from contract.errors import RequestRejected
 from contract.ledger import Run
 from contract.prompts import turns_of
-from contract.spec import ChatTemplate, FewShot, Sampling
+from contract.spec import Chat, ChatTemplate, FewShot, Sampling
 from contract.turns import Role, Turn, messages, one_turn
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
@@ -276,7 +276,7 @@ def test_a_template_that_cuts_what_the_model_said_is_told_by_whose_turn_it_is() 
 
 
 def test_a_single_turn_that_the_template_loses_is_refused_too() -> None:
-    request = ScoreRequest(one_turn("Which?"), (" A",), ChatTemplate.AUTO)
+    request = ScoreRequest(one_turn("Which?"), (" A",), Chat(ChatTemplate.AUTO))
     (found,) = PromptEncoder(tokenizer("[user] Hello! [end]" + BEGIN)).encode([request])
     assert isinstance(found, RequestRejected)
     assert str(found).endswith("Set chat_template: never.")
@@ -301,6 +301,80 @@ def test_the_questions_of_a_call_are_counted_with_what_the_template_puts_around_
     items = [Item(QUESTION, in_turns())] * 2
     assert [len(items[part]) for part in in_calls(items, engine, 2 * tokens)] == [2]
     assert [len(items[part]) for part in in_calls(items, engine, 2 * tokens - 1)] == [1, 1]
+
+
+#: As Qwen 3 has it: reasoning is switched off by writing an empty one.
+SWITCHED = TAKES_SYSTEM.replace(
+    "[assistant]\n{% endif %}",
+    "[assistant]\n{% if enable_thinking is defined and enable_thinking is false %}<think></think>\n{% endif %}"
+    "{% endif %}",
+)
+#: Tags that `transformers` adds to the template language.
+OWN_TAGS = "{% for m in messages %}{% break %}{% endfor %}{% generation %}{% endgeneration %}"
+UNTHINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+@pytest.mark.parametrize("mode", [Mode.LETTER, Mode.LIKELIHOOD, Mode.GENERATE])
+def test_variables_of_the_template_are_what_the_run_says(mode: Mode) -> None:
+    there, spec = tokenizer(SWITCHED), in_turns(mode, **UNTHINKING)
+    found = encoded(SWITCHED, spec)
+    assert isinstance(found, Encoded)
+    assert found.text == shown(SWITCHED, in_turns(mode)) + "<think></think>\n"
+    assert found.prompt == there.apply_chat_template(
+        messages(turns_of(QUESTION, spec)), add_generation_prompt=True, return_dict=False, enable_thinking=False
+    )
+    for continuation, tail in zip(found.continuations, found.tails, strict=True):
+        assert found.prompt + tail == there(found.text + continuation, add_special_tokens=False)["input_ids"]
+
+
+def test_runs_with_and_without_reasoning_may_share_a_call() -> None:
+    runs = in_turns(**UNTHINKING), in_turns()
+    both = PromptEncoder(tokenizer(SWITCHED)).encode([request for run in runs for request in requests_of(run)])
+    assert [each.text.endswith("</think>\n") for each in both if isinstance(each, Encoded)] == [True, False]
+
+
+def test_a_variable_of_the_template_may_change_the_space_before_a_label() -> None:
+    spaced = "{% for m in messages %}{{ m.role }}:{{ ' ' * gap }}{{ m.content }}\n{% endfor %}"
+    spaced += "{% if add_generation_prompt %}assistant:{% endif %}"
+    for gap in (1, 0):
+        found = encoded(spaced, in_turns(description="", chat_template_kwargs={"gap": gap}))
+        assert isinstance(found, Encoded)
+        assert found.continuations[0] == " " * gap + "A"
+
+
+@pytest.mark.parametrize(
+    ("template", "there"),
+    [
+        (SWITCHED, "enable_thinking"),
+        (TAKES_SYSTEM, "none that can be set"),
+        (WRITES_BOS + OWN_TAGS + "{{ day }}", "day"),
+    ],
+    ids=["a switch", "none", "tags of its own"],
+)
+def test_a_variable_that_the_template_does_not_have_is_refused(template: str, there: str) -> None:
+    message = refused(template, in_turns(chat_template_kwargs={"enable_thinkin": False}))
+    assert message == (
+        f"chat_template_kwargs: the model's chat template has no variable 'enable_thinkin'. It has {there}."
+    )
+
+
+@pytest.mark.parametrize("chat", [ChatTemplate.AUTO, ChatTemplate.ALWAYS])
+def test_variables_for_a_model_without_a_chat_template_are_refused(chat: ChatTemplate) -> None:
+    bare = copy(tokenizer(TAKES_SYSTEM))
+    bare.chat_template = None
+    spec = make_spec(mode=Mode.LETTER, prompt=LETTERED, chat_template=chat, **UNTHINKING)
+    (found,) = PromptEncoder(bare).encode(requests_of(spec))
+    assert str(found) == (
+        "The model has no chat template. Set chat_template: never, and leave chat_template_kwargs out."
+    )
+
+
+def test_how_much_to_reason_is_a_matter_of_the_chat_template_for_a_model_in_the_worker() -> None:
+    message = refused(SWITCHED, in_turns(Mode.GENERATE, sampling=Sampling(reasoning_effort="low")))
+    assert message == (
+        "sampling.reasoning_effort is for models on a server. "
+        "Here it is a variable of the chat template, if at all: chat_template_kwargs.reasoning_effort."
+    )
 
 
 def test_tokens_shows_the_text_that_the_template_made_and_the_continuations_as_they_follow_it() -> None:

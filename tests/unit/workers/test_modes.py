@@ -12,7 +12,7 @@ import pytest
 from contract import Failure, Mode, Outcome, Prompt, Question, Verdict, load_settings
 from contract.choice_order import arrangements
 from contract.prompts import examples
-from contract.spec import ChatTemplate, FewShot, Judge, RunSpec, Sampling, Selection
+from contract.spec import Chat, ChatTemplate, FewShot, Judge, RunSpec, Sampling, Selection
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED, ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
@@ -352,7 +352,7 @@ def test_a_question_is_sampled_with_the_same_seed_in_whatever_batch_it_is() -> N
 def test_the_chat_template_is_used_as_the_spec_says() -> None:
     engine = Writer(lambda _: ["Answer: A"])
     ask(engine, mode=Mode.GENERATE, sampling=Sampling(), chat_template=ChatTemplate.AUTO)
-    assert engine.calls[0][0].chat is ChatTemplate.AUTO
+    assert engine.calls[0][0].chat == Chat(ChatTemplate.AUTO)
 
 
 def test_a_model_that_likes_the_first_place_is_caught_by_circular() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from contract import Outcome, Prompt, Settings, load_settings
 from contract.errors import SettingsError
 from contract.settings import OpenAiSettings
-from contract.spec import ChatTemplate, Judge, Mode, Sampling
+from contract.spec import Chat, ChatTemplate, Judge, Mode, Sampling
 from contract.turns import Role, Turn, one_turn
 from tests.support import make_questions, make_spec
 from tests.unit.workers.openai_server import LETTERS, VOCABULARY, WRITE, Script, serving, settings_for, started, weigh
@@ -62,7 +63,7 @@ TURNS = (
 def test_turns_are_sent_as_messages_and_a_longer_choice_begins_the_next_one() -> None:
     script = Script()
     with started(script) as engine:
-        asked = ScoreRequest(TURNS, CHOICES.continuations, ChatTemplate.TURNS)
+        asked = ScoreRequest(TURNS, CHOICES.continuations, Chat(ChatTemplate.TURNS))
         (completion,) = engine.generate([asked])
     said = [(turn.role.value, turn.text) for turn in TURNS]
     sent = [[(each["role"], each["content"]) for each in seen["messages"]] for seen in script.asked]
@@ -73,17 +74,60 @@ def test_turns_are_sent_as_messages_and_a_longer_choice_begins_the_next_one() ->
 
 def test_turns_are_not_sent_to_a_server_that_only_continues_texts() -> None:
     with started(Script(chat=False)) as engine:
-        (completion,) = engine.generate([ScoreRequest(TURNS, (" a",), ChatTemplate.TURNS)])
+        (completion,) = engine.generate([ScoreRequest(TURNS, (" a",), Chat(ChatTemplate.TURNS))])
     assert completion.error is not None
     assert "offers no chat completions for grader: set chat_template: never" in completion.error.message
+
+
+def test_variables_of_the_chat_template_are_sent_with_every_request_of_a_chat() -> None:
+    kwargs = {"enable_thinking": False}
+    in_chat = Chat(ChatTemplate.AUTO, kwargs)
+    script = Script(context=500)
+    with started(script) as engine:
+        script.asked.clear()
+        engine.excess_tokens([replace(WRITE, turns=one_turn("word " * 300), chat=in_chat)])
+        engine.generate([replace(WRITE, chat=in_chat), ScoreRequest(TURNS, CHOICES.continuations, in_chat)])
+    assert len(script.asked) > 3, "a count, a text, a look at the next tokens, and choices that are not among these"
+    assert all(each["chat_template_kwargs"] == kwargs for each in script.asked)
+
+
+def test_variables_for_a_server_that_has_no_chat_are_refused_with_the_remedy() -> None:
+    with started(Script(chat=False)) as engine:
+        (completion,) = engine.generate([replace(WRITE, chat=Chat(ChatTemplate.AUTO, {"enable_thinking": False}))])
+    assert completion.error is not None
+    assert completion.error.message.endswith("offers no chat completions for grader: leave chat_template_kwargs out")
+
+
+def test_a_server_that_takes_no_variables_refuses_the_question_with_the_remedy() -> None:
+    script = Script(unsupported={"chat_template_kwargs": "unknown_parameter"})
+    with started(script) as engine:
+        (completion,) = engine.generate([replace(WRITE, chat=Chat(ChatTemplate.AUTO, {"enable_thinking": False}))])
+    assert completion.error is not None
+    assert completion.error.message.endswith("Leave chat_template_kwargs out.")
+
+
+@pytest.mark.parametrize("thinks_if_told", [True, False])
+def test_whether_choices_can_be_scored_behind_a_template_is_learned_for_its_variables_too(thinks_if_told: bool) -> None:
+    """A thought that the template puts before a turn that is continued would move what is read as the choice."""
+    script = Script(thought="<think> </think>", thinks_if=lambda kwargs: bool(kwargs) is thinks_if_told)
+    in_chat = [Chat(ChatTemplate.AUTO, kwargs) for kwargs in ({}, {"enable_thinking": False})]
+    asked = [CHOICES._replace(chat=each) for each in in_chat]
+    with started(script) as engine:
+        plain, told = engine.generate(asked)
+        before = len(script.asked)
+        engine.generate(asked[1:])
+    scored, refused = (plain, told) if thinks_if_told else (told, plain)
+    assert scored.error is None
+    assert scored.logprobs == pytest.approx([weigh(CHOICES.prompt, each) for each in CHOICES.continuations])
+    assert refused.error is not None
+    assert "is not among the" in refused.error.message
+    assert len(script.asked) == before + (1 if thinks_if_told else 3), "one look ahead, two choices behind it"
 
 
 def test_a_text_that_must_follow_a_schema_says_so() -> None:
     script = Script()
     with started(script) as engine:
-        engine.generate(
-            [GenerateRequest(one_turn("Grade."), Sampling(), chat=ChatTemplate.AUTO, json_schema='{"type": "object"}')]
-        )
+        engine.generate([replace(WRITE, json_schema='{"type": "object"}')])
     assert script.asked[0]["response_format"]["json_schema"]["schema"] == {"type": "object"}
 
 
@@ -110,7 +154,7 @@ def test_letters_that_the_server_lists_cost_one_request() -> None:
 def test_longer_continuations_are_weighed_behind_their_prompt(chat: ChatTemplate) -> None:
     script = Script()
     with started(script) as engine:
-        (completion,) = engine.generate([ScoreRequest(CHOICES.turns, CHOICES.continuations, chat)])
+        (completion,) = engine.generate([ScoreRequest(CHOICES.turns, CHOICES.continuations, Chat(chat))])
     assert completion.error is None
     assert completion.logprobs == pytest.approx([weigh(CHOICES.prompt, each) for each in CHOICES.continuations])
     assert completion.token_counts == (3, 1, 3)
@@ -119,7 +163,7 @@ def test_longer_continuations_are_weighed_behind_their_prompt(chat: ChatTemplate
 
 def test_what_a_template_writes_before_the_models_turn_is_no_part_of_a_choice() -> None:
     with started(Script(thought="<think> </think>")) as engine:
-        (completion,) = engine.generate([ScoreRequest(CHOICES.turns, CHOICES.continuations, ChatTemplate.ALWAYS)])
+        (completion,) = engine.generate([ScoreRequest(CHOICES.turns, CHOICES.continuations, Chat(ChatTemplate.ALWAYS))])
         assert not engine.describe()["offers"].get("chat_echo")
     assert completion.error is not None
     assert "is not among the 20 likeliest next tokens" in completion.error.message
@@ -137,7 +181,7 @@ def test_white_space_at_a_prompts_end_goes_before_each_choice_as_a_tokenizer_may
 def test_a_server_without_echo_weighs_what_it_lists_and_says_what_it_cannot() -> None:
     with started(Script(echo=False)) as engine:
         letters, choices = engine.generate(
-            [ScoreRequest(one_turn("Which one?"), (" A", " B"), ChatTemplate.AUTO), CHOICES]
+            [ScoreRequest(one_turn("Which one?"), (" A", " B"), Chat(ChatTemplate.AUTO)), CHOICES]
         )
     # Twenty of the alphabet are listed: either both are among them, or the one that is not is named.
     assert letters.logprobs or (letters.error and "is not among the 20 likeliest" in letters.error.message)
@@ -176,7 +220,7 @@ def test_a_server_that_lists_five_is_asked_for_five() -> None:
 )
 def test_what_the_server_does_not_speak_fails_with_the_remedy(script: Script, chat: ChatTemplate, says: str) -> None:
     with started(script) as engine:
-        (completion,) = engine.generate([ScoreRequest(one_turn("p"), (" a",), chat)])
+        (completion,) = engine.generate([ScoreRequest(one_turn("p"), (" a",), Chat(chat))])
     assert completion.error is not None
     assert says in completion.error.message
 
@@ -454,7 +498,7 @@ def test_other_servers_are_not_asked_with_names_that_only_vllm_knows() -> None:
 
 @pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.ALWAYS])
 def test_the_longest_choice_and_the_token_behind_it_need_room(chat: ChatTemplate) -> None:
-    asked = ScoreRequest(one_turn(" ".join(["word"] * 300)), (" A", " two and two"), chat=chat)
+    asked = ScoreRequest(one_turn(" ".join(["word"] * 300)), (" A", " two and two"), chat=Chat(chat))
     with started(Script(context=302)) as engine:
         assert engine.excess_tokens([asked]) == [2]
 

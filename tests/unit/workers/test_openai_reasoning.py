@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from contract import MemoryLedger, Outcome, Prompt, Run, Settings, load_settings
-from contract.spec import ChatTemplate, Judge, Mode, Sampling
+from contract.spec import Chat, ChatTemplate, Judge, Mode, Sampling
 from contract.turns import one_turn
 from contract.verdict import Failure
 from tests.support import make_questions, make_spec, open_run
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("short_pauses")
 
 def asked_for(**sampling: Any) -> GenerateRequest:
     """A request for a text that leaves room for the reasoning."""
-    return GenerateRequest(one_turn("Write."), Sampling(**{"max_tokens": 500, **sampling}), 5, ChatTemplate.AUTO)
+    return GenerateRequest(one_turn("Write."), Sampling(**{"max_tokens": 500, **sampling}), 5, Chat(ChatTemplate.AUTO))
 
 
 def error_of(engine: OpenAiEngine, **sampling: Any) -> Failure:
@@ -152,10 +153,30 @@ def test_a_vote_of_a_model_that_writes_one_text_at_a_time_is_asked_for_text_by_t
     assert [each["seed"] for each in script.asked if each.get("n", 1) == 1] == [5, 6, 7]
 
 
+def test_how_much_to_reason_is_sent_only_if_a_run_says_it_and_a_value_that_is_refused_is_not_replaced() -> None:
+    script = Reasoner()
+    with started(script) as engine:
+        for effort in ("low", ""):
+            (completion,) = engine.generate([asked_for(reasoning_effort=effort)])
+            assert completion.error is None
+        assert [each.get("reasoning_effort") for each in script.asked[-2:]] == ["low", None]
+        script.unsupported["reasoning_effort"] = "unsupported_value"
+        refused = error_of(engine, reasoning_effort="huge")
+    assert refused.message.endswith("Set sampling.reasoning_effort to what the model takes, or leave it out.")
+
+
+def test_outside_a_chat_nothing_can_say_how_much_to_reason() -> None:
+    with started(Script()) as engine:
+        plain = replace(asked_for(reasoning_effort="low"), chat=Chat())
+        (completion,) = engine.generate([plain])
+    assert completion.error is not None
+    assert "no effect outside a chat: set chat_template: always" in completion.error.message
+
+
 @pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.AUTO])
 def test_modes_that_need_log_probabilities_say_at_once_which_modes_there_are(chat: ChatTemplate) -> None:
     with started(Reasoner()) as engine:
-        (completion,) = engine.generate([LETTERS._replace(chat=chat)])
+        (completion,) = engine.generate([LETTERS._replace(chat=Chat(chat))])
     assert completion.error is not None
     assert completion.error.message.endswith(
         "/v1 returns no log-probabilities for grader: only modes that generate text can be used, such as mode: generate"
@@ -164,7 +185,7 @@ def test_modes_that_need_log_probabilities_say_at_once_which_modes_there_are(cha
 
 def test_log_probabilities_that_are_there_in_plain_completions_only_are_looked_for_there() -> None:
     with started(Script(thought="<think> </think>", most_top=0)) as engine:
-        in_chat, plain = engine.generate([LETTERS._replace(chat=ChatTemplate.AUTO), LETTERS])
+        in_chat, plain = engine.generate([LETTERS._replace(chat=Chat(ChatTemplate.AUTO)), LETTERS])
     assert in_chat.error is not None
     assert "returns no log-probabilities in chat completions: set chat_template: never" in in_chat.error.message
     assert plain.error is None

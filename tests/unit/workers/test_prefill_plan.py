@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from contract.errors import ModelNotFound, RequestRejected
-from contract.spec import ChatTemplate, Sampling
+from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
 from tests.unit.workers.engines import WordTokenizer
 from workers.engines.base import GenerateRequest, ScoreRequest
@@ -212,7 +212,7 @@ def test_of_several_texts_nobody_knows_what_an_earlier_question_left_them_in_the
 
 
 def encoded(chat_template: str | None, chat: ChatTemplate, prompt: str = "What is it?") -> Encoded | RequestRejected:
-    request = ScoreRequest(one_turn(prompt), (" one thing", " two"), chat)
+    request = ScoreRequest(one_turn(prompt), (" one thing", " two"), Chat(chat))
     return PromptEncoder(WordTokenizer(chat_template)).encode([request])[0]
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from contract import Mode, Normalization, Prompt, Question, RunSpec
-from contract.spec import ChatTemplate
+from contract.spec import Chat, ChatTemplate
 from contract.turns import one_turn
 from tests.support import make_question, make_spec
 from workers.engines.base import Completion, ScoreRequest
@@ -64,8 +64,9 @@ def test_mutual_information_asks_for_the_choices_also_without_question_examples_
         adapter="law",
     )
     with_question, without = MODES[Mode.LIKELIHOOD].ask(question, one_turn("Which? Answer:"), spec)
-    assert with_question == ScoreRequest(one_turn("Which? Answer:"), (" Paris", " Rome"), ChatTemplate.ALWAYS, "law")
-    assert without == ScoreRequest(one_turn("Answer:"), (" Paris", " Rome"), ChatTemplate.NEVER, "law")
+    in_chat = Chat(ChatTemplate.ALWAYS)
+    assert with_question == ScoreRequest(one_turn("Which? Answer:"), (" Paris", " Rome"), in_chat, "law")
+    assert without == ScoreRequest(one_turn("Answer:"), (" Paris", " Rome"), Chat(ChatTemplate.NEVER), "law")
 
 
 def test_mutual_information_chooses_what_the_question_makes_likelier_and_keeps_both_sums() -> None:
