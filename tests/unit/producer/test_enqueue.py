@@ -107,6 +107,15 @@ def test_enqueue_says_what_stands_around_the_questions(producer: Producer, five:
     assert "chat template never · a description · 1 example from dev.jsonl · choices shuffled\n" in told
 
 
+def test_variables_of_the_chat_template_are_told_and_need_a_template(producer: Producer, five: Path) -> None:
+    off = "chat_template_kwargs.enable_thinking=false"
+    refused = producer("enqueue", five, "--set", "mode=letter", "--set", off, exit_code=1).stderr
+    assert "chat_template_kwargs has no effect with chat_template never; set chat_template to always" in refused
+    told = producer("enqueue", five, "--set", "mode=letter", "--set", off, "--set", "chat_template=always").stdout
+    assert "chat template always (enable_thinking false)\n" in told
+    assert "enable_thinking" in producer("enqueue", five, "--set", "mode=generate", "--set", off).stdout, "auto there"
+
+
 def test_many_examples_are_told_to_travel_with_the_run(
     producer: Producer, five: Path, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
