@@ -29,6 +29,7 @@ from producer.runs.gold_sources import Named, named_sources
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
+from producer.runs.unanswerable import refuse_unanswerable
 from producer.session import Session
 from producer.watching.finish import finish
 from producer.watching.status import queue_lines, queues_json, workers_line
@@ -133,6 +134,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
         return
     if how.fresh:
         planned = afresh(planned, session.ledger)
+    refuse_unanswerable([planned], session.ledger, session.broker)
     if how.watch:
         refuse_unwritable(how.out / planned.run_id)
     rejected = None

@@ -18,6 +18,7 @@ from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_o
 from producer.output import echo_json, echo_lines, echo_table
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit
+from producer.runs.unanswerable import refuse_unanswerable
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
 from producer.suite.export import folder_of
@@ -54,6 +55,7 @@ def suite(
             return
         if watch:
             _refuse_unwritable(asked, runs, out)
+        refuse_unanswerable([each.plan for each in runs], session.ledger, session.broker)
         shared = share_questions([run.plan for run in {each.entry.name: each for each in runs}.values()])
         done = _submit(session, runs, priority, out)
     work = Work(session, asked, file, out, list(zip(runs, done, strict=True)), shared)

@@ -158,10 +158,15 @@ class PromptEncoder:
         return request.chat.template is not ChatTemplate.NEVER
 
     @cached_property
-    def _variables(self) -> list[str]:
-        """The variables of the template that a run may set."""
+    def variables(self) -> list[str] | None:
+        """The variables of the chat template that a run may set; None if the model has no template."""
+        if not self.has_chat_template:
+            return None
         template = GENERATION_TAG.sub("", self._tokenizer.get_chat_template())
-        found = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
+        try:
+            found = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
+        except TemplateError:  # it will not be rendered either
+            return []
         return sorted(found - OWN_VARIABLES - SET_BY_TRANSFORMERS - self._tokenizer.special_tokens_map.keys())
 
     def _in_template(self, turns: Turns, kwargs: Mapping[str, Any]) -> str | RequestRejected:
@@ -177,9 +182,10 @@ class PromptEncoder:
         if lost := _left_out(turns, text):
             what = f"The model's chat template drops a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
-        if unknown := [name for name in kwargs if name not in self._variables]:
+        known = self.variables or []
+        if unknown := [name for name in kwargs if name not in known]:
             what = f"chat_template_kwargs: the model's chat template has no variable {unknown[0]!r}."
-            return RequestRejected(what, hint=f"It has {', '.join(self._variables) or 'none that can be set'}.")
+            return RequestRejected(what, hint=f"It has {', '.join(known) or 'none that can be set'}.")
         return text
 
     def _opening(self, kwargs: Mapping[str, Any]) -> str:

@@ -114,6 +114,7 @@ class VllmEngine(Engine):
             "model": model.model,
             "weights": self._weights,
             "tokenizer": self._tokenizer,
+            "chat_template_variables": self.encoder.variables,
             "dtype": dtype,
             "kv_cache_dtype": dtype if cache == "auto" else cache,
             "max_model_len": model.max_model_len,

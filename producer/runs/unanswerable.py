@@ -1,0 +1,64 @@
+"""Refuses runs whose every question would fail, by what the live workers say of their engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from contract import keys
+from contract.errors import RunConfigError
+from contract.ledger import Ledger
+from contract.spec import ChatTemplate, RunSpec
+from producer.broker import Broker
+from producer.runs.submit import Plan
+
+__all__ = ["refuse_unanswerable"]
+
+#: What a server may offer of log-probabilities, as its worker names it.
+LOGPROBS = ("chat_top", "plain_top", "chat_echo", "plain_echo")
+
+
+def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, broker: Broker) -> None:
+    """Raise RunConfigError for a new run that each live worker of its model would only record failures for.
+
+    A worker says so itself for each question. It is said here at once, before a long file is written to Redis. Without
+    live workers nothing is known, and a run that is already in the ledger is left to them.
+    """
+    there = set(ledger.run_ids())
+    for each in plans:
+        if each.run_id in there:
+            continue
+        workers = broker.workers(keys.route(each.spec)[-1])
+        reasons = [next(_obstacles(each.spec, worker.engine), None) for worker in workers]
+        if reasons and None not in reasons:
+            what, hint = reasons[0] or ("", "")
+            raise RunConfigError(f"{each.name}: {workers[0].name} could answer no question: {what}.", hint=hint)
+
+
+def _obstacles(spec: RunSpec, engine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield why `engine` would answer no question of such a run, each with the remedy. Unknown fields are no reason."""
+    if "offers" in engine:
+        yield from _of_server(spec, engine["offers"], f"{engine.get('server')} ({engine.get('model')})")
+    if "chat_template_variables" in engine:
+        yield from _of_template(spec, engine["chat_template_variables"])
+
+
+def _of_server(spec: RunSpec, offers: Mapping[str, Any], server: str) -> Iterator[tuple[str, str]]:
+    if not spec.mode.writes and not any(offers.get(each) for each in LOGPROBS):
+        yield f"{server} returns no log-probabilities, which mode {spec.mode} needs", "Set mode: generate."
+    if spec.chat_template is ChatTemplate.NEVER and not offers.get("plain"):
+        yield f"{server} offers only chat completions", "Set chat_template: auto."
+    if spec.chat_template in {ChatTemplate.ALWAYS, ChatTemplate.TURNS} and not offers.get("chat"):
+        yield f"{server} offers no chat completions", "Set chat_template: never."
+
+
+def _of_template(spec: RunSpec, variables: list[str] | None) -> Iterator[tuple[str, str]]:
+    """`variables` are those of the model's chat template that a run may set; None: the model has no template."""
+    optional = spec.chat_template in {ChatTemplate.NEVER, ChatTemplate.AUTO} and not spec.chat_template_kwargs
+    if variables is None and not optional:
+        more = ", and leave chat_template_kwargs out" if spec.chat_template_kwargs else ""
+        yield "the model has no chat template", f"Set chat_template: never{more}."
+    for name in spec.chat_template_kwargs:
+        if variables is not None and name not in variables:
+            has = ", ".join(variables) or "none that can be set"
+            yield f"chat_template_kwargs: its chat template has no variable {name!r}", f"It has {has}."

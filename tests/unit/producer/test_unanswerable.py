@@ -1,0 +1,98 @@
+"""A run that the live workers could answer no question of is refused before it is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.fleet import WorkerRecord, WorkerState
+from contract.keys import score_queue
+from tests.unit.producer.conftest import Producer, WriteRows
+
+MODEL = "smollm2-135m-instruct"
+#: A server that hides its model's log-probabilities, and one that only continues texts.
+REASONER = {"engine": "openai", "server": "http://s/v1", "model": "o9", "offers": {"chat": True}}
+PLAIN = {"engine": "openai", "server": "http://s/v1", "model": "b", "offers": {"plain": True, "plain_top": 5}}
+BARE = {"engine": "vllm", "chat_template_variables": None}
+SWITCHED = {"engine": "vllm", "chat_template_variables": ["enable_thinking"]}
+UNSWITCHED: dict[str, Any] = {"engine": "vllm", "chat_template_variables": []}
+
+
+def live(*engines: dict[str, Any]) -> list[WorkerRecord]:
+    return [
+        WorkerRecord(name=f"gpu{at}", model=MODEL, state=WorkerState.READY, queue=score_queue(MODEL), engine=engine)
+        for at, engine in enumerate(engines)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "says"),
+    [
+        (
+            REASONER,
+            "mode: letter",
+            "http://s/v1 (o9) returns no log-probabilities, which mode letter needs. Set",
+        ),
+        (REASONER, "{mode: generate, chat_template: never}", "offers only chat completions. Set chat_template: auto."),
+        (PLAIN, "{mode: letter, chat_template: always}", "offers no chat completions. Set chat_template: never."),
+        (BARE, "{mode: letter, chat_template: always}", "the model has no chat template. Set chat_template: never."),
+        (BARE, "{mode: generate, chat_template_kwargs: {x: 1}}", "never, and leave chat_template_kwargs out."),
+        (SWITCHED, "{mode: generate, chat_template_kwargs: {x: 1}}", "no variable 'x'. It has enable_thinking."),
+        (UNSWITCHED, "{mode: generate, chat_template_kwargs: {x: 1}}", "no variable 'x'. It has none that can be set."),
+    ],
+)
+def test_a_run_that_no_live_worker_can_answer_is_refused_with_the_remedy_and_not_written(
+    producer: Producer, five: Path, tmp_path: Path, engine: dict[str, Any], settings: str, says: str
+) -> None:
+    producer.session.broker.live += live(engine, engine)  # type: ignore[attr-defined]
+    (tmp_path / "run.yaml").write_text(settings)
+    message = producer("enqueue", five, "--config", tmp_path / "run.yaml", exit_code=1).stderr
+    assert "gpu0 could answer no question: " in message
+    assert says in message
+    assert list(producer.session.ledger.run_ids()) == []
+
+
+@pytest.mark.parametrize(
+    ("engines", "settings"),
+    [
+        ((), "mode: letter"),
+        ((REASONER, PLAIN), "mode: letter"),
+        ((REASONER,), "mode: generate"),
+        (({"engine": "vllm"},), "{mode: generate, chat_template_kwargs: {x: 1}}"),
+        ((SWITCHED,), "{mode: generate, chat_template_kwargs: {enable_thinking: false}}"),
+        ((BARE,), "mode: generate"),
+    ],
+    ids=[
+        "nobody there",
+        "one of two can",
+        "written",
+        "an older worker",
+        "a known variable",
+        "auto without one",
+    ],
+)
+def test_a_run_that_a_worker_may_answer_is_sent(
+    producer: Producer, five: Path, tmp_path: Path, engines: tuple[dict[str, Any], ...], settings: str
+) -> None:
+    producer.session.broker.live += live(*engines)  # type: ignore[attr-defined]
+    (tmp_path / "run.yaml").write_text(settings)
+    assert "5 questions sent" in producer("enqueue", five, "--config", tmp_path / "run.yaml").stdout
+
+
+def test_a_run_that_is_there_is_resumed_whoever_serves_it_now(producer: Producer, five: Path) -> None:
+    producer("enqueue", five, "--set", "mode=letter")
+    producer.session.broker.live += live(REASONER)  # type: ignore[attr-defined]
+    assert "resumed" in producer("enqueue", five, "--set", "mode=letter").stdout
+
+
+def test_a_suite_is_refused_as_a_whole(producer: Producer, write_rows: WriteRows, tmp_path: Path) -> None:
+    write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="a.jsonl")
+    (tmp_path / "run.yaml").write_text("mode: letter")
+    (tmp_path / "suite.yaml").write_text(
+        f"{{name: s, models: [other, {MODEL}], config: run.yaml, entries: [{{name: a, file: a.jsonl}}]}}"
+    )
+    producer.session.broker.live += live(REASONER)  # type: ignore[attr-defined]
+    assert "gpu0 could answer no question" in producer("suite", tmp_path / "suite.yaml", exit_code=1).stderr
+    assert list(producer.session.ledger.run_ids()) == []
