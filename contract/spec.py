@@ -125,6 +125,14 @@ class Sampling(BaseModel):
     temperature: float = Field(default=0.0, ge=0, le=2)
     #: Nucleus sampling: tokens are drawn from the most likely ones that together have this probability.
     top_p: float = Field(default=1.0, gt=0, le=1)
+    #: Tokens are drawn from this many of the most likely ones; 0: from all.
+    top_k: int = Field(default=0, ge=0)
+    #: Tokens less likely than this share of the most likely one's probability are not drawn.
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    #: Subtracted from the logit of every token that the text has already.
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    #: Divides the logit of every token that prompt or text have already, or multiplies it if negative; 1: neither.
+    repetition_penalty: float = Field(default=1.0, gt=0, le=10)
     #: Texts per question; more than one is for `vote` only.
     samples: int = Field(default=1, ge=1, le=256)
     #: Strings at which generation stops.
@@ -132,6 +140,14 @@ class Sampling(BaseModel):
     #: How much a model on a server reasons before it answers, in its own words (`minimal`, `low`, `medium`, `high`);
     #: empty: as the server has it.
     reasoning_effort: Annotated[str, StringConstraints(max_length=50)] = ""
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the parameters that are not at their defaults."""
+        return self.model_dump(exclude_defaults=True)
+
+
+#: Parameters that there were not always.
+LATER_SAMPLING = frozenset({"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"})
 
 
 class Selection(StrEnum):
@@ -330,8 +346,8 @@ class RunSpec(BaseModel):
             for name in ("adapter", "chat_template_kwargs", "description", "rules_version", "unconditional_prompt")
             if not getattr(self, name)
         }
-        if self.sampling is not None and not self.sampling.reasoning_effort:
-            later["sampling"] = {"reasoning_effort"}
+        if self.sampling is not None:
+            later["sampling"] = LATER_SAMPLING.difference(self.sampling.chosen())
         if self.few_shot is not None and not self.few_shot.rationale:
             later["few_shot"] = {"rationale"}
         if self.rag is not None:

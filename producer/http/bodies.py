@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, ValidationError
 
 from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
-from contract.spec import ChatTemplate, Mode, Normalization
+from contract.spec import ChatTemplate, Mode, Normalization, Sampling
 from contract.verdict import Failure, Outcome, Verdict
 from producer.readers.fields import trouble_of
 from producer.readers.own_answers import own_labels
@@ -159,6 +159,10 @@ class GenerateOptions(_Body):
     max_tokens: int = Field(default=256, ge=1)
     temperature: float = Field(default=0.0, ge=0, le=2)
     top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    repetition_penalty: float = Field(default=1.0, gt=0, le=10)
     stop: list[str] = []
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.AUTO
@@ -170,7 +174,7 @@ class GenerateOptions(_Body):
 
         Raises RunConfigError.
         """
-        sampling = self.model_dump(include={"max_tokens", "temperature", "top_p", "stop"})
+        sampling = self.model_dump(include=set(Sampling.model_fields))
         more = self.model_dump(include={"seed", "chat_template", "chat_template_kwargs"})
         return run_config({"mode": Mode.FREE, "sampling": sampling, **more, **_who(self.model, base)}, IN_MESSAGES)
 

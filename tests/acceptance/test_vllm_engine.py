@@ -46,8 +46,14 @@ long = [one_turn(f"Song {n}: " + "The cat sat on the mat. " * 12) for n in range
 sung = [GenerateRequest(each, Sampling(max_tokens=8, temperature=0.8), seed=n) for n, each in enumerate(long)]
 together, alone = engine.generate(sung), [engine.generate([each])[0] for each in sung]
 sampled = [[each.texts[0].text for each in asked] for asked in (together, alone)]
+ways = {"greedy": {}}
+ways |= {name: {"temperature": 2, name: value} for name, value in (("top_p", 1), ("top_k", 1), ("min_p", 1))}
+ways |= {name: {name: value} for name, value in (("presence_penalty", 2), ("repetition_penalty", 9))}
+counted = one_turn("one two three one two three one two three one")
+chosen = engine.generate([GenerateRequest(counted, Sampling(max_tokens=9, **way)) for way in ways.values()])
+by_way = {name: each.texts[0].text for name, each in zip(ways, chosen)}
 engine.close()
-print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled]))
+print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled, by_way]))
 """
 
 
@@ -61,6 +67,8 @@ class Answers:
     refused: list[list[Any]]
     #: The same texts asked together and one by one.
     sampled: tuple[list[str], list[str]]
+    #: Texts behind a prompt that repeats itself, by what was set of sampling.
+    by_way: dict[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +102,15 @@ def test_prompts_that_one_step_cannot_take_are_sampled_as_when_asked_alone(answe
     together, alone = answers.sampled
     assert together == alone
     assert len(set(together)) > 1
+
+
+def test_every_parameter_of_sampling_reaches_vllm(answers: Answers) -> None:
+    texts = answers.by_way
+    assert texts["greedy"].startswith(" two three one two")
+    assert texts["top_p"] != texts["greedy"], "drawn from all tokens, at the highest temperature"
+    assert texts["top_k"] == texts["min_p"] == texts["greedy"], "drawn from the likeliest token alone"
+    assert len(set(texts["presence_penalty"].split())) > len(set(texts["greedy"].split()))
+    assert not {"one", "two", "three"} & set(texts["repetition_penalty"].split())
 
 
 #: A text and labels in one call, of an engine that drafts tokens.

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contract.errors import EngineDead, EngineError
 from contract.settings import OpenAiSettings, Settings
-from contract.spec import Chat, ChatTemplate
+from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import begun
 from contract.verdict import Failure
 from workers.engines import openai_wire
@@ -82,6 +82,8 @@ R = TypeVar("R")
 #: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
 #: repetitions. These are the neutral values. Other servers may not know the names.
 VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
+#: Parameters that a request has only if a run sets them. `top_k` and the like are no part of OpenAI's own protocol.
+ONLY_IF_CHOSEN = ("top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort")
 #: Reasons to end a text that leave it no answer: broken off, as vLLM and SGLang, OpenRouter and Mistral, and DeepSeek
 #: call it; or withheld by a filter, all or the rest of it. Any other, and none, is a server's word for a whole answer
 #: (`eos`), or what the model chose to do (`tool_calls`).
@@ -91,6 +93,12 @@ WITHHELD = frozenset({"content_filter"})
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 #: Upper bound on the tokens that a chat template adds around a text.
 MOST_AROUND = 256
+
+
+def _more_of(sampling: Sampling) -> dict[str, Any]:
+    """Return the parameters of `sampling` that are only sent if they are set: not every server knows them."""
+    chosen = sampling.chosen()
+    return {name: chosen[name] for name in ONLY_IF_CHOSEN if name in chosen}
 
 
 class NotOffered(ValueError):
@@ -426,9 +434,8 @@ class OpenAiEngine(Engine):
                 n=wanted,
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
-                reasoning_effort=sampling.reasoning_effort or None,
                 response_format=openai_wire.response_format(request.json_schema),
-                **(VLLM_SAMPLING if self._offers.context else {}),
+                **(VLLM_SAMPLING if self._offers.context else {}) | _more_of(sampling),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)

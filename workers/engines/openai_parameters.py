@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from contract.spec import Sampling
+
 if TYPE_CHECKING:
     from openai import BadRequestError, OpenAIError
 
@@ -30,7 +32,6 @@ WITHOUT_EFFECT = "n"
 REMEDIES = {
     "temperature": "Set sampling.temperature to 1, which such models take; or to 0, for which they use their own.",
     "top_p": "Set sampling.top_p to 1.",
-    "stop": "Leave sampling.stop out.",
     "reasoning_effort": "Set sampling.reasoning_effort to what the model takes, or leave it out.",
     "chat_template_kwargs": "Leave chat_template_kwargs out.",
 }
@@ -112,7 +113,8 @@ def remedy(trouble: OpenAIError) -> str:
 
     if not isinstance(trouble, BadRequestError) or _code(trouble) not in UNSUPPORTED:
         return ""
-    return REMEDIES.get(trouble.param or "", "")
+    name = trouble.param or ""
+    return REMEDIES.get(name) or (f"Leave sampling.{name} out." if name in Sampling.model_fields else "")
 
 
 def _code(refusal: BadRequestError) -> str:

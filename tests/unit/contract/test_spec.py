@@ -76,6 +76,10 @@ MORE_CHANGES: list[dict[str, Any]] = [
     {**WRITES, "sampling": Sampling(temperature=0.5)},
     {**WRITES, "sampling": Sampling(stop=("x",))},
     {**WRITES, "sampling": Sampling(reasoning_effort="low")},
+    {**WRITES, "sampling": Sampling(top_k=20)},
+    {**WRITES, "sampling": Sampling(min_p=0.1)},
+    {**WRITES, "sampling": Sampling(presence_penalty=1.5)},
+    {**WRITES, "sampling": Sampling(repetition_penalty=1.1)},
     JUDGED,
     {**JUDGED, "judge": Judge(prompt=Prompt(name="grade", text="other"))},
 ]
@@ -141,9 +145,12 @@ def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
 
 
-def test_a_run_that_writes_is_called_as_before_it_could_say_how_much_to_reason() -> None:
-    spec = make_spec((), **WRITES)
-    later: dict[str, Any] = {**LATER, "sampling": {"reasoning_effort"}}
+def test_a_run_that_writes_is_called_as_before_it_could_say_all_that_it_can_of_sampling() -> None:
+    spec = make_spec((), **{**WRITES, "sampling": Sampling(temperature=0.5, top_k=0)})
+    later: dict[str, Any] = {
+        **LATER,
+        "sampling": {"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"},
+    }
     canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
 

@@ -79,6 +79,20 @@ def test_turns_are_not_sent_to_a_server_that_only_continues_texts() -> None:
     assert "offers no chat completions for grader: set chat_template: never" in completion.error.message
 
 
+def test_more_parameters_of_sampling_are_sent_only_if_they_are_set() -> None:
+    script = Script(unsupported={"min_p": "unknown_parameter"})
+    samplings = Sampling(top_k=20, presence_penalty=1.5, repetition_penalty=1.1), Sampling(min_p=0.1), Sampling()
+    with started(script) as engine:
+        taken, refused, plain = (engine.generate([replace(WRITE, sampling=each)])[0] for each in samplings)
+        first, _, last = script.asked
+    more = {"top_k": 20, "presence_penalty": 1.5, "repetition_penalty": 1.1}
+    assert (taken.error, plain.error) == (None, None)
+    assert refused.error is not None
+    assert refused.error.message.endswith("Leave sampling.min_p out.")
+    assert {name: first[name] for name in more} == more
+    assert not more.keys() & last.keys()
+
+
 def test_variables_of_the_chat_template_are_sent_with_every_request_of_a_chat() -> None:
     kwargs = {"enable_thinking": False}
     in_chat = Chat(ChatTemplate.AUTO, kwargs)
