@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -81,6 +81,13 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @contextmanager
+def closing_ledger(*settings: str) -> Iterator[RedisLedger]:
+    ledger = RedisLedger.connect(load_settings(None, settings))
+    with closing(ledger.client):
+        yield ledger
+
+
+@contextmanager
 def alone(log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker started by hand, ready."""
     with process(*worker_command("alone@test", 64)[1:], log=log) as worker:
@@ -95,7 +102,8 @@ def with_core(laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with alone(tmp_path / "log") as worker:
         cores = [each for each in processes_of_session(worker.pid) if "VLLM::EngineCore" in " ".join(each.cmdline())]
         assert len(cores) == 1, (tmp_path / "log").read_text()
-        yield WithCore(worker, cores[0], RedisLedger.connect(load_settings()))
+        with closing_ledger() as ledger:
+            yield WithCore(worker, cores[0], ledger)
 
 
 NO_ROOM = {"MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN": "8192", "MCQUEUE_VLLM_ARGS__KV_CACHE_MEMORY_BYTES": "16777216"}
@@ -139,10 +147,11 @@ def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_te
     asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "32", "--json")
     with alone(tmp_path / "log"):
         run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
-        ledger = RedisLedger.connect(load_settings())
-        wait_until(lambda: ledger.counts(run_id).finished, "32 texts", BOOT_S)
+        with closing_ledger() as ledger:
+            wait_until(lambda: ledger.counts(run_id).finished, "32 texts", BOOT_S)
+            results = list(ledger.results(run_id))
     batches: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for _, verdict in ledger.results(run_id):
+    for _, verdict in results:
         assert verdict is not None
         assert verdict.outcome is not Outcome.FAILED
         batches[verdict.batch_id].append((verdict.settled_at - verdict.latency_ms / 1000, verdict.settled_at))
@@ -190,9 +199,9 @@ def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdi
         str(host.folder / "out"),
     )
     done = command("-m", "producer", *words, environment=host.environment)
-    ledger = RedisLedger.connect(load_settings(None, [f"redis_url={host.environment['MCQUEUE_REDIS_URL']}"]))
     run_id = json.loads(done.stdout)["run_id"]
-    return {question.id: verdict for question, verdict in ledger.results(run_id) if verdict}
+    with closing_ledger(f"redis_url={host.environment['MCQUEUE_REDIS_URL']}") as ledger:
+        return {question.id: verdict for question, verdict in ledger.results(run_id) if verdict}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +211,7 @@ def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdi
         ("letter", ("--set", "chat_template=auto")),
         ("chat", ()),
         ("chat", ("--set", "mode=likelihood")),
-        ("generate", ("--set", "sampling.max_tokens=24")),
+        ("generate", ("--set", "sampling={max_tokens: 24, presence_penalty: 0.5, repetition_penalty: 1.3}")),
     ],
 )
 def test_the_same_questions_get_the_same_verdicts(both: Host, config: str, more: tuple[str, ...]) -> None:
