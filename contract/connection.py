@@ -11,7 +11,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
 from redis.exceptions import LockError
-from redis.lock import Lock
+from redis.lock import Lock as RedisLock
 from redis.retry import Retry
 
 from contract import keys
@@ -19,6 +19,7 @@ from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.settings import Settings
 
 __all__ = [
+    "Lock",
     "connect",
     "connect_hurried",
     "lua",
@@ -80,6 +81,17 @@ def lua(client: redis.Redis, name: str) -> Script:
     """Return the atomic script `contract/lua/<name>.lua`."""
     text = resources.files("contract").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
     return client.register_script(text)
+
+
+class Lock(RedisLock):
+    """redis-py's lock, also acquired if an earlier call acquired it whose answer was lost: the client repeats calls."""
+
+    def do_acquire(self, token: str) -> bool:
+        """Return whether the lock has this token now, which nobody else uses."""
+        if super().do_acquire(token):
+            return True
+        holder = self.redis.get(self.name)
+        return holder is not None and self.redis.get_encoder().encode(holder) == token
 
 
 @contextmanager

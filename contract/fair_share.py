@@ -18,10 +18,9 @@ from typing import cast
 
 import redis
 from redis.commands.core import Script
-from redis.lock import Lock
 
 from contract import keys
-from contract.connection import lua, releasing, translating
+from contract.connection import Lock, lua, releasing, translating
 from contract.fleet import LEASE_S, Fleet
 from contract.ledger import RedisLedger
 

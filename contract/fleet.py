@@ -18,7 +18,7 @@ import redis
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from contract import keys
-from contract.connection import connect, lua, translating
+from contract.connection import Lock, connect, lua, translating
 from contract.errors import NameTaken
 from contract.process import died_here, process_place, process_start
 from contract.settings import Settings
@@ -240,12 +240,14 @@ class Fleet:
         with translating(self._place):
             return int(cast("str | None", self._redis.get(keys.boots(name))) or 0)
 
-    def booted(self, name: str, queue: str) -> None:
-        """Count a boot under `name`, and delete why its earlier boots for `queue` failed."""
+    def booted(self, name: str, queue: str, boots: int) -> None:
+        """Record that `name` has booted `boots` times now, and delete why its earlier boots for `queue` failed.
+
+        Only the holder of the name's lease calls this. It counts, because Redis may execute a call twice.
+        """
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
-            pipeline.incr(keys.boots(name))
-            pipeline.expire(keys.boots(name), BOOTS_S)
+            pipeline.set(keys.boots(name), boots, ex=BOOTS_S)
             pipeline.hdel(keys.unbooted(queue), name)
             pipeline.execute()
 
@@ -328,4 +330,4 @@ class Fleet:
     def claim(self, lock: str) -> bool:
         """Return whether this caller got `lock` for a chore; for `LEASE_S` seconds no other caller gets it."""
         with translating(self._place):
-            return bool(self._redis.set(lock, "1", nx=True, ex=LEASE_S))
+            return bool(Lock(self._redis, lock, timeout=LEASE_S).acquire(blocking=False))

@@ -13,10 +13,9 @@ from typing import cast
 
 import redis
 from redis.exceptions import LockNotOwnedError
-from redis.lock import Lock
 
 from contract import keys
-from contract.connection import releasing, translating
+from contract.connection import Lock, releasing, translating
 from contract.fleet import LEASE_S
 from contract.ledger import RedisLedger
 from contract.process import died_here, this_process

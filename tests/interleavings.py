@@ -141,7 +141,7 @@ class Interleavings(RuleBasedStateMachine):
         truth = self.truths.get(name)
         if truth is None:
             return
-        assert not self.ledger.open_run(truth.run)
+        assert self.ledger.open_run(truth.run) == truth.run
         self.ledger.add_questions(truth.run.run_id, truth.questions)
         if truth.state is RunState.CANCELLED:
             self._go_on(name)
@@ -157,8 +157,8 @@ class Interleavings(RuleBasedStateMachine):
     def _halt(self, name: str, state: RunState) -> None:
         truth = self.truths.get(name)
         if truth is not None:
-            assert self.ledger.halt(truth.run.run_id, state) is truth.state
             truth.state = truth.state if truth.state is RunState.CANCELLED else state
+            assert self.ledger.halt(truth.run.run_id, state) is truth.state
 
     def resume(self, name: str) -> None:
         if name in self.truths:

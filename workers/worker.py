@@ -121,7 +121,8 @@ class Worker:
     def boot(self) -> None:
         """Take the name, requeue what an earlier worker of that name held, boot the engine. Raises McqueueError."""
         had_predecessor = self.name in self._fleet.names()
-        self._metrics.booted_before(self._fleet.boots(self.name))
+        boots_before = self._fleet.boots(self.name)
+        self._metrics.booted_before(boots_before)
         if self._settings.metrics_port:
             self._metrics_at = self._exporter.start(
                 self._settings.metrics_address, self._settings.metrics_port, address.facing(self._settings.redis_place)
@@ -145,7 +146,7 @@ class Worker:
             raise
         finally:
             gc.enable()
-        self._fleet.booted(self.name, self._queue)
+        self._fleet.booted(self.name, self._queue, boots_before + 1)
         self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
         for finding in alike([self.record(), *(each for each in self._fleet.alive() if each.queue == self._queue)]):

@@ -46,8 +46,8 @@ class Ledger(abc.ABC):
     """Interface of the ledger. Methods raise UnknownRun for an unknown run unless they say otherwise."""
 
     @abc.abstractmethod
-    def open_run(self, run: Run) -> bool:
-        """Write `run` and return whether it is new. Raises RunConflict if the id belongs to another spec."""
+    def open_run(self, run: Run) -> Run:
+        """Write `run` unless its id is known, and return what is stored. Raises RunConflict if it has another spec."""
 
     def add_questions(self, run_id: str, questions: Iterable[Question]) -> None:
         """Write the bodies of `questions`, skipping known ones."""
@@ -167,7 +167,8 @@ class Ledger(abc.ABC):
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Settle questions in one atomic step, and return the verdicts that stand: the first of each question.
 
-        Later ones are ignored, and so are those of questions that the run does not have.
+        Later ones are ignored, and so are those of questions that the run does not have. The same verdict committed
+        again still stands, and counts once.
         """
 
     @abc.abstractmethod
@@ -193,7 +194,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def halt(self, run_id: str, state: RunState) -> RunState:
-        """Pause or cancel the run and return its previous state; a cancelled run stays cancelled."""
+        """Pause or cancel the run and return its state from now on; a cancelled run stays cancelled."""
 
     @abc.abstractmethod
     def resume(self, run_id: str) -> None:

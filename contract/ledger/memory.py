@@ -42,14 +42,12 @@ class MemoryLedger(Ledger):
         self._runs: dict[str, _Books] = {}
         self._lock = threading.RLock()
 
-    def open_run(self, run: Run) -> bool:
+    def open_run(self, run: Run) -> Run:
         with self._lock:
-            there = self._runs.get(run.run_id)
-            if there is None:
-                self._runs[run.run_id] = _Books(run)
-            elif there.run.spec.fingerprint() != run.spec.fingerprint():
+            there = self._runs.setdefault(run.run_id, _Books(run)).run
+            if there.spec.fingerprint() != run.spec.fingerprint():
                 raise RunConflict(f"Run {run.run_id} exists with another spec.", hint="Choose another --run name.")
-            return there is None
+            return there
 
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:
         with self._lock:
@@ -136,14 +134,15 @@ class MemoryLedger(Ledger):
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
         with self._lock:
             books = self._books(run_id)
-            new = []
+            standing: dict[str, Verdict] = {}
             for each in verdicts:
                 if each.question_id in books.questions and each.question_id not in books.verdicts:
                     books.verdicts[each.question_id] = each
                     books.passages.pop(each.question_id, None)
                     books.troubles.pop(each.question_id, None)
-                    new.append(each)
-            return new
+                if books.verdicts.get(each.question_id) == each:
+                    standing.setdefault(each.question_id, each)
+            return list(standing.values())
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
         with self._lock:
@@ -173,10 +172,9 @@ class MemoryLedger(Ledger):
     def halt(self, run_id: str, state: RunState) -> RunState:
         with self._lock:
             books = self._books(run_id)
-            was = books.state
-            if was is not RunState.CANCELLED:
+            if books.state is not RunState.CANCELLED:
                 books.state = state
-            return was
+            return books.state
 
     def resume(self, run_id: str) -> None:
         with self._lock:

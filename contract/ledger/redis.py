@@ -88,16 +88,17 @@ class RedisLedger(Ledger):
         """The Redis client, for other data in the same Redis (`contract.fleet`, `contract.queue`)."""
         return self._redis
 
-    def open_run(self, run: Run) -> bool:
+    def open_run(self, run: Run) -> Run:
         with translating(self._place):
-            new = bool(self._redis.set(keys.RunKeys(run.run_id).meta, run.model_dump_json(), nx=True))
-            if not new and (there := self.run(run.run_id)).spec.fingerprint() != run.spec.fingerprint():
+            is_new = self._redis.set(keys.RunKeys(run.run_id).meta, run.model_dump_json(), nx=True)
+            there = run if is_new else self.run(run.run_id)
+            if there.spec.fingerprint() != run.spec.fingerprint():
                 raise RunConflict(
                     f"Run {run.run_id} exists with another spec (fingerprint {there.spec.fingerprint()[:8]}).",
                     hint="Choose another --run name, or purge it.",
                 )
             self._redis.zadd(keys.runs(), {run.run_id: run.created_at}, nx=True)
-            return new
+            return there
 
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:
         names = keys.RunKeys(run_id)
@@ -160,7 +161,7 @@ class RedisLedger(Ledger):
     ) -> list[Begun]:
         names = keys.RunKeys(run_id)
         books = [names.meta, names.questions, names.todo, names.attempts_at(stage), names.state, names.aside]
-        found = self._step(self._begin, run_id, books, [uuid.uuid4().hex[:8], suspect_from, *question_ids])
+        found = self._step(self._begin, run_id, books, [_new_call(), suspect_from, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
         return [
@@ -170,18 +171,19 @@ class RedisLedger(Ledger):
 
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
         names = keys.RunKeys(run_id)
-        self._step(self._uncount, run_id, [names.meta, names.todo, names.attempts_at(stage)], list(question_ids))
+        books = [names.meta, names.todo, names.attempts_at(stage)]
+        self._step(self._uncount, run_id, books, [_new_call(), *question_ids])
 
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
         names = keys.RunKeys(run_id)
         books = [names.meta, names.todo, names.troubles]
-        found = self._step(self._trouble, run_id, books, [reason, *question_ids])
+        found = self._step(self._trouble, run_id, books, [_new_call(), reason, *question_ids])
         return [int(each) for each in found]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
         with translating(self._place):
             found = cast("str | None", self._redis.hget(keys.RunKeys(run_id).troubles, question_id))
-        return _REASONS.validate_json(found) if found else []
+        return _REASONS.validate_json(found[found.index("[") :]) if found else []
 
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
         names = keys.RunKeys(run_id)
@@ -257,7 +259,7 @@ class RedisLedger(Ledger):
     def halt(self, run_id: str, state: RunState) -> RunState:
         names = keys.RunKeys(run_id)
         books = [names.meta, names.state, keys.open_runs()]
-        return _state(self._step(self._halt, run_id, books, [run_id, state.value]))
+        return RunState(self._step(self._halt, run_id, books, [run_id, state.value]))
 
     def resume(self, run_id: str) -> None:
         names = keys.RunKeys(run_id)
@@ -271,9 +273,11 @@ class RedisLedger(Ledger):
                 pipeline = self._redis.pipeline(transaction=True)
                 pipeline.smismember(names.aside, ids)
                 pipeline.smismember(names.todo, ids)
-                pipeline.srem(names.aside, *ids)
-                aside, unsettled, _ = pipeline.execute()
-            yield from (each for each, *both in zip(ids, aside, unsettled, strict=True) if all(both))
+                known = zip(ids, *pipeline.execute(), strict=True)
+                aside = [(each, is_open) for each, is_aside, is_open in known if is_aside]
+                if aside:  # removed in a second step: one that reads and removes could not be repeated
+                    self._redis.srem(names.aside, *(each for each, _ in aside))
+            yield from (each for each, is_open in aside if is_open)
 
     def reopen_failed(self, run_id: str) -> int:
         names = keys.RunKeys(run_id)
@@ -282,11 +286,11 @@ class RedisLedger(Ledger):
         for ids in self._ids(run_id):
             with translating(self._place):
                 bodies = cast("list[str | None]", self._redis.hmget(names.verdicts, ids))
-            arguments = [run_id]
+            arguments = [_new_call(), run_id]
             for each, body in zip(ids, bodies, strict=True):
                 if body and self._failed(run_id, each, body):
                     arguments += (each, body)
-            found = self._step(self._reopen, run_id, books, arguments) if len(arguments) > 1 else 0
+            found = self._step(self._reopen, run_id, books, arguments) if len(arguments) > 2 else 0
             if isinstance(found, str):
                 raise halted(run_id, found)
             reopened += int(found)
@@ -357,6 +361,11 @@ class RedisLedger(Ledger):
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
         hint = nearest(run_id, known) or "`python -m producer runs` lists them."
         raise UnknownRun(f"No run {run_id!r} in the ledger at {self._place}.", hint=hint)
+
+
+def _new_call() -> str:
+    """Return a name for one call, by which a script tells a repeated call from a new one."""
+    return uuid.uuid4().hex[:8]
 
 
 def _state(word: str | None) -> RunState:

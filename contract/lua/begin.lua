@@ -8,8 +8,9 @@
 -- so far, 1 if this one was counted.
 -- The caller drops the message of a halted run. Its questions are put aside in this same atomic step, so that a
 -- concurrent resume finds all questions that are in no message any more.
--- Attempts are counted at the start, not at the end, so that a question that kills its worker is identified; with the
--- call that counted the last one, because a client that got no answer repeats its call, and Redis may execute both.
+-- Attempts are counted at the start, not at the end, so that a question that kills its worker is identified. They are
+-- kept with the last call that changed them, because a client that got no answer repeats its call, and Redis may execute
+-- both. Only one worker at a time holds a question, so that normally no other call comes between the two.
 -- A thousand questions per command: Lua passes about 8,000 arguments at most.
 local STEP = 1000
 
@@ -28,8 +29,8 @@ local function hand_out(ids, call, suspect_from, out)
   local begun = redis.call('HMGET', KEYS[4], unpack(ids))
   local counts = {}
   for place, id in ipairs(ids) do
-    local before, counted_by = string.match(begun[place] or '0', '^(%d+) ?(%x*)$')
-    local attempts, counted = tonumber(before), counted_by == call and 1 or 0
+    local before, changed_by = string.match(begun[place] or '0', '^(%d+) ?(%x*)$')
+    local attempts, counted = tonumber(before), changed_by == call and 1 or 0
     if counted == 0 and (suspect_from == 0 or attempts < suspect_from) then
       attempts, counted = attempts + 1, 1
       counts[#counts + 1] = id

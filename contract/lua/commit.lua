@@ -3,7 +3,8 @@
 --       9 troubles
 -- ARGV  1 run id, then triples: question id, Verdict as JSON, outcome
 -- Returns false for a purged run, else the positions, from 0, of the verdicts that were ignored: normally none, so
--- that the reply does not grow with the batch.
+-- that the reply does not grow with the batch. A verdict that is in the ledger already is not ignored: a client that got
+-- no answer repeats its call, and Redis may execute both.
 -- In all scripts of this folder, a question in `todo` has no verdict. One that is not there has a verdict, or does not
 -- belong to this run (which was purged and is being written again).
 -- A thousand questions per command: Lua passes about 8,000 arguments at most.
@@ -12,18 +13,19 @@ local STEP = 1000
 local ignored = {}
 
 local function settle(before, ids, verdicts, outcomes)
-  local settled, written, is_settled, ended = {}, {}, {}, {}
+  local settled, written, seen, ended = {}, {}, {}, {}
   for place, is_open in ipairs(redis.call('SMISMEMBER', KEYS[3], unpack(ids))) do
     local id, outcome = ids[place], outcomes[place]
-    if is_open == 1 and not is_settled[id] then
-      is_settled[id] = true
+    local stands = is_open == 1 or redis.call('HGET', KEYS[2], id) == verdicts[place]
+    if not stands or seen[id] then
+      ignored[#ignored + 1] = before + place - 1
+    elseif is_open == 1 then
       settled[#settled + 1] = id
       written[#written + 1] = id
       written[#written + 1] = verdicts[place]
       ended[outcome] = (ended[outcome] or 0) + 1
-    else
-      ignored[#ignored + 1] = before + place - 1
     end
+    seen[id] = seen[id] or stands
   end
   if #settled > 0 then
     redis.call('HSET', KEYS[2], unpack(written))

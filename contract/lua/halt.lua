@@ -1,13 +1,13 @@
 -- Pause or cancel a run: from now on none of its questions are begun.
 -- KEYS  1 meta  2 state  3 open runs
 -- ARGV  1 run id  2 `paused` or `cancelled`
--- Returns false for a purged run, else its previous state, empty if running. A cancelled run stays cancelled.
+-- Returns false for a purged run, else its state from now on. A cancelled run stays cancelled.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
-local was = redis.call('GET', KEYS[2]) or ''
-if was ~= 'cancelled' then
-  redis.call('SET', KEYS[2], ARGV[2])
-end
 redis.call('SREM', KEYS[3], ARGV[1])
-return was
+if redis.call('GET', KEYS[2]) == 'cancelled' then
+  return 'cancelled'
+end
+redis.call('SET', KEYS[2], ARGV[2])
+return ARGV[2]

@@ -6,6 +6,8 @@
 -- Each message is stamped with the number of questions of its run before it, divided by the run's weight; the smallest
 -- stamp goes first (stride scheduling). Messages of runs that are not open go to the end: they will be dropped.
 -- Malformed messages go first, so that they are removed soon.
+-- A call that a client repeats, because it got no answer, may move messages to the end that were in turn; none is lost,
+-- and the next pass reorders them.
 -- After messages are taken off an ordered list, the rest is still in order except for one message per run. So a list is
 -- left alone unless a message deviates by more than that: otherwise each call would restart the count, in favour of the
 -- runs with small weights.

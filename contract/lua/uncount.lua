@@ -1,14 +1,17 @@
 -- Take an attempt back from each question that has no verdict yet.
 -- KEYS  1 meta  2 todo  3 attempts
--- ARGV  question ids, each once
+-- ARGV  1 this call, in hexadecimal digits, then question ids, each once
 -- Returns false for a purged run, else 1.
+-- The call is kept with the attempts, because a client may repeat it (begin.lua).
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
-for _, id in ipairs(ARGV) do
-  local attempts = tonumber(string.match(redis.call('HGET', KEYS[3], id) or '0', '^%d+'))
-  if redis.call('SISMEMBER', KEYS[2], id) == 1 and attempts > 0 then
-    redis.call('HSET', KEYS[3], id, attempts - 1)
+local call = ARGV[1]
+for i = 2, #ARGV do
+  local before, changed_by = string.match(redis.call('HGET', KEYS[3], ARGV[i]) or '0', '^(%d+) ?(%x*)$')
+  local attempts = tonumber(before)
+  if changed_by ~= call and attempts > 0 and redis.call('SISMEMBER', KEYS[2], ARGV[i]) == 1 then
+    redis.call('HSET', KEYS[3], ARGV[i], attempts - 1 .. ' ' .. call)
   end
 end
 return 1

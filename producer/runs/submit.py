@@ -185,15 +185,14 @@ def submit(
     """
     run = planned.run(Priority.NORMAL if priority is None else priority)
     with broker.sole_sender(run.run_id):
-        new = ledger.open_run(run)
-        run = ledger.run(run.run_id)
+        written, run = run, ledger.open_run(run)
         priority = run.priority if priority is None else priority
         if weight is not None:
             broker.weigh(run.run_id, weight)
         counts = ledger.counts(run.run_id)
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
-        if new:
+        if run == written:
             messages = _write_and_send(planned, run, ledger, broker, priority)
             return Submitted(run, State.NEW, run.questions, run.questions, messages)
         if not counts.written:

@@ -1,4 +1,7 @@
-"""A client whose call to Redis timed out repeats it, and a Redis that only stood still executes both."""
+"""A client whose call to Redis timed out repeats it, and a Redis that only stood still executes both.
+
+What a repeated call does to a ledger is in `test_ledger.py`: its tests run on a ledger that repeats every call.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from contract import RedisLedger, Settings
+from contract import RedisLedger, Settings, fair_share, keys
 from contract.connection import connect
+from contract.fleet import Fleet
+from contract.sender_lock import sole_sender_if_free
 from tests.support import make_questions, open_run
 
 STANDSTILL_S = 1.5
@@ -35,6 +40,36 @@ def test_a_beginning_that_is_repeated_counts_one_attempt(redis_ledger: RedisLedg
     assert executed(redis_ledger.client) > before + 1
     assert [(each.attempts, each.counted) for each in begun] == [(2, False), (2, True), (1, True)]
     assert [each.attempts for each in redis_ledger.begin(run.run_id, ["q0", "q1", "q2"])] == [3, 3, 2]
+
+
+def test_a_chore_that_is_claimed_repeatedly_is_the_claimants(repeating_ledger: RedisLedger) -> None:
+    fleet = Fleet(repeating_ledger.client)
+    assert fleet.claim(keys.audit_lock("run"))
+    assert not fleet.claim(keys.audit_lock("run"))
+
+
+def test_a_boot_that_is_reported_repeatedly_is_one_boot(repeating_ledger: RedisLedger) -> None:
+    fleet = Fleet(repeating_ledger.client)
+    for _ in range(2):
+        fleet.booted("gpu0", "score.m", fleet.boots("gpu0") + 1)
+    assert fleet.boots("gpu0") == 2
+
+
+def test_a_sender_that_repeats_its_call_sends_alone_and_lets_others_send_afterwards(
+    repeating_ledger: RedisLedger, redis_ledger: RedisLedger
+) -> None:
+    with sole_sender_if_free(repeating_ledger, "run") as mine, sole_sender_if_free(redis_ledger, "run") as others:
+        assert (mine, others) == (True, False)
+    with sole_sender_if_free(redis_ledger, "run") as others:
+        assert others
+
+
+def test_a_queue_whose_reader_repeats_its_calls_is_at_rest_as_long_as_it_is_read(
+    repeating_ledger: RedisLedger, redis_ledger: RedisLedger
+) -> None:
+    with fair_share.at_rest(repeating_ledger, "score.m"):
+        assert redis_ledger.client.exists(keys.moving("score.m"))
+    assert not redis_ledger.client.exists(keys.moving("score.m"))
 
 
 @contextmanager
