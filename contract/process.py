@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["died_here", "process_place", "process_start", "this_process"]
+__all__ = ["boot_id", "died_here", "process_place", "process_start", "this_process"]
 
 
 def this_process() -> str:
@@ -31,11 +31,13 @@ def process_place() -> str:
     """Return the scope in which process ids are valid: host, boot and process namespace."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
-        parts += [
-            Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-            str(Path("/proc/self/ns/pid").readlink()),
-        ]
+        parts += [boot_id(), str(Path("/proc/self/ns/pid").readlink())]
     return "/".join(parts)
+
+
+def boot_id() -> str:
+    """Return the kernel's name for its current boot, the same in all containers. Raises OSError except on Linux."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def process_start(pid: int) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
+import tempfile
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -77,6 +79,17 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     # Processes of pytest-xdist can exchange only what UTF-8 can encode, but tests may log anything.
     report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_directory_of_processes() -> Iterator[None]:
+    """Give the processes that tests start a temporary directory of their own: many are killed, and remove nothing."""
+    ours = tempfile.gettempdir()  # this process keeps to it from now on
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{ours}/torchinductor_{getpass.getuser()}")
+    # vLLM's sockets there need a short path.
+    with tempfile.TemporaryDirectory(prefix="mcq-", ignore_cleanup_errors=True) as theirs:
+        os.environ["TMPDIR"] = theirs
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
-from workers.engines.vllm_sockets import socket_folder
+from workers.engines.vllm_folder import vllm_folder
 from workers.gpus.nvidia import visible_gpus
 from workers.host.cpu_quota import cores_by_quota
 from workers.host.diagnostics import beside_trials
@@ -93,8 +93,8 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
         registry = Fleet.connect(fleet[0])
         refuse_taken(registry, [node_name(plan) for plan in plans], screen.say)
         registry.announce({node_name(plan): plan.queue or score_queue(plan.serves) for plan in plans})
-    supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children))
-    with screen, RedisWatch(fleet[0], screen.say), socket_folder():
+    with screen, RedisWatch(fleet[0], screen.say), vllm_folder() as lock:
+        supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children), lock)
         exit_code = supervisor.run()
     sys.exit(exit_code)
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,6 +21,7 @@ from contract import Outcome, RedisLedger, Verdict, load_settings
 from contract.errors import EXIT_RETRY
 from tests.acceptance.conftest import BOOT_S, command
 from tests.support import ROOT, booted_pids, process, processes_of_session, url_of, valkey, wait_until
+from workers.engines.vllm_folder import vllm_folder
 from workers.host.launcher import worker_command
 
 #: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing.
@@ -97,6 +99,14 @@ def alone(log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary directory of the processes that this test starts."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # sockets' paths must be short
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+@pytest.fixture
 def with_core(laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WithCore]:
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     with alone(tmp_path / "log") as worker:
@@ -161,9 +171,17 @@ def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_te
     assert any(min(ended for _, ended in of) < max(ended for _, ended in of) - 0.2 for of in batches.values())
 
 
-def test_the_process_of_vllms_engine_dies_with_its_worker_where_nobody_is_left_to_end_it(with_core: WithCore) -> None:
+def test_the_process_of_vllms_engine_dies_with_its_worker_and_what_both_leave_is_removed_by_the_next(
+    temporary: Path, with_core: WithCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_core.process.kill()
     wait_until(lambda: not processes_of_session(with_core.process.pid), "everything that it started to end")
+    (left,) = temporary.iterdir()
+    assert any(each.name.startswith("vllm_dist_") for each in left.iterdir())
+    assert any(each.is_socket() for each in left.iterdir())
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with vllm_folder():
+        assert not left.exists()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])

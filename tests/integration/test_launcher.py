@@ -691,6 +691,29 @@ def test_a_launcher_removes_the_sockets_that_killed_and_drained_workers_leave(
         assert not list(Path(temporary).iterdir())
 
 
+def test_a_launcher_removes_what_a_killed_one_left_once_its_workers_have_ended(
+    redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_RPC_BASE_PATH", raising=False)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    next_one = ("up", "--set", "hf_model_id=/nope/model", "--set", "gpu_groups=[]", "--logs", str(tmp_path / "next"))
+    with launched(tmp_path) as up:
+        up.wait_ready(1)
+        (left,) = temporary.iterdir()
+        (pid,) = up.pids()
+        os.kill(pid, signal.SIGSTOP)
+        up.process.kill()
+        up.process.wait()
+        workers_command(*next_one)
+        assert left.exists()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not processes_of_session(pid), "the worker to end")
+        workers_command(*next_one)
+        assert not list(temporary.iterdir())
+
+
 def test_workers_without_a_gpu_keep_to_their_own_cores(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
     assert len(cores) >= 2, "needs two cores"

@@ -76,6 +76,7 @@ HEAVY_AT = {
         "encoding",
         "arguments",
         "installed",
+        "vllm_plugin",
     )
 } | {f"workers.retrieval.{name}" for name in ("bm25", "build", "dense", "encoder", "sentence_models")}
 

@@ -22,7 +22,7 @@ from types import TracebackType
 from pydantic import ValidationError
 
 from contract.errors import EngineError, first_line
-from workers.engines import vllm_sockets
+from workers.engines import vllm_folder
 
 __all__ = ["Cause", "cause_of", "failure_reports", "tell_worker"]
 
@@ -96,7 +96,7 @@ def tell_worker() -> None:
 @contextmanager
 def failure_reports() -> Iterator[Callable[[], Cause | None]]:
     """Collect failure reports during a boot; yields a function that returns the first one, or None."""
-    folder = os.environ.get(vllm_sockets.VARIABLE)
+    folder = os.environ.get(vllm_folder.VARIABLE)
     with tempfile.NamedTemporaryFile("r", prefix="mcqueue-boot-", encoding="utf-8", dir=folder, delete=False) as file:
         os.environ[VARIABLE] = file.name
         try:

@@ -29,7 +29,7 @@ from workers.engines.installed import installed_version, is_cpu_build
 from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
 from workers.engines.prefill_plan import Plan, Prefill, excess_tokens, make_plan
-from workers.engines.vllm_sockets import socket_folder
+from workers.engines.vllm_folder import vllm_folder
 from workers.engines.weights import model_folder, weights_digest
 
 __all__ = ["VllmEngine", "engine_arguments", "prepare_environment"]
@@ -53,7 +53,7 @@ class VllmEngine(Engine):
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
         prepare_environment(model)
-        self._until_closed.enter_context(socket_folder())
+        self._until_closed.enter_context(vllm_folder())
         arguments = engine_arguments(self.settings, model)
         if is_cpu_build():
             sample_only_whole_prompts()

@@ -6,6 +6,7 @@ vLLM starts its core and worker processes by itself, and its core would outlive 
 from __future__ import annotations
 
 import multiprocessing
+from types import SimpleNamespace
 
 from workers.engines.boot_errors import tell_worker
 from workers.engines.cpu_norm import register_kernel
@@ -17,9 +18,21 @@ __all__ = ["set_up"]
 
 
 def set_up() -> None:
-    """Report boot errors to the worker, correct and speed up what a CPU does, and die with the worker."""
+    """Report boot errors to the worker, leave no file, correct and speed up what a CPU does, die with the worker."""
     tell_worker()
+    _keep_stores_with_sockets()
     if multiprocessing.parent_process() is not None and is_cpu_build():
         sample_only_whole_prompts()
         register_kernel()
     follow_parent()
+
+
+def _keep_stores_with_sockets() -> None:
+    """Let vLLM put the file of torch's store where its sockets are: an engine that is killed leaves it.
+
+    vLLM 0.32 puts it into the temporary directory, and has no setting for that.
+    """
+    from vllm import envs
+    from vllm.utils import network_utils
+
+    network_utils.tempfile = SimpleNamespace(gettempdir=lambda: envs.VLLM_RPC_BASE_PATH)

@@ -31,7 +31,7 @@ from workers.engines.arguments import as_flags, check_arguments, engine_environm
 from workers.engines.boot_errors import Cause, failure_reports
 from workers.engines.boot_log import booting
 from workers.engines.packaged import resolve
-from workers.engines.vllm_sockets import socket_folder
+from workers.engines.vllm_folder import vllm_folder
 from workers.parent import follower
 
 __all__ = ["LocalServer"]
@@ -66,7 +66,7 @@ class LocalServer:
         Raises InputError for what the user must fix, and otherwise EngineError with the cause or, if that is unknown,
         the server's last lines of output.
         """
-        self._until_stopped.enter_context(socket_folder())
+        self._until_stopped.enter_context(vllm_folder())
         with failure_reports() as first_failure:
             return self._start(first_failure)
 

@@ -167,6 +167,8 @@ class Supervisor:
     announce: Callable[[str], None]
     #: Called in every iteration, to update the display.
     show: Callable[[], None] = lambda: None
+    #: Descriptors that the workers inherit.
+    inherited: Sequence[int] = ()
     children: list[Child] = field(init=False)
     _stop_signals: int = 0
     _hung_up: bool = False
@@ -257,7 +259,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    pass_fds=(writer,),
+                    pass_fds=(writer, *self.inherited),
                     start_new_session=True,
                     preexec_fn=_prepare(child.plan),
                 )

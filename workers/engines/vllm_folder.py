@@ -1,0 +1,100 @@
+"""A folder for what vLLM's processes leave: Unix sockets, even after an orderly end, and a file of torch's store.
+
+Only these go there, and how the processes report failed boots. A temporary directory (TMPDIR) of a worker's own would
+also hold what makes the next boot faster, such as torch's compiled code.
+
+A killed process cannot remove its folder; the next process that makes one does. A lock tells which folders are still in
+use: the kernel releases it when the last process that has it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from contract.process import boot_id
+
+__all__ = ["VARIABLE", "vllm_folder"]
+
+#: vLLM's environment variable with the folder of its sockets.
+VARIABLE = "VLLM_RPC_BASE_PATH"
+PREFIX = "mcqueue-"
+#: Of 103 bytes that a socket's path may have (on macOS; on Linux 107), vLLM adds a slash and a UUID.
+LONGEST_BYTES = 103 - 37
+
+
+@contextmanager
+def vllm_folder() -> Iterator[tuple[int, ...]]:
+    """Within the block, let vLLM use a new folder, which is removed afterwards; so are those that killed ones left.
+
+    Not if the environment already names one, as a worker's does that a launcher started, nor if the temporary directory
+    has too long a path, or no room.
+
+    Yields the descriptors that processes must inherit that use the folder and may outlive this one.
+    """
+    if VARIABLE in os.environ:
+        yield ()
+        return
+    folder, lock = _made()
+    if folder and len(os.fsencode(folder)) <= LONGEST_BYTES:
+        os.environ[VARIABLE] = folder
+    try:
+        yield lock
+    finally:
+        os.environ.pop(VARIABLE, None)
+        shutil.rmtree(folder, ignore_errors=True)
+        for each in lock:
+            os.close(each)
+
+
+def _made() -> tuple[str, tuple[int, ...]]:
+    """Return a new folder and its lock; an empty name where there can be none."""
+    try:
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        folder = tempfile.mkdtemp(prefix=PREFIX)
+    except OSError:
+        return "", ()
+    return folder, _locked(Path(folder))
+
+
+def _locked(folder: Path) -> tuple[int, ...]:
+    """Lock `folder`; nothing is returned, and nobody will remove it, where the file system has no locks."""
+    try:
+        lock = os.open(folder / "new", os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError:
+        return ()
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / "new").rename(_lock_of(folder))  # not before: a lock that nobody holds means an abandoned folder
+    except OSError:
+        os.close(lock)
+        return ()
+    return (lock,)
+
+
+def _remove_abandoned(temporary: Path) -> None:
+    """Remove this user's folders in `temporary` that no process uses any more."""
+    for folder in list(temporary.glob(f"{PREFIX}*")):
+        with suppress(OSError):
+            if folder.lstat().st_uid == os.geteuid():
+                _remove_unlocked(folder)
+
+
+def _remove_unlocked(folder: Path) -> None:
+    """Remove `folder`. Raises OSError if it is in use, or not a folder of this module made since this system booted."""
+    lock = os.open(_lock_of(folder), os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)
+
+
+def _lock_of(folder: Path) -> Path:
+    """Return the lock of `folder`. It is of this boot: another machine, on a shared file system, may not see locks."""
+    return folder / f"lock-{boot_id()}"
