@@ -22,12 +22,12 @@ from producer.readers import Source
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import Plan, plan, submit
 from producer.runs.templates import load_prompt
+from workers.cpu_quota import cores_by_quota
 from workers.engines import make_engine
 from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
 from workers.engines.packaged import resolve
 from workers.gpus.nvidia import visible_gpus
-from workers.host.cpu_quota import cores_by_quota
 from workers.host.placement import SettingsSources, plan_host
 from workers.scoring import Item
 

@@ -21,13 +21,13 @@ from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet, load_settings
 from contract.wording import number
 from workers import check as checks
+from workers.cpu_quota import cores_by_quota
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.engines.vllm_folder import vllm_folder
 from workers.gpus.nvidia import visible_gpus
-from workers.host.cpu_quota import cores_by_quota
 from workers.host.diagnostics import beside_trials
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
@@ -281,6 +281,9 @@ def build_planned_index(folder: Path, device: str) -> None:
     def say(**event: object) -> None:
         click.echo(json.dumps(event))
 
+    _, quota = _cpus()
+    if quota:  # read by torch and FAISS when they are imported; they would start a thread per visible core
+        os.environ.setdefault("OMP_NUM_THREADS", str(quota))
     try:
         build_index(folder, say, device)
     except McqueueError as trouble:

@@ -18,9 +18,9 @@ from typing import Any
 import psutil
 
 from contract.settings.loading import MAY_HOLD_SECRETS
+from workers.cpu_quota import cores_by_quota
 from workers.engines.installed import installed_version
 from workers.gpus.nvidia import model_name, visible_gpus
-from workers.host.cpu_quota import cores_by_quota
 
 __all__ = ["environment"]
 

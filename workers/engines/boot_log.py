@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from contract.settings import Settings
+from workers.cpu_quota import cores_by_quota
 from workers.engines.installed import is_cpu_build
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import model_name, visible_gpus
-from workers.host.cpu_quota import cores_by_quota
 
 __all__ = ["booting", "gpu_models", "gpus_in_use"]
 

@@ -1,9 +1,8 @@
-"""Hardware utilization of a worker: its GPUs by NVML, and the CPU cores it may use."""
+"""Hardware utilization of a worker: its GPUs by NVML, and the CPU cores it may use, or its quota of them."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from workers.cpu_quota import usable_cores
 from workers.gpus.nvidia import handle_of, open_driver
 
 __all__ = ["Gpu", "Hardware", "Host", "resident_bytes"]
@@ -76,7 +76,7 @@ class Hardware:
     def _cpu_share(self) -> float:
         before_s, before_cpu_s = self._cpu
         self._cpu = now_s, cpu_s = time.monotonic(), _cpu_seconds(self._process)
-        elapsed_s = (now_s - before_s) * len(os.sched_getaffinity(0))
+        elapsed_s = (now_s - before_s) * usable_cores()
         return max(0.0, min(1.0, (cpu_s - before_cpu_s) / elapsed_s)) if elapsed_s > 0 else 0.0
 
 

@@ -196,7 +196,7 @@ class HardwareMetrics(Collector):
         host = self._hardware.host()
         yield _gauge(
             "mcqueue_cpu_utilization_ratio",
-            "Utilization by this worker of the cores it may use, since the last scrape.",
+            "Utilization by this worker of the cores, or the CPU quota, that it may use, since the last scrape.",
             host.cpu_utilization,
         )
         yield _gauge(

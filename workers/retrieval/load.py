@@ -12,7 +12,7 @@ from contract.errors import IndexUnusable
 from contract.index import PASSAGES, Encoder, Manifest, read_manifest
 from contract.spec import IndexKind
 from contract.verdict import Passage
-from workers.host.cpu_quota import cores_by_quota
+from workers.cpu_quota import cores_by_quota
 from workers.retrieval.base import Ranking, Retriever, Searcher
 from workers.retrieval.bm25 import Bm25Searcher
 from workers.retrieval.dense import DenseSearcher, VectorIndex

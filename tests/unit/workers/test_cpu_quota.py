@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from workers.cli import main
-from workers.host.cpu_quota import cores_by_quota
+from workers.cpu_quota import cores_by_quota, usable_cores
 
 V1 = "5:memory:/pod\n4:cpu,cpuacct:{path}\n0::/\n"
 V2 = "0::{path}\n"
@@ -81,6 +81,15 @@ def test_a_system_that_lists_no_cgroups_sets_no_quota(tmp_path: Path, listing: s
     assert cores_by_quota(64, made_up(tmp_path, listing, {"cpu.max": "400000 100000"})) is None
 
 
+def test_usable_are_the_cores_that_a_process_is_bound_to_or_the_part_of_them_that_its_quota_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    quotas = ("max 100000", "800000 100000", "150000 100000", "50000 100000")
+    roots = [made_up(tmp_path / quota, V2.format(path="/"), {"cpu.max": quota}) for quota in quotas]
+    assert [usable_cores(root) for root in roots] == [4, 4, 1.5, 0.5]
+
+
 def test_commands_plan_with_the_quota_of_their_own_container(monkeypatch: pytest.MonkeyPatch) -> None:
     started: dict[str, str] = {}
     monkeypatch.setattr("workers.cli.cores_by_quota", lambda _: 1)
@@ -91,3 +100,17 @@ def test_commands_plan_with_the_quota_of_their_own_container(monkeypatch: pytest
     CliRunner().invoke(main, ["run", *simulated], catch_exceptions=False)
     assert started["OMP_NUM_THREADS"] == "1"
     assert "cpu0: CPU, 1 thread" in CliRunner().invoke(main, ["check", *simulated]).output
+
+
+@pytest.mark.parametrize(("quota", "given", "threads"), [(3, None, "3"), (None, None, None), (3, "2", "2")])
+def test_an_index_is_built_with_as_many_threads_as_the_quota_has_cores_unless_they_are_given(
+    monkeypatch: pytest.MonkeyPatch, quota: int | None, given: str | None, threads: str | None
+) -> None:
+    seen: list[str | None] = []
+    monkeypatch.setenv("OMP_NUM_THREADS", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr("workers.cli.cores_by_quota", lambda _: quota)
+    monkeypatch.setattr("workers.cli.build_index", lambda *_: seen.append(os.environ.get("OMP_NUM_THREADS")))
+    CliRunner().invoke(main, ["index-build", "somewhere"], catch_exceptions=False)
+    assert seen == [threads]

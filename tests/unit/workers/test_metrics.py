@@ -134,6 +134,17 @@ def test_a_machine_without_the_named_gpu_tells_of_none() -> None:
     assert hardware.host().memory_used_bytes > 1_000_000
 
 
+def test_a_worker_that_uses_its_containers_whole_quota_is_busy_however_many_cores_it_sees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A quota of one and a half cores, of which the process uses 1.2 for ten seconds."""
+    clock, used_s = iter([100.0, 110.0]), iter([5.0, 17.0])
+    monkeypatch.setattr("workers.monitoring.hardware.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("workers.monitoring.hardware._cpu_seconds", lambda _: next(used_s))
+    monkeypatch.setattr("workers.monitoring.hardware.usable_cores", lambda: 1.5)
+    assert Hardware().busy() == pytest.approx(0.8)
+
+
 def test_a_machine_that_does_not_list_a_worker_s_children_is_no_reason_for_no_metrics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,11 +7,12 @@ they have used the quota of a period (100 ms), it stops all of them until the ne
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-__all__ = ["cores_by_quota"]
+__all__ = ["cores_by_quota", "usable_cores"]
 
 
 def cores_by_quota(visible: int, root: Path = Path("/")) -> int | None:
@@ -22,6 +23,11 @@ def cores_by_quota(visible: int, root: Path = Path("/")) -> int | None:
     """
     cores = math.ceil(min(_quotas(root), default=visible))
     return cores if cores < visible else None
+
+
+def usable_cores(root: Path = Path("/")) -> float:
+    """Return how many cores this process may use: those that it is bound to, or the part that a CPU quota leaves."""
+    return min([len(os.sched_getaffinity(0)), *_quotas(root)])
 
 
 def _quotas(root: Path) -> Iterator[float]:
