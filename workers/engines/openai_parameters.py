@@ -1,8 +1,8 @@
 """Which parameters of a request a model takes: learned from its server's refusals, so no model is known by name.
 
-OpenAI's reasoning models want the limit of tokens by another name, and no `temperature` or `top_p` but their own. What
-may be left out is in `DISPENSABLE`; a request with anything else that is refused fails, so that no value that a run
-chose is dropped.
+OpenAI's reasoning models want the limit of tokens by another name, and no `temperature` or `top_p` but their own. Other
+servers refuse every parameter that they do not know: Mistral's has no `seed`. What may be left out is in `DISPENSABLE`;
+a request with anything else that is refused fails, so that no value that a run chose is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from contract.spec import Sampling
 
 if TYPE_CHECKING:
-    from openai import BadRequestError, OpenAIError
+    from openai import APIStatusError, OpenAIError
 
 __all__ = ["Parameters", "remedy"]
 
@@ -21,6 +21,8 @@ __all__ = ["Parameters", "remedy"]
 UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})
 #: How such refusals begin where the code is missing.
 UNSUPPORTED_WORDS = ("Unsupported parameter", "Unsupported value", "Unknown parameter")
+#: What pydantic, which checks requests for FastAPI, calls a field that it does not know; version 1, the second.
+EXTRA = ("extra_forbidden", "value_error.extra")
 #: Parameter → what reasoning models call it.
 ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
 #: Parameter → the values of it that may be left out; None: all. A temperature of 0 is what a run has that chose none.
@@ -54,18 +56,16 @@ class Parameters:
             if value is not None and not self._is_left_out(name, value)
         }
 
-    def learn(self, refusal: BadRequestError, sent: Mapping[str, Any]) -> bool:
+    def learn(self, refusal: APIStatusError, sent: Mapping[str, Any]) -> bool:
         """Return whether the request `sent` can be made in another way, which `taken` does from now on."""
-        name, code = refusal.param or "", _code(refusal)
-        if name not in sent or code not in UNSUPPORTED:
+        refused = _refused(refusal)
+        if not refused or not all(self._can_change(name, sent) for name in refused):
             return False
-        if name in ALSO_CALLED:
-            self._renamed.add(name)
-            return True
-        value = sent[name]
-        if not self._is_dispensable(name, value):
-            return False
-        self._refused.add((name, value if code == "unsupported_value" else None))
+        for name, only_this_value in refused.items():
+            if name in ALSO_CALLED:
+                self._renamed.add(name)
+            else:
+                self._refused.add((name, sent[name] if only_this_value else None))
         return True
 
     @property
@@ -99,6 +99,9 @@ class Parameters:
             found.append(f"counts hidden reasoning towards sampling.max_tokens ({limit}): give runs a large one")
         return found
 
+    def _can_change(self, name: str, sent: Mapping[str, Any]) -> bool:
+        return name in sent and (name in ALSO_CALLED or self._is_dispensable(name, sent[name]))
+
     def _is_dispensable(self, name: str, value: object) -> bool:
         values = self._dispensable.get(name, ())
         return values is None or value in values
@@ -109,18 +112,47 @@ class Parameters:
 
 def remedy(trouble: OpenAIError) -> str:
     """Return what to change in a run of which the model does not take a parameter; empty for any other trouble."""
-    from openai import BadRequestError
+    from openai import APIStatusError
 
-    if not isinstance(trouble, BadRequestError) or _code(trouble) not in UNSUPPORTED:
-        return ""
-    name = trouble.param or ""
+    refused = _refused(trouble) if isinstance(trouble, APIStatusError) else {}
+    return " ".join(filter(None, map(_remedy_of, refused)))
+
+
+def _remedy_of(name: str) -> str:
     return REMEDIES.get(name) or (f"Leave sampling.{name} out." if name in Sampling.model_fields else "")
 
 
-def _code(refusal: BadRequestError) -> str:
+def _refused(refusal: APIStatusError) -> dict[str, bool]:
+    """Return the parameters that are refused, with whether only this value is; none if anything else is refused too."""
+    if (code := _code(refusal)) in UNSUPPORTED:
+        return {refusal.param or "": code == "unsupported_value"}
+    return dict.fromkeys(_unknown(refusal.body), False)
+
+
+def _unknown(body: object) -> list[str]:
+    """Return the parameters that pydantic does not know, if the refusal says nothing else.
+
+    FastAPI's refusals are `{"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], …}]}`. In Mistral's, that
+    is the `message`, or the list is both.
+    """
+    while isinstance(body, dict):
+        body = body.get("detail") or body.get("message")
+    errors = body if isinstance(body, list) else []
+    names = [name for each in errors if (name := _unknown_name(each))]
+    return names if len(names) == len(errors) else []
+
+
+def _unknown_name(error: object) -> str:
+    match error:
+        case {"type": kind, "loc": ["body", str(name)]} if kind in EXTRA:
+            return name
+    return ""
+
+
+def _code(refusal: APIStatusError) -> str:
     """Return the code of the refusal, or what it is in words if it has none."""
     body = refusal.body if isinstance(refusal.body, dict) else {}
     words = str(body.get("message"))
     if refusal.code is None and words.startswith(UNSUPPORTED_WORDS):
         return "unsupported_value" if words.startswith("Unsupported value") else "unsupported_parameter"
-    return refusal.code or ""
+    return str(refusal.code or "")

@@ -16,6 +16,7 @@ from contract.settings import OpenAiSettings
 from contract.turns import one_turn
 from workers.engines import openai_wire
 from workers.engines.openai_parameters import Parameters
+from workers.retries import one_line
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -142,12 +143,12 @@ class Connection:
     def _answer(
         self, path: str, expected: str, body: dict[str, Any], options: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
-        from openai import BadRequestError, OpenAIError
+        from openai import BadRequestError, OpenAIError, UnprocessableEntityError
 
         asked = {"model": self.server.model, **self.parameters.taken(body)}
         try:
             answer = self.client.post(path, cast_to=object, body=asked, options=options)
-        except BadRequestError as trouble:
+        except (BadRequestError, UnprocessableEntityError) as trouble:
             known = self.parameters.known
             if not self.parameters.learn(trouble, asked):
                 raise
@@ -163,8 +164,17 @@ class Connection:
     def says(self, trouble: Exception | str) -> str:
         """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
         key = self.server.api_key.get_secret_value()
-        text = f"{self.server.base_url}: {trouble}"
+        text = f"{self.server.base_url}: {_in_words(trouble)}"
         return text.replace(key, "…") if key else text
+
+
+def _in_words(trouble: Exception | str) -> str:
+    """Return the trouble with what the server says: of an answer's body, the client repeats only a `message`."""
+    body = getattr(trouble, "body", None)
+    said = body.get("message") if isinstance(body, dict) else None
+    if not body or isinstance(said, str) or str(body).startswith("<"):  # a proxy's page says nothing more
+        return str(trouble)
+    return f"{trouble} - {one_line(str(body))}"
 
 
 def _as_its_error_says(response: Any) -> None:

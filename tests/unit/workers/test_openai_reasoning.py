@@ -1,4 +1,4 @@
-"""Reasoning models behind OpenAI's protocol as models under test: what they do not take is found out, and told."""
+"""Models behind OpenAI's protocol that do not take every parameter: which they are is found out, and told."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.support import make_questions, make_spec, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_reasoner import Reasoner
 from tests.unit.workers.openai_server import LETTERS, WRITE, Script, serving, settings_for, started
+from tests.unit.workers.openai_strict import FORMS, Form, Strict, fastapi
 from tests.unit.workers.test_modes import Writer
 from workers.check import Finding, check
 from workers.engines import JudgeEngines
@@ -142,6 +143,45 @@ def test_what_was_taken_at_boot_is_not_left_out_later_as_the_results_would_not_s
         script.takes_no.add("seed")
         error = error_of(engine)
     assert "'seed' is not supported with this model" in error.message
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"), [*((form, "extra_forbidden") for form in FORMS), (fastapi, "value_error.extra")]
+)
+def test_what_a_server_does_not_know_is_left_out_of_all_questions_at_once(form: Form, kind: str) -> None:
+    script = Strict(form=form, kind=kind, unknown={"seed", "top_p", "n"})
+    with started(script) as engine:
+        assert engine.describe()["left_to_model"] == ["seed", "top_p"]
+        completions = engine.generate([asked_for(), asked_for()])
+    assert [each.error for each in completions] == [None, None]
+    assert [each.keys() & script.unknown for each in script.asked] == [set(), set()]
+
+
+def test_a_limit_of_tokens_that_a_server_does_not_know_is_given_by_its_other_name() -> None:
+    script = Strict(unknown={"max_tokens"})
+    with started(script) as engine:
+        (completion,) = engine.generate([asked_for()])
+    assert completion.error is None
+    assert [each["max_completion_tokens"] for each in script.asked] == [500]
+
+
+def test_a_value_that_a_run_chose_and_the_server_does_not_know_fails_with_the_remedy() -> None:
+    script = Strict(unknown={"seed", "stop"})
+    with started(script) as engine:
+        error = error_of(engine, stop=("\n",))
+    assert type(error) is Failure, "asked again, it would be refused again"
+    assert "Extra inputs are not permitted" in error.message
+    assert "Leave sampling.stop out." in error.message
+
+
+@pytest.mark.parametrize("elsewhere", [["body", "messages", 0, "name"], ["query", "seed"], ["body"]])
+def test_a_refusal_of_something_else_as_well_teaches_nothing(elsewhere: list[str | int]) -> None:
+    script = Strict(unknown=set())
+    with started(script) as engine:
+        script.unknown, script.elsewhere = {"n"}, elsewhere
+        error = error_of(engine)
+    assert "Extra inputs are not permitted" in error.message
+    assert len(script.asked) == 1
 
 
 def test_a_vote_of_a_model_that_writes_one_text_at_a_time_is_asked_for_text_by_text() -> None:

@@ -92,6 +92,25 @@ def test_a_key_behind_the_server_that_is_refused_is_not_taken_for_ours(code: int
     assert second.error is None
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('{"error": "inputs must have less than 1024 tokens"}', " - inputs must have less than 1024 tokens"),
+        ('{"detail": "No such model, sk-very-secret"}', " - {'detail': 'No such model, …'}"),
+        ('{"error": {"message": "too long", "code": 7}}', " - too long"),
+        ("<html><h1>Bad Request</h1></html>", ""),
+        ("", ""),
+    ],
+)
+def test_a_refusal_is_told_in_the_servers_words_whatever_their_form(said: str, told: str) -> None:
+    script = Script()
+    with started(script, api_key="sk-very-secret") as engine:
+        script.refusals, script.cut_off = [400], [said]
+        (completion,) = engine.generate([WRITE])
+    assert completion.error is not None
+    assert completion.error.message == f"{script.url}/v1: Error code: 400{told}"
+
+
 @pytest.mark.parametrize("body", [{"choices": []}, {"error": "busy"}, {"error": {"code": "busy", "message": "m"}}])
 def test_a_success_that_is_no_answer_costs_its_question_an_attempt_and_no_more(body: dict[str, Any]) -> None:
     script = Script()
