@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from contract.engine_info import describe_differences, differing, left_to_model
+from contract.engine_info import EngineUsed, describe_differences, differing, left_to_model
 from contract.ledger import Ledger, Run
 from producer.output import Lines
 
-__all__ = ["Engines", "engine_lines", "sampling_lines"]
+__all__ = ["Engines", "engine_lines", "in_words", "sampling_lines", "untaken"]
 
 #: Engine properties that differ simply because the models differ.
 OF_MODEL = frozenset({"model", "weights", "adapters"})
@@ -34,18 +35,27 @@ def engine_lines(ledger: Ledger, run: Run) -> Lines:
 
 
 def sampling_lines(ledger: Ledger, run: Run) -> Lines:
-    """Return which of the run's values the model did not sample with; nothing if it took them all.
+    """Return which of the run's values the model did not sample with; nothing if it took them all."""
+    said = in_words(untaken(run, ledger.engines(run.run_id)))
+    return [("sampling", said)] if said else []
+
+
+def untaken(run: Run, used: Iterable[EngineUsed]) -> list[str]:
+    """Return the sampling parameters of which a model did not take the run's value.
 
     Of temperatures, only 0 is ever left out, or 1, which is what a model without a temperature of its run uses.
     """
     if run.spec.sampling is None:
         return []
-    left = left_to_model(each.engine for each in ledger.engines(run.run_id))
-    if run.spec.sampling.temperature != 0 and "temperature" in left:
-        left.remove("temperature")
-    values = " or ".join(NOT_TAKEN[name] for name in left if name in NOT_TAKEN)
+    left = left_to_model(each.engine for each in used)
+    return [name for name in left if name != "temperature" or run.spec.sampling.temperature == 0]
+
+
+def in_words(names: Iterable[str]) -> str:
+    """Return in words what it means that a model did not take these parameters; empty if it means nothing."""
+    values = " or ".join(NOT_TAKEN[name] for name in names if name in NOT_TAKEN)
     effect = "it used its own, and may answer differently if asked again"
-    return [("sampling", f"the model does not take {values}: {effect}")] if values else []
+    return f"the model does not take {values}: {effect}" if values else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,10 @@ __all__ = [
 
 #: Strict types, as in our own JSON layout: true is not 1.
 Answer = StrictStr | StrictInt
+LeftToModel = Annotated[
+    list[str],
+    Field(description="Sampling parameters of which the model did not take the request's value, but its own."),
+]
 #: Fields of a run configuration that determine what answers, regardless of how it is asked.
 WHO_ANSWERS = ("model", "adapter", "vllm_version")
 #: What error messages call the source of a configuration.
@@ -125,9 +129,10 @@ class ScoreOut(BaseModel):
     batch_size: int
     queued_ms: float
     latency_ms: float
+    left_to_model: LeftToModel
 
     @classmethod
-    def of(cls, question: Question, verdict: Verdict, model: str) -> ScoreOut:
+    def of(cls, question: Question, verdict: Verdict, model: str, left_to_model: list[str]) -> ScoreOut:
         """Create the response; scores that JSON cannot represent, NaN and infinities, become null."""
         return cls(
             id=question.id,
@@ -143,6 +148,7 @@ class ScoreOut(BaseModel):
             batch_size=verdict.batch_size,
             queued_ms=verdict.queued_ms,
             latency_ms=verdict.latency_ms,
+            left_to_model=left_to_model,
         )
 
 
@@ -199,6 +205,7 @@ class GenerateOut(BaseModel):
     completion_tokens: int
     error: Failure | None
     batch_size: int
+    left_to_model: LeftToModel
 
 
 class GenerateBatchOut(BaseModel):

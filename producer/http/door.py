@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from contract import keys
 from contract.errors import DeadlineMissed, LedgerError, NoWorker, RunConfigError, TooBusy, UnknownRun
@@ -22,12 +23,13 @@ from contract.spec import Mode, is_request, request_id
 from contract.verdict import Verdict
 from contract.wording import number
 from producer.broker import Broker
+from producer.engine_differences import untaken
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig, Texts
 from producer.watching.unserved import start_workers
 
-__all__ = ["Door"]
+__all__ = ["Answers", "Door"]
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,14 @@ SWEEP_EVERY_S = 3600.0
 BY_REQUEST = "name it as model in the request, or serve with --set model=NAME"
 #: How long the number of live workers is cached, in seconds.
 WORKERS_FOR_S = 1.0
+
+
+class Answers(NamedTuple):
+    """The verdicts of a request's questions, in order."""
+
+    verdicts: list[Verdict]
+    #: Sampling parameters of which the model did not take the request's value.
+    left_to_model: list[str]
 
 
 class Door:
@@ -87,8 +97,8 @@ class Door:
             await asyncio.wait(tasks)
             await asyncio.to_thread(self._purged, tuple(self._left))
 
-    async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> list[Verdict]:
-        """Return the verdicts of `questions`, in order.
+    async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> Answers:
+        """Return the answers to `questions`.
 
         Raises NoWorker if no worker serves the model or searches the index, TooBusy if too many questions are waiting
         already, DeadlineMissed after `deadline_s` seconds, InputError for invalid questions, LedgerError if Redis is
@@ -106,7 +116,7 @@ class Door:
                 await self._refuse_without_worker(run)
                 async with self._sent(run, questions):
                     await self._settled(run.run_id)
-                    return await asyncio.to_thread(self._verdicts, run, questions)
+                    return await asyncio.to_thread(self._answers, run, questions)
         except TimeoutError:
             raise DeadlineMissed(
                 f"No verdict after {deadline_s:g} s.", hint="Raise deadline_s, or start more workers."
@@ -194,12 +204,13 @@ class Door:
         finally:
             del self._events[run_id]
 
-    def _verdicts(self, run: Run, questions: Sequence[Question]) -> list[Verdict]:
+    def _answers(self, run: Run, questions: Sequence[Question]) -> Answers:
         found = {question.id: verdict for question, verdict in self._ledger.results(run.run_id)}
         verdicts = [found[each.id] for each in questions]
         if None in verdicts:
             raise LedgerError(f"Run {run.run_id} was halted or purged by a user.", hint="Send the request again.")
-        return [each for each in verdicts if each is not None]
+        used = self._ledger.engines(run.run_id) if run.spec.sampling else []
+        return Answers([each for each in verdicts if each is not None], untaken(run, used))
 
     def _leave(self, run_ids: Iterable[str]) -> None:
         self._left.update(run_ids)

@@ -122,9 +122,9 @@ def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) 
         questions = _questions(given, settings.http.max_prompts)
         config = how.over(base)
         asked = door.ask(questions, config, _deadline_s(how.deadline_s, settings))
-        verdicts = await while_connected(request, asked)
+        verdicts, left_to_model = await while_connected(request, asked)
         model = settings.served_as(config.model) if config.model else settings.served_model
-        return [ScoreOut.of(*each, model) for each in zip(questions, verdicts, strict=True)]
+        return [ScoreOut.of(*each, model, left_to_model) for each in zip(questions, verdicts, strict=True)]
 
     @app.post("/score")
     async def score(body: ScoreIn, request: Request) -> ScoreOut:
@@ -142,7 +142,7 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
         _refuse_too_many(len(prompts), settings.http.max_prompts, "prompts")
         questions = [Question(id=f"{i}", question=prompt, choices=()) for i, prompt in enumerate(prompts)]
         asked = door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))
-        verdicts = await while_connected(request, asked)
+        verdicts, left_to_model = await while_connected(request, asked)
         return [
             GenerateOut(
                 text=verdict.raw_text,
@@ -150,6 +150,7 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
                 completion_tokens=verdict.completion_tokens,
                 error=verdict.error,
                 batch_size=verdict.batch_size,
+                left_to_model=left_to_model,
             )
             for verdict in verdicts
         ]

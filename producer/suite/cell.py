@@ -21,6 +21,8 @@ class Cell:
     counts: Counts
     #: Whether the simulated engine answered any question, so that the figures are meaningless.
     simulated: bool = False
+    #: Sampling parameters of which the model did not take the run's value.
+    left_to_model: tuple[str, ...] = ()
     #: Intervals clustered by context of the accuracy over all questions, and excluding failed ones, for a settled run
     #: whose questions share contexts.
     context_interval: Interval | None = None
@@ -86,6 +88,7 @@ class Cell:
             ),
             "chance": self.run.chance,
             "simulated": self.simulated,
+            "left_to_model": list(self.left_to_model),
         }
 
 

@@ -25,6 +25,7 @@ COLUMNS = (
     *("suite", "entry", "model", "run_id", "state", "accuracy", "low", "high", "right", "of", "chance"),
     *("total", "settled", *(each.value for each in Outcome), "simulated", "mode", "source"),
     *("context_low", "context_high", "without_failed", "without_failed_low", "without_failed_high"),
+    "left_to_model",
 )
 
 
@@ -62,6 +63,7 @@ def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
         *(cell.simulated, run.spec.mode.value, run.source),
         *_ends(cell.context_interval),
         *((round(responded.value, 6), *_ends(cell.interval_without_failed)) if responded else (None,) * 3),
+        " ".join(cell.left_to_model),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from contract.sanitize import for_terminal
 from contract.wording import number
+from producer.engine_differences import in_words
 from producer.output import Lines, chance, echo_table, fits, labelled, p_value
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Share
@@ -132,6 +134,7 @@ def figure_lines(table: Table) -> Lines:
     lines: Lines = []
     if made_up := _made_up(table):
         lines.append(("simulated", made_up))
+    lines += labelled("sampling", _sampling(table))
     if table.means():
         lines.append(("mean", _mean_remark(table)))
     if any(each.context_interval for each in table.cells):
@@ -154,6 +157,19 @@ def figure_lines(table: Table) -> Lines:
 def _taken(table: Table) -> list[str]:
     """Return which part of its source each entry asks, unless it asks all of it."""
     return [f"{entry}: {text}" for entry in table.entries for _, text in taken_lines(table.of_entry(entry)[0].run)]
+
+
+def _sampling(table: Table) -> list[str]:
+    """Return which values each model did not sample with, and in which entries, unless it is all of them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in table.cells:
+        if said := in_words(each.left_to_model):
+            found.setdefault((each.model, said), []).append(each.entry)
+    asked = Counter(each.model for each in table.cells)
+    return [
+        f"{model}: {said}" if len(entries) == asked[model] else f"{model} ({', '.join(entries)}): {said}"
+        for (model, said), entries in found.items()
+    ]
 
 
 def _paired(each: Paired) -> str:
@@ -195,9 +211,10 @@ def markdown(table: Table) -> str:
     made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
     contexts = f" {_sentence(BY_CONTEXTS)}" if any(each.context_interval for each in table.cells) else ""
     taken = "".join(f" Taken from {_escaped(text)}." for text in _taken(table))
+    sampling = "".join(f" Sampling: {_escaped(text)}." for text in _sampling(table))
     pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
     below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
-    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{made_up}", *below, ""])
+    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{sampling}{made_up}", *below, ""])
 
 
 def _sentence(text: str) -> str:

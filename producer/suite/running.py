@@ -12,6 +12,7 @@ from contract import keys
 from contract.commands import INTERRUPTED, note
 from contract.ledger import Run, RunState
 from producer.bar import reading
+from producer.engine_differences import untaken
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import progress_console
@@ -77,7 +78,7 @@ class Work:
         ledger = self._session.ledger
         engines = ledger.engines(run.run_id)
         simulated = any(each.engine.get("engine") == "simulated" for each in engines)
-        return Cell(entry, run, ledger.counts(run.run_id), simulated)
+        return Cell(entry, run, ledger.counts(run.run_id), simulated, tuple(untaken(run, engines)))
 
     def _refined(self, cell: Cell) -> Cell:
         """Return `cell` with the figures that require reading its questions, if the counters are not sufficient.

@@ -36,6 +36,8 @@ from tests.support import (
     wait_until,
     worker,
 )
+from tests.unit.workers.openai_reasoner import Reasoner
+from tests.unit.workers.openai_server import serving
 
 KEY = "s3cret"
 QUESTION: dict[str, Any] = {"question": "What is two plus two?", "choices": ["3", "4", "5"], "answer": "B"}
@@ -142,8 +144,33 @@ def test_a_question_gets_its_verdict_and_leaves_nothing_behind(opened: Open) -> 
     assert verdict["choice_text"] == dict(zip("ABC", QUESTION["choices"], strict=True))[verdict["choice"]]
     assert set(verdict["choice_scores"]) == set("ABC")
     assert (verdict["model"], verdict["batch_size"], verdict["error"]) == (SIMULATED_MODEL, 1, None)
+    assert verdict["left_to_model"] == []
     wait_until(lambda: opened.ledger.runs() == [], "the run to be forgotten")
     assert opened.ledger.client.keys("mcqueue:run:*") == []
+
+
+def test_an_answer_says_which_values_of_its_request_a_reasoning_model_did_not_take(
+    redis_url: str, tmp_path: Path
+) -> None:
+    with serving(Reasoner()) as server:
+        answered_by: dict[str, Any] = {
+            "engine": "openai",
+            "model": "grader",
+            "openai": {"url": server, "model": "grader"},
+        }
+        with (
+            worker(tmp_path / "worker.log", **answered_by),
+            served(tmp_path, redis_url=redis_url, model="grader") as door,
+        ):
+            asked: dict[str, Any] = {"max_tokens": 500, "prompt": "Write."}
+            found = [door.post("/generate", **asked, temperature=given).body for given in (0, 1)]
+            (scored,) = door.post("/score/batch", questions=[QUESTION], mode="generate").body["results"]
+    assert [each["left_to_model"] for each in (*found, scored)] == [
+        ["temperature", "top_p"],
+        ["top_p"],
+        ["temperature", "top_p"],
+    ]
+    assert [each["text"] for each in found] == ["The answer is B."] * 2
 
 
 def test_an_answer_may_be_written_in_every_way_that_a_file_knows(door: Caller) -> None:

@@ -167,6 +167,45 @@ def test_made_up_answers_are_called_so(producer: Producer, two_by_two: Path, led
     assert Path("results/mine/suite.csv").read_text().count(",True,likelihood,") == 1
 
 
+def test_values_that_a_model_did_not_sample_with_are_told_with_the_entries_that_have_them(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    entries = [
+        {"name": path.stem, "file": path.name, "set": {"mode": "generate", "sampling.temperature": temperature}}
+        for path, temperature in zip(sets, (0, 1), strict=True)
+    ]
+    path = write_suite(entries, models=["grader", "other"])
+    run_ids = [each["run_id"] for each in producer.json(path)["runs"]]
+    reasoner = {"engine": "openai", "left_to_model": ["seed", "temperature", "top_p"]}
+    for run_id in (run_ids[0], run_ids[2]):
+        ledger.note_engine(run_id, EngineUsed(worker="w", since=0.0, engine=reasoner))
+    ledger.note_engine(run_ids[1], EngineUsed(worker="w", since=0.0, engine={"engine": "openai"}))
+
+    effect = "it used its own, and may answer differently if asked again"
+    told = [
+        f"grader ({entry}): the model does not take {values}: {effect}"
+        for entry, values in (("red", "a seed or temperature 0"), ("blue", "a seed"))
+    ]
+    said = " ".join(producer(path).stdout.split())
+    assert all(each in said for each in told)
+    found = [each["left_to_model"] for each in producer.json(path)["runs"]]
+    assert found == [["seed", "temperature", "top_p"], [], ["seed", "top_p"], []]
+    settle_all(ledger)
+    producer(path, "--watch")
+    text = Path("results/mine/suite.md").read_text()
+    assert all(each in text for each in told)
+    rows = list(csv.DictReader(io.StringIO(Path("results/mine/suite.csv").read_text())))
+    assert [each["left_to_model"] for each in rows] == ["seed temperature top_p", "", "seed top_p", ""]
+
+
+def test_a_model_whose_entries_all_have_the_same_values_is_told_once() -> None:
+    cells = [cell(entry, model, 1, 2, left_to_model=("seed",)) for entry in "ab" for model in ("m", "n")]
+    text = markdown(table(*cells[:3]))
+    assert text.count("does not take a seed") == 2
+    assert "m: the model does not take a seed" in text
+    assert "n: the model does not take a seed" in text
+
+
 def test_markdown_is_a_table_whatever_the_names_are() -> None:
     lines = markdown(table(cell("a|b", "m<n", 5, 10, failed=1), cell("c", "m<n", 5, 10))).splitlines()
 
