@@ -101,14 +101,14 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
 
 @main.command()
 @settings_options
-@click.option("--gpus", default=None, metavar="0,1", help="GPUs for this worker. Default: none, it runs on the CPU.")
-@click.option("-n", "--name", default=None, help="Name of this worker on its host, e.g. gpu0.")
-def run(config: Path | None, overrides: tuple[str, ...], gpus: str | None, name: str | None) -> None:
+@click.option("--gpus", default="", metavar="0,1", help="GPUs for this worker. Default: none, it runs on the CPU.")
+@click.option("-n", "--name", default="", help="Name of this worker on its host, e.g. gpu0.")
+def run(config: Path | None, overrides: tuple[str, ...], gpus: str, name: str) -> None:
     """Run one worker in the foreground, pinned to its GPUs before Python starts."""
     settings = load_settings(config, overrides)
-    chosen = tuple(each for each in (gpus or "").split(",") if each)
+    chosen = tuple(each for each in gpus.split(",") if each)
     (cores, quota), sources = _cpus(), SettingsSources(config, overrides)
-    plan = plan_worker(settings, chosen, visible_gpus(), cores, sources, name or "", quota)
+    plan = plan_worker(settings, chosen, visible_gpus(), cores, sources, name, quota)
     bind(plan.cores)
     environment = {**os.environ, **plan.environment}
     os.execve(sys.executable, worker_command(node_name(plan), plan.concurrency), environment)
