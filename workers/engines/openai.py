@@ -6,7 +6,8 @@ else from plain completions. Log-probabilities are requested in two waves, each 
 1. the prompt alone, with as many of the likeliest next tokens as the server lists: this gives the log-probability of
    every continuation among them, and the number of prompt tokens;
 2. each remaining continuation after its prompt, echoed with the log-probability of every token: those after the
-   prompt's tokens belong to the continuation, as in `workers.engines.encoding`.
+   prompt's tokens belong to the continuation. White space that the tokenizer merges with the prompt's end is not among
+   them, as in `_encode_pair` of lm-evaluation-harness; if anything else is merged, the request fails.
 
 If a server cannot provide what a request needs, that request fails and says what is missing; nothing is guessed.
 Parameters that a model does not take are left out where its runs chose no value, which `describe` tells
@@ -54,6 +55,7 @@ from workers.engines.base import (
     in_order,
 )
 from workers.engines.capacity import Capacity
+from workers.engines.openai_echo import chat_scores, echoed, is_said
 from workers.engines.openai_judge import JudgeWatch
 from workers.engines.openai_parameters import remedy
 from workers.engines.openai_patience import Patience
@@ -89,8 +91,6 @@ ONLY_IF_CHOSEN = ("top_k", "min_p", "presence_penalty", "repetition_penalty", "r
 #: (`eos`), or what the model chose to do (`tool_calls`).
 BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
 WITHHELD = frozenset({"content_filter"})
-#: What reading an answer raises that has not the protocol's form.
-UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 #: Upper bound on the tokens that a chat template adds around a text.
 MOST_AROUND = 256
 
@@ -150,8 +150,8 @@ class OpenAiEngine(Engine):
         self._connection: Connection | None = None
         self._patience: Patience | None = None
         self._judge_watch: JudgeWatch | None = None
-        #: Variables of a chat template as JSON → whether choices can be scored in turns that it continues.
-        self._echoes_with: dict[str, bool] = {}
+        #: Variables of a chat template as JSON → `chat_scores` with them.
+        self._scores_with: dict[str, tuple[int, bool]] = {}
         self._learning = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._places = Capacity(self._server.concurrency, lambda: self.room_came())
@@ -386,7 +386,7 @@ class OpenAiEngine(Engine):
             return self._write(request) if isinstance(request, GenerateRequest) else self._look_ahead(request)
         except NotOffered as trouble:
             return Completion(error=Failure(type=type(trouble).__name__, message=str(trouble)))
-        except UNREADABLE as trouble:
+        except openai_wire.UNREADABLE as trouble:
             return Completion(error=self._unreadable(trouble))
 
     def _unreadable(self, trouble: Exception) -> UnexpectedFailure:
@@ -435,7 +435,7 @@ class OpenAiEngine(Engine):
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
                 response_format=openai_wire.response_format(request.json_schema),
-                **(VLLM_SAMPLING if self._offers.context else {}) | _more_of(sampling),
+                **self._neutral | _more_of(sampling),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)
@@ -451,9 +451,10 @@ class OpenAiEngine(Engine):
             raise NotOffered(f"{said}: only modes that generate text can be used, such as mode: generate")
         in_chat = self._in_chat(request.chat)
         request = openai_wire.parted(request, in_chat=in_chat)
-        top, echo = (offers.chat_top, self._chat_echo(request)) if in_chat else (offers.plain_top, offers.plain_echo)
-        if isinstance(echo, Failure):
-            return Completion(error=echo)
+        scores = self._chat_scores(request) if in_chat else (offers.plain_top, offers.plain_echo)
+        if isinstance(scores, Failure):
+            return Completion(error=scores)
+        top, echo = scores
         if not top and not echo:
             kind, other = ("chat", "never") if in_chat else ("plain", "always")
             raise NotOffered(
@@ -468,6 +469,7 @@ class OpenAiEngine(Engine):
             max_tokens=1,
             temperature=0,
             **openai_wire.top(top, in_chat=in_chat),
+            **self._neutral,
         )
         if isinstance(answer, Failure):
             return Completion(error=answer)
@@ -484,30 +486,35 @@ class OpenAiEngine(Engine):
             raise NotOffered(f"{self._server.base_url} does not count the prompt's tokens")
         return _PartialScore(prompt, logprobs, [1] * len(logprobs), prompt, cached)
 
-    def _chat_echo(self, request: ScoreRequest) -> bool | Failure:
-        """Whether any text can be scored in a chat with these variables of its template; or why that is not known yet.
+    @property
+    def _neutral(self) -> dict[str, Any]:
+        return VLLM_SAMPLING if self._offers.context else {}
+
+    def _chat_scores(self, request: ScoreRequest) -> tuple[int, bool] | Failure:
+        """Return `openai_echo.chat_scores` with these variables of the template; or why it is not known yet.
 
         They may change what the template puts before a continued turn, which `start` has only seen without them.
         """
         if not request.chat.kwargs:
-            return self._offers.chat_echo
+            return self._offers.chat_top, self._offers.chat_echo
         given = json.dumps(dict(request.chat.kwargs), sort_keys=True)
         with self._learning:
-            if given not in self._echoes_with:
+            if given not in self._scores_with:
                 asked = openai_wire.one_more_token(request.chat.kwargs)
                 answers = [self._post(each, model=self._model(request.adapter)) for each in asked]
                 if later := [each for each in answers if isinstance(each, UnexpectedFailure)]:
                     return later[0]
                 answered = [each for each in answers if not isinstance(each, Failure)]
-                self._echoes_with[given] = len(answered) == len(answers) and openai_wire.continues(answered)
-            return self._echoes_with[given]
+                listed, known = self._offers.chat_top, len(answered) == len(answers)
+                self._scores_with[given] = chat_scores(answered, listed) if known else (listed, False)
+            return self._scores_with[given]
 
     def _weigh(self, tail: tuple[ScoreRequest, _PartialScore, int]) -> None:
         """Add the log-probability of one continuation that is not among the likeliest next tokens."""
         request, partial, i = tail
         try:
             self._add_echoed(request, partial, i)
-        except UNREADABLE as trouble:
+        except openai_wire.UNREADABLE as trouble:
             partial.failure = self._unreadable(trouble)
 
     def _add_echoed(self, request: ScoreRequest, partial: _PartialScore, i: int) -> None:
@@ -520,9 +527,18 @@ class OpenAiEngine(Engine):
             partial.failure = answer
             return
         whole, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
-        found = openai_wire.prompt_logprobs(answer)[partial.prompt_tokens : whole]
+        logprobs, texts = echoed(answer)
+        found = logprobs[partial.prompt_tokens :]
         if not found or None in found:
             message = f"{self._server.base_url} echoes no log-probabilities for {continuation!r}"
+            partial.failure = Failure(type=NotOffered.__name__, message=message)
+            return
+        if texts is not None and not is_said(continuation, behind := texts[partial.prompt_tokens :]):
+            hint = "set chat_template: never" if in_chat else "change delimiter or the prompt's end"
+            message = (
+                f"{continuation!r} is {''.join(behind)!r} in the tokens behind the prompt of {self._server.base_url}, "
+                f"whose tokenizer joins the prompt's end with what follows: {hint}"
+            )
             partial.failure = Failure(type=NotOffered.__name__, message=message)
             return
         partial.logprobs[i] = sum(cast("list[float]", found))

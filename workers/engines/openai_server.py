@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
 from contract.turns import one_turn
 from workers.engines import openai_wire
+from workers.engines.openai_echo import chat_scores, echoed
 from workers.engines.openai_parameters import Parameters
 from workers.retries import one_line
 
@@ -29,6 +31,14 @@ T = TypeVar("T")
 
 #: Numbers of next tokens to request, in this order; OpenAI's own plain completions list at most 5.
 TOP_WANTED = (20, 5)
+#: What is continued to learn this.
+PROMPT = "One, two, three,"
+#: A next token that certainly is the same where it is part of a prompt.
+WORD = re.compile(" [A-Za-z]+")
+#: How far two log-probabilities of the same token may be apart, in nats: they are computed in different ways.
+MOST_APART = 1.0
+#: How far above zero a log-probability may be. What exceeds it is none: some servers can list logits instead.
+ROUNDING = 0.01
 #: A server may report an unsupported feature as a server error, so probes are retried only a few times.
 PROBE_RETRIES = 2
 WAIT_S = 1.0
@@ -233,20 +243,23 @@ def find_out(connection: Connection, timeout_s: float = 0) -> Offers:
 
 def _offers(connection: Connection) -> Offers:
     probe = _Probe(connection)
-    chat, chat_top = probe.next_tokens(in_chat=True)
-    plain, plain_top = probe.next_tokens(in_chat=False)
+    chat, in_chat = probe.next_tokens(in_chat=True)
+    plain, listed = probe.next_tokens(in_chat=False)
     if not chat and not plain:
         kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
         said = connection.says(probe.refused[0])
         raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
     probe.samples(in_chat=chat)
+    chat_top, chat_echo = probe.chat_scores(len(in_chat)) if chat else (0, False)
+    # Servers that decode each token alone drop the space before a word, and with it what tells two tokens apart.
+    drops_spaces = bool(listed) and not any(token[:1].isspace() for token in listed)
     return Offers(
         chat=chat,
         plain=plain,
-        chat_top=chat_top,
-        plain_top=plain_top,
-        chat_echo=chat and probe.echoes(in_chat=True) and probe.continues_turns(),
-        plain_echo=plain and probe.echoes(in_chat=False),
+        chat_top=0 if drops_spaces and chat_echo else chat_top,
+        plain_top=0 if drops_spaces else len(listed),
+        chat_echo=chat_echo,
+        plain_echo=plain and probe.echoes(listed),
         context=probe.context(),
     )
 
@@ -259,31 +272,41 @@ class _Probe:
     #: Errors of the requests that were not answered.
     refused: list[OpenAIError] = field(default_factory=list)
 
-    def next_tokens(self, *, in_chat: bool) -> tuple[bool, int]:
-        """Return whether there are completions at all, and how many of the likeliest next tokens they list."""
-        path, body = openai_wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
+    def next_tokens(self, *, in_chat: bool) -> tuple[bool, dict[str, float]]:
+        """Return whether there are completions at all, and the likeliest next tokens with their log-probabilities."""
+        path, body = openai_wire.asked(one_turn(PROMPT), in_chat=in_chat)
         for wanted in (*TOP_WANTED, 0):
             answer = self._tried(path, **body, max_tokens=1, temperature=0, **openai_wire.top(wanted, in_chat=in_chat))
             if answer is not None:
-                return True, len(openai_wire.next_tokens(answer["choices"][0]))
-        return False, 0
+                found = openai_wire.next_tokens(answer["choices"][0])
+                return True, found if all(value <= ROUNDING for value in found.values()) else {}
+        return False, {}
 
     def samples(self, *, in_chat: bool) -> None:
         """Have the server refuse what its model does not take of a request for a text."""
-        path, body = openai_wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
+        path, body = openai_wire.asked(one_turn(PROMPT), in_chat=in_chat)
         self._tried(path, **body, max_tokens=1, temperature=0, top_p=1, n=1, seed=0)
 
-    def echoes(self, *, in_chat: bool) -> bool:
-        """Whether log-probabilities of the prompt's own tokens are returned."""
-        path, body = openai_wire.echo(one_turn("One, two,"), " three, four", in_chat=in_chat)
-        answer = self._tried(path, **body)
-        return answer is not None and any(each is not None for each in openai_wire.prompt_logprobs(answer)[1:-1])
+    def echoes(self, listed: Mapping[str, float]) -> bool:
+        """Whether log-probabilities of the prompt's own tokens are returned, and agree with those `listed` behind it.
 
-    def continues_turns(self) -> bool:
-        """Whether a model turn continued from a given text adds only that text's tokens to the prompt."""
+        llama-cpp-python's are those of other positions if the model has no token that starts a text.
+        """
+        words = sorted(filter(WORD.fullmatch, listed), key=lambda each: -listed[each])
+        word = words[0] if words else " four"
+        path, body = openai_wire.echo(one_turn(PROMPT), word, in_chat=False)
+        answer = self._tried(path, **body)
+        try:
+            found = echoed(answer).logprobs[-1] if answer is not None else None
+        except openai_wire.UNREADABLE:
+            return False
+        return found is not None and abs(found - listed.get(word, found)) < MOST_APART
+
+    def chat_scores(self, listed: int) -> tuple[int, bool]:
+        """Return how many of the `listed` next tokens can be used in a chat, and whether any text can be scored."""
         answers = [self._tried(path, **body) for path, body in openai_wire.one_more_token()]
         answered = [each for each in answers if each is not None]
-        return len(answered) == len(answers) and openai_wire.continues(answered)
+        return chat_scores(answered, listed) if len(answered) == len(answers) else (listed, False)
 
     def context(self) -> int:
         """Return the model's context in tokens, if the server counts tokens, else 0."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,16 +16,16 @@ from contract.turns import Role, Turn, Turns, begun, messages, one_turn
 from workers.engines.base import ScoreRequest, Text
 
 __all__ = [
+    "CONTINUED",
     "NOTHING_WRITTEN",
+    "UNREADABLE",
     "asked",
     "continuations_of",
-    "continues",
     "echo",
     "ended_by",
     "next_tokens",
     "one_more_token",
     "parted",
-    "prompt_logprobs",
     "prompt_tokens",
     "refused_with",
     "response_format",
@@ -34,7 +34,11 @@ __all__ = [
     "top",
 ]
 
+#: What reading an answer raises that has not the protocol's form.
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+#: The turn of the model that is continued to find out what a template puts before it.
+CONTINUED = "A"
 #: An answer without a text, as its limit of tokens was used up before.
 NOTHING_WRITTEN: dict[str, Any] = {"choices": [{"text": "", "finish_reason": "length"}]}
 
@@ -75,13 +79,7 @@ def one_more_token(kwargs: Mapping[str, Any] = NO_KWARGS) -> list[tuple[str, dic
     """
     turns = one_turn("One, two,")
     path, body = asked(turns, kwargs, in_chat=True)
-    return [(path, {**body, "max_tokens": 1, "temperature": 0}), echo(turns, "A", kwargs, in_chat=True)]
-
-
-def continues(answers: Sequence[dict[str, Any]]) -> bool:
-    """Whether the answers to the requests of `one_more_token` show that choices can be scored in continued turns."""
-    bare, continued = (prompt_tokens(each.get("usage") or {})[0] for each in answers)
-    return continued == bare + 1 and any(each is not None for each in prompt_logprobs(answers[1]))
+    return [(path, {**body, "max_tokens": 1, "temperature": 0}), echo(turns, CONTINUED, kwargs, in_chat=True)]
 
 
 def tokens(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> dict[str, Any]:
@@ -192,13 +190,6 @@ def next_tokens(choice: dict[str, Any]) -> dict[str, float]:
         return {row["token"]: row["logprob"] for row in rows if times[row["token"]] == 1}
     rows = found.get("top_logprobs") or [{}]
     return dict(rows[0] or {})
-
-
-def prompt_logprobs(answer: dict[str, Any]) -> list[float | None]:
-    """Return one value per prompt token, and with `echo` also per generated token; the first is None."""
-    if answer.get("prompt_logprobs"):  # vLLM's chat completions: token id → its entry
-        return [next(iter(row.values()))["logprob"] if row else None for row in answer["prompt_logprobs"]]
-    return list((answer["choices"][0].get("logprobs") or {}).get("token_logprobs") or ())
 
 
 def _written_tokens(usage: dict[str, Any]) -> int:

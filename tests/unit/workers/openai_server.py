@@ -106,23 +106,36 @@ class Script:
         said = [each["content"] for each in body["messages"]] if in_chat else [body["prompt"]]
         if body.get("continue_final_message") and self.thinks_if(body.get("chat_template_kwargs")):
             said.insert(-1, self.thought)
-        tokens = [word for text in said for word in words(text)]
+        tokens = self.tokens(said)
         own = [None] + [logprob(tokens[:i], each) for i, each in enumerate(tokens) if i]
-        listed = sorted(VOCABULARY, key=lambda each: -logprob(tokens, each))[: self._listed(body)]
-        top = {each.strip() if in_chat else each: logprob(tokens, each) for each in listed}
+        top = self.likeliest(tokens, in_chat=in_chat)[: self._listed(body)]
         choice: dict[str, Any] = {}
         if in_chat:
-            rows = [{"token": token, "logprob": value} for token, value in top.items()]
+            rows = [{"token": token, "logprob": value} for token, value in top]
             choice |= {"message": {"content": self.text}, "logprobs": {"content": [{"top_logprobs": rows}]}}
         else:
-            found = {"top_logprobs": [top], "token_logprobs": [*own, -1.0] if echoes else [-1.0]}
+            found = {"top_logprobs": [dict(top)], "tokens": [" next"], "token_logprobs": [-1.0]}
+            if echoes:
+                found |= {"tokens": [*tokens, " next"], "token_logprobs": [*own, -1.0]}
             choice |= {"text": self.text, "logprobs": found}
-        usage = {"prompt_tokens": len(tokens), "completion_tokens": 3}
-        rows_of_prompt = [None if each is None else {"7": {"logprob": each}} for each in own]
+        usage = {"prompt_tokens": len(tokens), "completion_tokens": min(3, body.get("max_tokens", 3))}
+        rows_of_prompt = [
+            None if each is None else {"7": {"logprob": each, "decoded_token": token}}
+            for each, token in zip(own, tokens, strict=True)
+        ]
         more = {"prompt_logprobs": rows_of_prompt} if in_chat and echoes else {}
         texts = range(min(body.get("n", 1), self.most_texts))
         choices = [choice | {"index": i, "finish_reason": self._ending()} for i in texts]
         return 200, {"choices": choices, "usage": usage, **more}
+
+    def tokens(self, said: list[str]) -> list[str]:
+        """What its tokenizer makes of the turns, or of the single text."""
+        return [word for text in said for word in words(text)]
+
+    def likeliest(self, tokens: list[str], *, in_chat: bool) -> list[tuple[str, float]]:
+        """The next tokens as it writes them, with their log-probabilities, the likeliest first."""
+        listed = sorted(VOCABULARY, key=lambda each: -logprob(tokens, each))
+        return [(each.strip() if in_chat else each, logprob(tokens, each)) for each in listed]
 
     def _refused(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         if self.refusals:

@@ -1,0 +1,87 @@
+"""Log-probabilities of a prompt's own tokens, as servers echo them. Pure.
+
+OpenAI's plain completions echo the prompt, and vLLM's chat completions have `prompt_logprobs`. Servers differ in what
+they list and count: llama-cpp-python counts the token that starts a text, and does not list it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from workers.engines.openai_wire import CONTINUED, UNREADABLE, prompt_tokens
+
+__all__ = ["Echo", "chat_scores", "echoed", "is_said"]
+
+#: A token that is shown by its number instead of its text.
+NUMBER = re.compile(r"token_id:\d+")
+#: A byte of a character, alone in its token: as in SentencePiece's vocabularies, and as OpenAI writes it.
+BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>|\\x([0-9A-Fa-f]{2})")
+
+
+class Echo(NamedTuple):
+    """A prompt's tokens, in order; the first one has no log-probability."""
+
+    logprobs: list[float | None]
+    #: As the server writes them; None if it does not.
+    texts: list[str] | None
+
+
+def echoed(answer: dict[str, Any]) -> Echo:
+    """Return the tokens of the prompt, as many as the server counts. Raises ValueError if it echoed others."""
+    usage = answer.get("usage") or {}
+    count, _ = prompt_tokens(usage)
+    if rows := answer.get("prompt_logprobs"):  # vLLM's chat completions: token id → its entry, that of the prompt first
+        entries = [next(iter(row.values())) if row else {} for row in rows]
+        logprobs, texts = [each.get("logprob") for each in entries], [each.get("decoded_token") for each in entries]
+        generated = 0
+    else:
+        found = answer["choices"][0].get("logprobs") or {}
+        logprobs, texts = list(found.get("token_logprobs") or ()), list(found.get("tokens") or ())
+        generated = 1 if len(logprobs) > count else min(1, usage.get("completion_tokens") or 0)
+    logprobs, texts = logprobs[: len(logprobs) - generated], texts[: len(logprobs) - generated]
+    unlisted = count - len(logprobs)
+    if unlisted not in {0, 1}:
+        raise ValueError(f"log-probabilities of {len(logprobs)} of {count} tokens")
+    is_readable = len(texts) == len(logprobs) and all(isinstance(each, str) for each in texts[1:])
+    return Echo([None] * unlisted + logprobs, [""] * unlisted + texts if is_readable else None)
+
+
+def is_said(text: str, tokens: Sequence[str]) -> bool:
+    """Whether `tokens` are those of `text`, as far as their own texts tell.
+
+    White space does not count: some servers drop it. Nor do characters beyond ASCII, which may be spread over several
+    tokens. A tokenizer may normalise others (NFKC).
+    """
+    if any(map(NUMBER.fullmatch, tokens)):
+        return True
+    said = "".join(tokens)
+    return any(_visible(form(text)) == _visible(form(said)) for form in (str, _normal))
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _visible(text: str) -> str:
+    whole = BYTE.sub(lambda byte: chr(int(byte[1] or byte[2], 16)), text.replace("bytes:", ""))
+    return "".join(each for each in whole if "!" <= each <= "~")
+
+
+def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> tuple[int, bool]:
+    """Return how many of the `listed` next tokens can be used in a chat, and whether any text can be scored.
+
+    The answers are those to `openai_wire.one_more_token`. Any text can be scored in turns that are continued, if that
+    adds only its own tokens to the prompt. Then no listed token can be used if the template puts a space before what
+    the model says that is part of its first token: the same text without the space is another token.
+    """
+    bare, continued = (prompt_tokens(each.get("usage") or {})[0] for each in answers)
+    try:
+        echo = echoed(answers[1])
+    except UNREADABLE:
+        return listed, False
+    if continued != bare + 1 or not echo.logprobs or echo.logprobs[-1] is None:
+        return listed, False
+    return (listed if echo.texts is None or echo.texts[-1] == CONTINUED else 0), True
