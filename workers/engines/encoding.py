@@ -95,6 +95,12 @@ class PromptEncoder:
         """Whether the model's tokenizer has a chat template."""
         return bool(getattr(self._tokenizer, "chat_template", None))
 
+    @cached_property
+    def _has_code_for_chats(self) -> bool:
+        """Whether chats are put together by vLLM's code for this model, as for Mistral's and DeepSeek's tokenizers."""
+        of_vllm = [each for each in type(self._tokenizer).__mro__ if each.__module__.startswith("vllm.tokenizers.")]
+        return any("apply_chat_template" in vars(each) for each in of_vllm)
+
     def digest(self, ends: object = None) -> str:
         """Return 16 hex digits over what turns text into tokens: vocabulary, its rules, the chat template; and `ends`.
 
@@ -143,18 +149,25 @@ class PromptEncoder:
             keeps = not isinstance(request, ScoreRequest) or request.keeps_space
             return _Texts(False, turn.text, continuations) if keeps else _space_moved(turn.text, continuations)
         if not self.has_chat_template:
-            more = ", and leave chat_template_kwargs out" if request.chat.kwargs else ""
-            return RequestRejected("The model has no chat template.", hint=f"Set chat_template: never{more}.")
+            return self._lacks_template(request)
         prompt = self._in_template(request.turns, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
         opening = self._opening(request.chat.kwargs) if continuations else ""
         return _Texts(True, prompt, tuple(opening + begun(each) for each in continuations))
 
+    def _lacks_template(self, request: Request) -> RequestRejected:
+        if self._has_code_for_chats:
+            what = "vLLM's own code, not a chat template, puts this model's chats together."
+            hint = "Set chat_template: never or, if the model has a template too, vllm_args.tokenizer_mode: hf."
+            return RequestRejected(what, hint=hint)
+        more = ", and leave chat_template_kwargs out" if request.chat.kwargs else ""
+        return RequestRejected("The model has no chat template.", hint=f"Set chat_template: never{more}.")
+
     def _wants_template(self, request: Request) -> bool:
         """Whether the prompt must be put into a template, even if the model has none."""
         if request.chat.template is ChatTemplate.AUTO:
-            return self.has_chat_template or bool(request.chat.kwargs)
+            return self.has_chat_template or self._has_code_for_chats or bool(request.chat.kwargs)
         return request.chat.template is not ChatTemplate.NEVER
 
     @cached_property

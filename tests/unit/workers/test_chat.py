@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import pytest
@@ -19,7 +22,7 @@ from contract.turns import Role, Turn, messages, one_turn
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
 from workers.budget import in_calls
-from workers.engines.base import Request, ScoreRequest
+from workers.engines.base import GenerateRequest, Request, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import prepare
 from workers.engines.vllm import VllmEngine
@@ -367,6 +370,42 @@ def test_variables_for_a_model_without_a_chat_template_are_refused(chat: ChatTem
     assert str(found) == (
         "The model has no chat template. Set chat_template: never, and leave chat_template_kwargs out."
     )
+
+
+def mistrals_own(tmp_path: Path) -> Any:
+    """What vLLM chooses for a folder as Mistral publishes them."""
+    from mistral_common.tokens import tokenizers
+    from vllm.tokenizers import get_tokenizer
+
+    data = Path(tokenizers.__file__).parents[2] / "data"
+    copyfile(data / "mistral_instruct_tokenizer_240323.model.v3", tmp_path / "tokenizer.model.v3")
+    (tmp_path / "consolidated.safetensors").touch()
+    return get_tokenizer(str(tmp_path))
+
+
+def deepseeks_own(_: Path) -> Any:
+    """What vLLM makes of the tokenizer of DeepSeek V3.2, whose chats are put together by code."""
+    from vllm.tokenizers.deepseek_v32 import get_deepseek_v32_tokenizer
+
+    file = Path(prepare("smollm2-135m-instruct")) / "tokenizer.json"
+    return get_deepseek_v32_tokenizer(PreTrainedTokenizerFast(tokenizer_file=str(file)))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what vLLM imports
+@pytest.mark.parametrize("its_own", [mistrals_own, deepseeks_own])
+@pytest.mark.parametrize("chat", [ChatTemplate.AUTO, ChatTemplate.ALWAYS])
+def test_a_chat_model_without_a_template_is_not_silently_asked_outside_a_chat(
+    its_own: Callable[[Path], Any], chat: ChatTemplate, tmp_path: Path
+) -> None:
+    encoder = PromptEncoder(its_own(tmp_path))
+    asked = GenerateRequest(one_turn("Which?"), Sampling(), chat=Chat(chat))
+    refused, plain = encoder.encode([asked, replace(asked, chat=Chat(ChatTemplate.NEVER))])
+    assert isinstance(refused, RequestRejected)
+    assert str(refused) == (
+        "vLLM's own code, not a chat template, puts this model's chats together. "
+        "Set chat_template: never or, if the model has a template too, vllm_args.tokenizer_mode: hf."
+    )
+    assert isinstance(plain, Encoded)
 
 
 def test_how_much_to_reason_is_a_matter_of_the_chat_template_for_a_model_in_the_worker() -> None:
