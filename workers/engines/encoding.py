@@ -175,10 +175,10 @@ class PromptEncoder:
         """The variables of the chat template that a run may set; None if the model has no template."""
         if not self.has_chat_template:
             return None
-        template = GENERATION_TAG.sub("", self._tokenizer.get_chat_template())
         try:
+            template = GENERATION_TAG.sub("", self._tokenizer.get_chat_template())
             found = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
-        except TemplateError:  # it will not be rendered either
+        except TEMPLATE_TROUBLES:  # it will not be rendered either, or is none of Jinja's
             return []
         return sorted(found - OWN_VARIABLES - SET_BY_TRANSFORMERS - self._tokenizer.special_tokens_map.keys())
 
@@ -195,11 +195,14 @@ class PromptEncoder:
         if lost := _left_out(turns, text):
             what = f"The model's chat template drops a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
-        known = self.variables or []
-        if unknown := [name for name in kwargs if name not in known]:
-            what = f"chat_template_kwargs: the model's chat template has no variable {unknown[0]!r}."
-            return RequestRejected(what, hint=f"It has {', '.join(known) or 'none that can be set'}.")
-        return text
+        return self._unknown(kwargs) or text
+
+    def _unknown(self, kwargs: Mapping[str, Any]) -> RequestRejected | None:
+        for name in kwargs:
+            if name not in (known := self.variables or []):
+                what = f"chat_template_kwargs: the model's chat template has no variable {name!r}."
+                return RequestRejected(what, hint=f"It has {', '.join(known) or 'none that can be set'}.")
+        return None
 
     def _opening(self, kwargs: Mapping[str, Any]) -> str:
         """Return the white space that the template puts between the start of the model's turn and its text, if any.
