@@ -332,14 +332,12 @@ def in_terminal(terminal: int) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_a_file(
-    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
-) -> None:
+@contextmanager
+def on_terminal(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A Python with a terminal of its own, and the descriptor at which that is read, or closed."""
     ours, its = pty.openpty()
-    chosen = ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=8", "simulated.call_ms=3000"]
-    command = ["-m", "workers", "up", *(word for each in chosen for word in ("--set", each)), "--logs", str(tmp_path)]
     with subprocess.Popen(
-        [sys.executable, *command],
+        [sys.executable, *words],
         cwd=ROOT,
         env={**os.environ, "TERM": "xterm"},  # where a table is drawn
         stdin=its,
@@ -350,17 +348,26 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
     ) as launcher:
         try:
             os.close(its)
-            log = tmp_path / "cpu0.log"
-            wait_until(lambda: log.exists() and "ready: takes" in log.read_text(), "the worker to be ready")
-            run = sent(app, redis_ledger, 8)
-            wait_until(lambda: begun(redis_ledger, run), "the call to begin")
-            os.close(ours)
-            said = tmp_path / "up.log"
-            wait_until(lambda: said.exists() and "draining 1 worker;" in said.read_text(), "the launcher to notice")
-            launcher.send_signal(signal.SIGHUP)  # shells tell their jobs, and the kernel tells them again
-            assert launcher.wait(timeout=PATIENCE_S) == 0
+            yield launcher, ours
         finally:
             end(launcher)
+
+
+def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_a_file(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    chosen = ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=8", "simulated.call_ms=3000"]
+    command = ["-m", "workers", "up", *(word for each in chosen for word in ("--set", each)), "--logs", str(tmp_path)]
+    with on_terminal(*command) as (launcher, terminal):
+        log = tmp_path / "cpu0.log"
+        wait_until(lambda: log.exists() and "ready: takes" in log.read_text(), "the worker to be ready")
+        run = sent(app, redis_ledger, 8)
+        wait_until(lambda: begun(redis_ledger, run), "the call to begin")
+        os.close(terminal)
+        said = tmp_path / "up.log"
+        wait_until(lambda: said.exists() and "draining 1 worker;" in said.read_text(), "the launcher to notice")
+        launcher.send_signal(signal.SIGHUP)  # shells tell their jobs, and the kernel tells them again
+        assert launcher.wait(timeout=PATIENCE_S) == 0
     assert (
         "the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on"
         in said.read_text()
@@ -392,25 +399,12 @@ sys.exit(launcher.run())
 
 
 def test_of_a_table_that_the_terminal_did_not_take_any_more_nothing_goes_to_the_file(tmp_path: Path) -> None:
-    ours, its = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", DRAWS, str(tmp_path)],
-        cwd=ROOT,
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        start_new_session=True,
-        preexec_fn=partial(in_terminal, its),
-    ) as launcher:
-        try:
-            os.close(its)
-            drawn = b""
-            while b"table" not in drawn:
-                drawn += os.read(ours, 1000)
-            os.close(ours)
-            assert launcher.wait(timeout=PATIENCE_S) == 0
-        finally:
-            end(launcher)
+    with on_terminal("-c", DRAWS, str(tmp_path)) as (launcher, terminal):
+        drawn = b""
+        while b"table" not in drawn:
+            drawn += os.read(terminal, 1000)
+        os.close(terminal)
+        assert launcher.wait(timeout=PATIENCE_S) == 0
     said = (tmp_path / "up.log").read_text()
     assert said == "the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on\n"
 
