@@ -18,6 +18,7 @@ from contract.question import Question, identity
 from contract.wording import number
 
 __all__ = [
+    "OWN_VARIABLES",
     "Chat",
     "ChatTemplate",
     "FewShot",
