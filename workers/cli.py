@@ -31,7 +31,7 @@ from workers.gpus.nvidia import visible_gpus
 from workers.host.diagnostics import beside_trials
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
-from workers.host.live_table import make_screen
+from workers.host.live_table import screen_for
 from workers.host.name_conflicts import refuse_taken
 from workers.host.placement import SettingsSources, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.redis_watch import RedisWatch
@@ -86,14 +86,13 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     plans += plan_retrieval(list(index_folders(fleet)), fleet[0], cores, sources, quota)
     plans = pick(plans, only)
     checks.refuse_unbootable(fleet, plans)
-    screen = make_screen(fleet[0])
     for warning in warnings:
-        screen.say(f"warning: {warning}")
+        note(f"warning: {warning}")
     with suppress(LedgerError):  # workers wait for a Redis that is away, and say so
         registry = Fleet.connect(fleet[0])
-        refuse_taken(registry, [node_name(plan) for plan in plans], screen.say)
+        refuse_taken(registry, [node_name(plan) for plan in plans], note)
         registry.announce({node_name(plan): plan.queue or score_queue(plan.serves) for plan in plans})
-    with screen, RedisWatch(fleet[0], screen.say), vllm_folder() as lock:
+    with screen_for(sys.stderr, fleet[0]) as screen, RedisWatch(fleet[0], screen.say), vllm_folder() as lock:
         supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children), lock)
         exit_code = supervisor.run()
     sys.exit(exit_code)

@@ -376,37 +376,32 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
     assert attempts(redis_ledger, run) == [1] * 8, "the batch in flight was ended, not asked again"
 
 
-#: A launcher that draws until the terminal is closed, and learns of that in the middle of its table.
-DRAWS = """
-import signal, sys
-from pathlib import Path
-from workers.host.launcher import Supervisor
-from workers.host.placement import WorkerPlan
-
-def draw():
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    try:
-        while True:
-            print("\\x1b[1mtable", end="", file=sys.stderr, flush=True)
-    except OSError:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
-        print("its last row", file=sys.stderr)
-
-launcher = Supervisor([WorkerPlan("cpu0", "m")], Path(sys.argv[1]), lambda line: print(line, file=sys.stderr), draw)
-launcher._try_to_start = lambda child: launcher._say("started")
-sys.exit(launcher.run())
-"""
+CTRL_S, CTRL_Q = b"\x13", b"\x11"
 
 
-def test_of_a_table_that_the_terminal_did_not_take_any_more_nothing_goes_to_the_file(tmp_path: Path) -> None:
-    with on_terminal("-c", DRAWS, str(tmp_path)) as (launcher, terminal):
-        drawn = b""
-        while b"table" not in drawn:
-            drawn += os.read(terminal, 1000)
-        os.close(terminal)
-        assert launcher.wait(timeout=PATIENCE_S) == 0
-    said = (tmp_path / "up.log").read_text()
-    assert said == "the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on\n"
+def shown_until(words: str, terminal: int) -> str:
+    """What is shown at that terminal until `words` are."""
+    shown = ""
+    while words not in shown:
+        shown += os.read(terminal, 4096).decode()
+    return shown
+
+
+def test_a_terminal_that_nobody_reads_keeps_no_worker_from_being_restarted_and_is_told_later(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    command = ["-m", "workers", "up", "--set", "engine=simulated", "--set", f"model={SIMULATED_MODEL}"]
+    with on_terminal(*command, "--logs", str(tmp_path)) as (launcher, terminal):
+        (pid,) = booted_pids(shown_until("cpu0: ready after", terminal))
+        os.write(terminal, CTRL_S)
+        os.kill(pid, signal.SIGKILL)
+        log = tmp_path / "cpu0.log"
+        wait_until(lambda: log.read_text().count("ready: takes") == 2, "the next one to be ready")
+        os.write(terminal, CTRL_Q)
+        assert "ended with signal SIGKILL" in shown_until("restarting in 1 s", terminal)
+        os.write(terminal, CTRL_S)
+        launcher.terminate()
+        assert launcher.wait(timeout=PATIENCE_S) == 0, "nor does it wait for its last words to be read"
 
 
 def test_one_worker_of_the_plan_is_started_alone_beside_those_that_go_on(

@@ -8,7 +8,6 @@ process group, so that its remaining processes can be killed with it. If the lau
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import selectors
@@ -20,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import Any, Literal
 
 from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE, SettingsError
 from contract.wording import number
@@ -30,8 +29,6 @@ from workers.parent import follower
 from workers.retries import pause_s
 
 __all__ = ["Child", "Supervisor", "after_exit", "bind", "node_name", "worker_command"]
-
-log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 30.0
 #: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.
@@ -212,14 +209,12 @@ class Supervisor:
     def _leave_terminal(self) -> None:
         """Once the terminal is gone, have the output go to a file.
 
-        Not in the signal's handler: that may run in the middle of a table. What the terminal did not take is dropped.
+        Not in the signal's handler: that may run in the middle of a table.
         """
         if self._hung_up and self._on_terminal:
             self._on_terminal = False
-            for instead in (Path(os.devnull), self.log_folder / "up.log"):
-                with contextlib.suppress(OSError), instead.open("ab") as output:
-                    os.dup2(output.fileno(), 2)
-                    cast(TextIO, sys.__stderr__).flush()
+            with contextlib.suppress(OSError), (self.log_folder / "up.log").open("ab") as output:
+                os.dup2(output.fileno(), 2)
 
     def _say(self, line: str) -> None:
         """Announce `line`. Where that fails, on a full disk for instance, the workers matter more than the words."""

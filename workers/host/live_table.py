@@ -1,19 +1,19 @@
 """The display of `workers up`: a live table of its workers on a terminal, plain lines elsewhere.
 
-The launcher knows which processes are alive; what they are doing is in their records in Redis. These are read by a
-separate thread, because the launcher must not block on an unavailable Redis.
+The launcher knows which processes are alive; what they are doing is in their records in Redis. It must not block on an
+unavailable Redis or on a terminal that nobody reads, so one thread reads the records and another one writes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO, cast
 
 import psutil
 from rich.console import Console
@@ -26,9 +26,10 @@ from contract.sanitize import for_terminal
 from contract.settings import Settings
 from workers.gpus.nvidia import memory_used_bytes
 from workers.host.launcher import Child, node_name
+from workers.host.outlet import Outlet
 from workers.monitoring.hardware import resident_bytes
 
-__all__ = ["LiveScreen", "Observer", "Row", "Screen", "make_screen", "row_of", "state_of", "table_of"]
+__all__ = ["LiveScreen", "Observer", "Row", "Screen", "row_of", "screen_for", "state_of", "table_of"]
 
 LOOK_EVERY_S = 1.0
 #: Launcher state of a worker without a process → displayed state.
@@ -116,11 +117,15 @@ class Observer(threading.Thread):
 
 
 class LiveScreen(Screen):
-    """A live table below the printed lines. Once the terminal is gone, and the output goes to a file, plain lines."""
+    """A live table below the printed lines. Once the terminal is gone, and the output goes to a file, plain lines.
 
-    def __init__(self, console: Console, observer: Observer) -> None:
+    `behind` says that the terminal has not taken the last table yet.
+    """
+
+    def __init__(self, console: Console, observer: Observer, behind: Callable[[], bool]) -> None:
         super().__init__(console)
         self._observer = observer
+        self._behind = behind
         self._live = Live(console=console, auto_refresh=False)
         self._shown_at = 0.0
         self._children: Sequence[Child] = ()
@@ -129,12 +134,12 @@ class LiveScreen(Screen):
         if self._console.is_terminal:
             super().say(line)
         else:  # a console decides once, when it is made, whether its cursor can be moved
-            Screen(Console(stderr=True)).say(line)
+            Screen(Console(file=self._console.file)).say(line)
 
     def show(self, children: Sequence[Child]) -> None:
         self._children = children
         self._observer.look_at(children)
-        if time.monotonic() - self._shown_at >= LOOK_EVERY_S and self._console.is_terminal:
+        if time.monotonic() - self._shown_at >= LOOK_EVERY_S and self._console.is_terminal and not self._behind():
             self._draw()
 
     def _draw(self) -> None:
@@ -149,14 +154,19 @@ class LiveScreen(Screen):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._observer.stop()
         if self._console.is_terminal:
-            self._draw()  # the final state stays on the terminal
+            if self._children:
+                self._draw()  # the final state stays on the terminal
             self._live.stop()
 
 
-def make_screen(settings: Settings) -> Screen:
-    """Return the display suitable for standard error."""
-    console = Console(stderr=True)
-    return LiveScreen(console, Observer(settings)) if console.is_terminal and _in_foreground() else Screen(console)
+@contextmanager
+def screen_for(stream: TextIO, settings: Settings) -> Iterator[Screen]:
+    """Yield the display suitable for `stream`, and write it there without ever waiting for that."""
+    with closing(Outlet(stream)) as outlet:
+        console = Console(file=cast(TextIO, outlet))
+        live = console.is_terminal and _in_foreground()
+        with LiveScreen(console, Observer(settings), lambda: outlet.behind) if live else Screen(console) as screen:
+            yield screen
 
 
 def state_of(child: Child, record: WorkerRecord | None) -> str:
@@ -217,7 +227,7 @@ def table_of(rows: Iterable[Row]) -> Table:
 
 def _in_foreground() -> bool:
     """Whether this is the terminal's foreground job; a background job would draw over others' output."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         return os.tcgetpgrp(2) == os.getpgrp()
     return False
 
@@ -234,6 +244,6 @@ def _records(fleet: Fleet, children: Sequence[Child]) -> dict[str, WorkerRecord]
 def _memory(child: Child) -> int | None:
     """Return the resident memory of the worker and its children; None if unknown."""
     if child.process is not None:
-        with contextlib.suppress(psutil.Error):
+        with suppress(psutil.Error):
             return resident_bytes(psutil.Process(child.process.pid)) or None
     return None

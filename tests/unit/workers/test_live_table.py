@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support import PATIENCE_S
 from tests.unit.workers.gpus import EIGHT
 from workers.host import live_table
 from workers.host.launcher import Child
-from workers.host.live_table import LiveScreen, Observer, Screen, make_screen, row_of, state_of, table_of
+from workers.host.live_table import LiveScreen, Observer, Screen, row_of, screen_for, state_of, table_of
 from workers.host.placement import SettingsSources, plan_worker
 
 
@@ -62,7 +63,8 @@ def test_the_last_picture_shows_how_it_ended_however_short_the_time_since_the_on
 ) -> None:
     monkeypatch.setattr(Observer, "start", lambda _: None)
     out = io.StringIO()
-    with LiveScreen(Console(file=out, width=140, force_terminal=True), Observer(load_settings())) as screen:
+    console = Console(file=out, width=140, force_terminal=True)
+    with LiveScreen(console, Observer(load_settings()), behind=lambda: False) as screen:
         worker = child()
         screen.show([worker])
         monkeypatch.setattr(live_table, "LOOK_EVERY_S", PATIENCE_S)
@@ -107,8 +109,9 @@ def test_elsewhere_than_on_a_terminal_there_are_plain_lines_of_any_length() -> N
 
 @pytest.mark.parametrize("foreground", [True, False])
 def test_a_table_is_drawn_on_a_terminal_of_its_own_and_not_over_what_others_show_there(
-    monkeypatch: pytest.MonkeyPatch, foreground: bool
+    monkeypatch: pytest.MonkeyPatch, foreground: bool, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + (not foreground))
-    assert isinstance(make_screen(load_settings()), LiveScreen) is foreground
+    with (tmp_path / "terminal").open("w") as stream, screen_for(stream, load_settings()) as screen:
+        assert isinstance(screen, LiveScreen) is foreground

@@ -1,0 +1,71 @@
+"""Output that nothing waits for: a terminal that nobody reads (Ctrl-S, a connection that died) holds whoever writes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from queue import Full, Queue
+from typing import TextIO
+
+__all__ = ["Outlet"]
+
+#: Texts that wait for a terminal that takes none; more are left out.
+MOST_WAITING = 1000
+#: How long is waited for the last ones.
+LAST_WORDS_S = 1.0
+
+
+class Outlet:
+    """What rich needs of a text stream. A thread passes on to `stream`'s terminal or file what is written.
+
+    It has a descriptor of its own. So once the stream's leads to a file instead, as the terminal is gone, nothing gets
+    there that the terminal did not take. What is written from then on goes there directly.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._descriptor = os.dup(stream.fileno())
+        self._texts: Queue[str | None] = Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._pass_on, name="outlet", daemon=True)
+        self._thread.start()
+
+    @property
+    def encoding(self) -> str:
+        """The stream's encoding."""
+        return self._stream.encoding
+
+    @property
+    def behind(self) -> bool:
+        """Whether texts wait for others to be taken."""
+        return not self._texts.empty()
+
+    def isatty(self) -> bool:
+        """Whether the stream leads to a terminal now."""
+        return self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        """Have `text` written as soon as those before it are."""
+        if not os.path.sameopenfile(self._descriptor, self._stream.fileno()):
+            return self._stream.write(text)
+        with suppress(Full):
+            self._texts.put_nowait(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what goes to the stream directly; nobody waits for the rest."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Give what was written a moment to be taken."""
+        with suppress(Full):
+            self._texts.put(None, timeout=LAST_WORDS_S)
+            self._thread.join(LAST_WORDS_S)
+
+    def _pass_on(self) -> None:
+        while (text := self._texts.get()) is not None:
+            rest = text.encode(self.encoding, errors="backslashreplace")
+            with suppress(OSError):  # a full disk, a terminal that is gone: the workers matter more than the words
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+        os.close(self._descriptor)
