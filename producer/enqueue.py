@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import JsonValue
 
 from contract.commands import note
 from contract.ledger import Run
 from contract.priority import Priority
-from contract.spec import Normalization, RunSpec
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
@@ -25,6 +22,7 @@ from producer.options import as_json, folder, priority_option, run_config_option
 from producer.output import Lines, chance, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
+from producer.runs.asked import how_asked
 from producer.runs.gold_sources import Named, named_sources
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import RunConfig, load_run_config
@@ -161,7 +159,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         *_priority_lines(done.run, how.priority),
         *_row_lines(planned, done.run, rejected),
         *_source_lines(planned, how),
-        ("asked", _asked(planned.spec, how.asked)),
+        ("asked", how_asked(planned.spec)),
         *_example_lines(planned, how.asked),
         *queue_lines(done.run, session.broker),
         ("workers", workers_line(done.run, settled, session.broker)),
@@ -204,34 +202,6 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
         ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
     ]
     return lines + ([("skipped", f"{', '.join(found.troubles.by_kind())}; see {rejected}")] if rejected else [])
-
-
-def _asked(spec: RunSpec, config: RunConfig) -> str:
-    """Describe how the questions are asked, so that examples or passages are never included unnoticed."""
-    shots, split = config.few_shot, f", split {config.few_shot.split}" if config.few_shot.split else ""
-    described = (
-        (True, spec.mode),
-        (spec.normalization is not Normalization.NONE, f"normalization {spec.normalization}"),
-        (True, f"model {spec.model}"),
-        (spec.adapter, f"adapter {spec.adapter}"),
-        (True, f"chat template {spec.chat_template}{_assigned(spec.chat_template_kwargs)}"),
-        (spec.description, "a description"),
-        (spec.few_shot, f"{number(shots.k, 'example')} from {shots.file}{split}"),
-        (spec.use_context_field, "its own context"),
-        (spec.rag, f"passages from {config.rag.index}"),
-        (spec.shuffle, "choices shuffled"),
-        (spec.circular, "choices in every rotation"),
-    )
-    return " · ".join(each for there, each in described if there)
-
-
-def _assigned(kwargs: Mapping[str, JsonValue]) -> str:
-    """Return the variables of a chat template for reading.
-
-    >>> _assigned({"enable_thinking": False, "effort": "low"})
-    ' (enable_thinking false, effort "low")'
-    """
-    return f" ({', '.join(f'{name} {json.dumps(value)}' for name, value in kwargs.items())})" if kwargs else ""
 
 
 def _example_lines(planned: Plan, config: RunConfig) -> Lines:
@@ -291,9 +261,9 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             ("state", "dry run: nothing was written"),
             *_row_lines(planned, run, None),
             *_source_lines(planned, how),
-            ("asked", _asked(run.spec, how.asked)),
+            ("asked", how_asked(run.spec)),
             *_example_lines(planned, how.asked),
-            ("prompt", f"{run.spec.prompt.name}, version {run.spec.prompt.version}; for {first.id}:\n{prompt}"),
+            ("prompt", f"for {first.id}:\n{prompt}"),
             ("key", key_shown(first)),
         ]
     )

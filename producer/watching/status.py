@@ -10,6 +10,7 @@ from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.wording import number
 from producer.output import Lines, result_lines
+from producer.runs.asked import how_asked
 from producer.stats import Tally
 from producer.watching.unserved import put_off_by, start_workers, starting_words, unbooted_lines, waiting_lines
 
@@ -50,16 +51,12 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
 
 def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     """Return the output lines of `status`."""
-    spec = run.spec
     tally = Tally.of_counts(counts, run.without_key)
     lines = result_lines(run, tally, counts.standing)
-    asked = [run.source, spec.model, spec.mode, f"normalization {spec.normalization}"]
-    asked += [f"prompt {spec.prompt.name} {spec.prompt.version}"]
-    asked += [f"{number(spec.few_shot.k, 'example')}, {spec.few_shot.selection}"] if spec.few_shot else []
     if counts.unwritten:
         lines.append(("unwritten", unwritten(run, counts)))
     lines[1:1] = [
-        ("asked", " · ".join(asked)),
+        ("asked", f"{run.source} · {how_asked(run.spec)}"),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
     ]
     weight = broker.weight(run.run_id)

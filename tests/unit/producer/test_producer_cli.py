@@ -127,7 +127,9 @@ def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, fiv
     (told,) = producer.json("runs")
     assert (told["model"], told["mode"]) == ("large", "letter")
     assert "large  letter" in producer("runs").stdout
-    assert f"{five} · large · letter" in producer("status").stdout
+    told_again = producer("status").stdout
+    assert f"{five} · letter · model large · prompt lettered, version " in told_again
+    assert " · chat template never\n" in told_again
 
 
 def test_a_worker_that_takes_nothing_yet_is_told_apart_from_one_that_does(

@@ -1,0 +1,42 @@
+"""How a run's questions are asked, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from contract.spec import Normalization, RunSpec
+from contract.wording import number
+
+__all__ = ["how_asked"]
+
+
+def how_asked(spec: RunSpec) -> str:
+    """Describe in one line how questions are asked, so that examples or passages are never included unnoticed."""
+    shots = spec.few_shot
+    described = (
+        (True, spec.mode),
+        (spec.normalization is not Normalization.NONE, f"normalization {spec.normalization}"),
+        (True, f"model {spec.model}"),
+        (spec.adapter, f"adapter {spec.adapter}"),
+        (True, f"prompt {spec.prompt.name}, version {spec.prompt.version}"),
+        (True, f"chat template {spec.chat_template}{_assigned(spec.chat_template_kwargs)}"),
+        (spec.description, "a description"),
+        (shots, f"{number(shots.k, 'example')}, {shots.selection}" if shots else ""),
+        (spec.use_context_field, "its own context"),
+        (spec.rag, f"passages from {spec.rag.index}" if spec.rag else ""),
+        (spec.shuffle, "choices shuffled"),
+        (spec.circular, "choices in every rotation"),
+    )
+    return " · ".join(each for there, each in described if there)
+
+
+def _assigned(kwargs: Mapping[str, JsonValue]) -> str:
+    """Return the variables of a chat template for reading.
+
+    >>> _assigned({"enable_thinking": False, "effort": "low"})
+    ' (enable_thinking false, effort "low")'
+    """
+    return f" ({', '.join(f'{name} {json.dumps(value)}' for name, value in kwargs.items())})" if kwargs else ""
