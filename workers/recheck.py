@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import count as count_from
 from typing import Any
 
 from contract.choice_order import arrangements
@@ -62,8 +63,9 @@ class Rescored:
 def rescore(ledger: Ledger, run_id: str) -> Rescored:
     """Rescore the stored texts of a finished run with the current rules, as a new run; no model is asked.
 
-    Different rules make a different run, the same rules the same run: first verdicts stand. A question whose text the
-    rules fail on is `failed`, with the reason.
+    Different rules make a different run, the same rules the same run, unless some of the texts are others than those it
+    read: failed questions may have been asked again since. Its first verdicts stand, so another run is made, with a
+    number. A question whose text the rules fail on is `failed`, with the reason.
 
     Raises RunConfigError for a run that stores no texts to read, or is not finished.
     """
@@ -72,20 +74,25 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
     if not ledger.counts(run_id).finished:
         raise RunConfigError(f"Run {run_id} is not finished.", hint="Wait for it, or purge it.")
     spec = old.spec.model_copy(update={"rescored_from": run_id, "rules_version": rules_version()})
-    name = run_id.removesuffix(f"-{old.spec.fingerprint()[:8]}")
-    new = old.model_copy(
-        update={"run_id": run_id_for(f"{name}-rescored", spec), "spec": spec, "created_at": time.time()}
-    )
+    name = f"{run_id.removesuffix(f'-{old.spec.fingerprint()[:8]}')}-rescored"
+    ids = (run_id_for(name, spec, repeat) for repeat in count_from(1))
+    runs = (old.model_copy(update={"run_id": each, "spec": spec, "created_at": time.time()}) for each in ids)
+    return next(done for new in runs if (done := _rescored_into(ledger, old, new)))
+
+
+def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
+    """Write the verdicts of `old`, read again, into `new`; None if it has verdicts on other texts."""
     ledger.open_run(new)
-    for used in ledger.engines(run_id):  # the engines that wrote the texts determine these results, too
-        ledger.note_engine(new.run_id, used)
     questions = changed = 0
-    for results in chunks(ledger.results(run_id), CHUNK):
+    for results in chunks(ledger.results(old.run_id), CHUNK):
         pairs = [(question, verdict, _read_again(old, question, verdict)) for question, verdict in results if verdict]
         ledger.add_questions(new.run_id, [question for question, _, _ in pairs])
-        ledger.commit(new.run_id, [after for _, _, after in pairs])
+        if len(ledger.commit(new.run_id, [after for _, _, after in pairs])) < len(pairs):
+            return None
         questions += len(pairs)
         changed += sum((before.outcome, before.choice) != (after.outcome, after.choice) for _, before, after in pairs)
+    for used in ledger.engines(old.run_id):  # the engines that wrote the texts determine these results, too
+        ledger.note_engine(new.run_id, used)
     return Rescored(new, questions, changed)
 
 

@@ -113,6 +113,37 @@ def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     assert books.counts(first.run.run_id).settled == 1
 
 
+def test_failed_questions_that_were_asked_again_are_read_by_the_next_rescoring(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(2), "old", **GENERATES)
+    gone = stored("q1", "", outcome=Outcome.FAILED, error=Failure(type="EngineDead", message="out of memory"))
+    settle(books, run, stored("q0", "The answer is A."), gone)
+    before = rescore(books, run.run_id).run.run_id
+    books.reopen_failed(run.run_id)
+    settle(books, run, stored("q1", "The answer is B."))
+
+    after = [rescore(books, run.run_id).run.run_id for _ in range(2)]
+
+    outcomes = [[verdict and verdict.outcome for _, verdict in books.results(each)] for each in (before, *after)]
+    assert outcomes == [[Outcome.CORRECT, Outcome.FAILED], *[[Outcome.CORRECT, Outcome.CORRECT]] * 2]
+    assert after == [f"{before}-2"] * 2
+
+
+def test_a_run_asked_anew_under_the_id_of_a_purged_one_is_not_given_the_readings_of_its_texts(
+    books: MemoryLedger,
+) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is B."))
+    rescore(books, run.run_id)
+    books.purge(run.run_id)
+    open_run(books, make_questions(1), "old", **GENERATES)
+    settle(books, run, stored("q0", "The answer is A."))
+
+    found = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
+
+    assert found is not None
+    assert (found.choice, found.raw_text) == ("A", "The answer is A.")
+
+
 def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
     books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
