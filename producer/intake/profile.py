@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,14 +52,15 @@ class Lengths:
 
 
 class Skew(NamedTuple):
-    """The most over-represented position of the right answers."""
+    """The most over-represented position of the right answers, or choice among them."""
 
+    #: The position's label, or the choice's text.
     label: str
-    #: Share of the questions with a key whose right answer is at `label`.
+    #: Share of the questions with a key whose right answer that is.
     share: float
     #: The same share in a uniform distribution.
     expected: float
-    #: Probability of an equally uneven distribution if positions were drawn uniformly (chi-squared test).
+    #: Probability of an equally uneven distribution if right answers were drawn uniformly (chi-squared test).
     p: float
 
 
@@ -115,35 +116,45 @@ class Keys:
 
         Also None if its excess over the expected number is less than `least` of the questions.
         """
-        expected, found = self._expected(), self.guessing.answers
-        labels = [label for label in LABELS if expected[label] >= 5]
-        if len(labels) < 2:
+        return self._skew(self.guessing.answers, self._expected(), least)
+
+    def skew_of_choices(self, least: float = 0.0) -> Skew | None:
+        """Return the same of the choices, if all questions have the same ones, in any order; else None."""
+        same, said = self.guessing.same, self.guessing.said
+        return self._skew(said, dict.fromkeys(same, said.total() / len(same)), least) if same else None
+
+    def _skew(self, found: Counter[str], expected: Mapping[str, float], least: float) -> Skew | None:
+        places = [each for each, number in expected.items() if number >= 5]
+        if len(places) < 2:
             return None
-        most = max(labels, key=lambda label: found[label] - expected[label])
+        most = max(places, key=lambda each: found[each] - expected[each])
         if (found[most] - expected[most]) / self.keyed < least:
             return None
         from scipy.special import chdtrc  # late, as it takes long to import
 
-        statistic = sum((found[each] - expected[each]) ** 2 / expected[each] for each in labels)
-        p = float(chdtrc(len(labels) - 1, statistic))
+        statistic = sum((found[each] - expected[each]) ** 2 / expected[each] for each in places)
+        p = float(chdtrc(len(places) - 1, statistic))
         return Skew(most, found[most] / self.keyed, expected[most] / self.keyed, p) if p < SKEW_P else None
 
 
 def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
-    """Return warnings about a position that is over-represented among the keys by at least `least` of the questions.
+    """Return warnings about a position, or a choice that all questions have, that is right too often.
 
-    `placed`: the model is shown the choices in the file's order.
+    That is in at least `least` of the questions more than expected. `placed`: the model is shown the choices in the
+    file's order.
     """
-    skew = keys.skew(least)
-    if skew is None or not (placed or keys.guessing.same):
+    place, choice = keys.skew(least) if placed else None, keys.skew_of_choices(least)
+    skew = place or choice
+    if skew is None:
         return []
+    which = skew.label if place else repr(skew.label)
     even = f"{skew.expected:.1%} would be expected (p = {skew.p:.1g})"
-    said = f"warning: the right answer is {skew.label} in {skew.share:.1%} of the questions, {even}"
-    if placed:
+    said = f"warning: the right answer is {which} in {skew.share:.1%} of the questions, {even}"
+    if place:
         said += ": this rewards a model that prefers that position. Use --set shuffle=true"
-    if keys.guessing.same:
-        always = keys.guessing.same[LABELS.index(skew.label)]
-        said += f". Always answering {always!r} scores {skew.share:.3f}: compare accuracies with that, not with chance"
+    if choice:
+        always = f"Always answering {choice.label!r} scores {choice.share:.3f}"
+        said += f". {always}: compare accuracies with that, not with chance"
     return [f"{said}."]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from contract.prompts import shows_choices
-from contract.question import LABELS, Question
+from contract.question import Question
 from contract.spec import Mode, RunSpec
 
 __all__ = ["Constant", "Guessing"]
@@ -16,7 +17,7 @@ __all__ = ["Constant", "Guessing"]
 class Constant(NamedTuple):
     """The constant answer with the highest accuracy, and that accuracy, from 0 to 1."""
 
-    #: A label, standing for the position; or the choice itself, if all questions have the same choices.
+    #: A label, standing for the position; or the choice itself, if all questions have the same choices, in any order.
     answer: str
     value: float
 
@@ -31,8 +32,10 @@ class Guessing:
 
     #: (number of choices, label of the right one, labels of further right ones) → number of questions.
     counts: Counter[tuple[int, str, tuple[str, ...]]] = field(default_factory=Counter)
-    #: Up to two different sets of choices, to tell whether all questions have the same ones.
+    #: Up to two different sets of choices, sorted, to tell whether all questions have the same ones.
     kinds: set[tuple[str, ...]] = field(default_factory=set)
+    #: Text of a choice → number of questions for which it is right, while all questions have the same choices.
+    said: Counter[str] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
         """Count one question; questions without a key are ignored."""
@@ -40,12 +43,14 @@ class Guessing:
             return
         self.counts[len(question.choices), question.answer, question.also_right] += 1
         if len(self.kinds) < 2:
-            self.kinds.add(question.choices)
+            self.kinds.add(tuple(sorted(question.choices)))
+            self.said.update({question.choice_text(label) for label in question.right})
 
     def include(self, other: Guessing) -> None:
         """Add the counts of `other`."""
         self.counts.update(other.counts)
         self.kinds |= other.kinds
+        self.said.update(other.said)
 
     @property
     def of(self) -> int:
@@ -61,9 +66,9 @@ class Guessing:
         return found
 
     @property
-    def same(self) -> tuple[str, ...] | None:
-        """The choices if all questions have the same ones, such as "yes" and "no"; else None."""
-        return next(iter(self.kinds)) if len(self.kinds) == 1 else None
+    def same(self) -> tuple[str, ...]:
+        """The choices if all questions have the same ones, such as "yes" and "no", in any order; else empty."""
+        return next(iter(self.kinds)) if len(self.kinds) == 1 else ()
 
     def chance(self, spec: RunSpec) -> float | None:
         """Return the chance level under `spec`: the mean fraction of right choices, over questions with a key.
@@ -84,11 +89,15 @@ class Guessing:
     def constant(self, spec: RunSpec) -> Constant | None:
         """Return the best constant answer: it needs no knowledge, but exceeds chance if keys are unevenly distributed.
 
-        It is a position if the prompt shows the choices in the file's order; it is a choice, such as "yes", if all
-        questions have the same ones, in whatever order. None if neither applies.
+        It is a position if the prompt shows the choices in the file's order, or a choice, such as "yes", if all
+        questions have the same ones, in any order; if both apply, the better one. None if neither does.
         """
-        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
-        if not self.counts or spec.mode is Mode.JUDGE or not (self.same or placed):
+        if not self.counts or spec.mode is Mode.JUDGE:
             return None
-        label, count = max(sorted(self.answers.items()), key=lambda each: each[1])
-        return Constant((self.same or LABELS)[LABELS.index(label)], count / self.of)
+        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
+        said = sorted(self.said.items()) if self.same else []
+        places = sorted(self.answers.items()) if placed else []
+        if not (said or places):
+            return None
+        answer, count = max([*said, *places], key=itemgetter(1))
+        return Constant(answer, count / self.of)

@@ -171,6 +171,27 @@ def test_what_always_saying_yes_scores_is_told_where_all_questions_have_the_same
     assert "warning" not in run(session, "enqueue", even, "--dry-run").stderr
 
 
+def test_what_always_saying_yes_scores_is_told_where_it_stands_at_another_place_in_each_question(
+    write_rows: WriteRows, session: Session
+) -> None:
+    said = yes_or_no(300 * "A" + 100 * "B")
+    moved = [
+        row if n % 2 else {**row, "choices": ["no", "yes"], "answer": "BA"["AB".index(str(row["answer"]))]}
+        for n, row in enumerate(said)
+    ]
+    path = str(write_rows(*moved))
+
+    for words in (
+        ("inspect", path),
+        ("enqueue", path, "--dry-run"),
+        ("enqueue", path, "--dry-run", "--set", "mode=letter"),
+    ):
+        told = run(session, *words).stderr
+        assert "the right answer is 'yes' in 75.0% of the questions, 50.0% would be expected" in told
+        assert "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance." in told
+        assert "shuffle" not in told, "no place is right more often than another"
+
+
 def test_the_place_that_is_told_of_is_one_that_a_model_may_like(write_rows: WriteRows, session: Session) -> None:
     """Not the one that most right answers lack."""
     rows = [{"question": f"q{n}", "choices": list("wxyz"), "answer": "BCD"[n % 3]} for n in range(400)]

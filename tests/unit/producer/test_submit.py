@@ -93,6 +93,24 @@ def test_always_the_same_is_a_position_that_is_shown_or_a_choice_that_all_questi
     assert Guessing().constant(make_spec(prompt=lettered)) is None
 
 
+def test_a_choice_that_all_questions_have_is_the_same_answer_wherever_it_stands() -> None:
+    lettered = Prompt(name="l", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    even, uneven = Guessing(), Guessing()
+    for number in range(10):
+        # The keys are at either place in turn; "yes" is right but once.
+        choices = ("yes", "no") if (number % 2 == 0) is (number > 0) else ("no", "yes")
+        even.add(make_question(number, choices=choices, answer="AB"[number % 2]))
+        uneven.add(make_question(number, choices=choices, answer="A"))
+
+    assert even.constant(make_spec()) == ("yes", 0.9)
+    assert even.constant(make_spec(prompt=lettered)) == ("yes", 0.9), "which is more than either position"
+    assert uneven.constant(make_spec(prompt=lettered)) == ("A", 1.0)
+    parts = Guessing()
+    parts.include(even)
+    parts.include(even)
+    assert parts.constant(make_spec()) == ("yes", 0.9)
+
+
 def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance() -> None:
     keyed, keyless = Digest(), Digest()
     keyed.add([make_question(0)])
