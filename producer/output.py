@@ -168,7 +168,7 @@ def result_lines(
         *doubt_lines(run.spec, tally),
         *more,
     ]
-    if tally.keyless.total():
+    if tally.keys_known and tally.keyless.total():
         lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, excluded from the accuracy"))
     return lines + labelled("results", map(str, files))
 
@@ -182,9 +182,14 @@ def _accuracy_lines(run: Run, tally: Tally) -> Lines:
     over_all, over_answered = tally.over_all(), tally.over_answered()
     if tally.all_failed:
         return [("accuracy", "none: every question with a verdict failed, and an error is not a wrong answer")]
-    if over_all is None:
+    if over_all is None and tally.keys_known:
         return [("accuracy", "none: no question has a key" if run.without_key >= run.questions else "none yet")]
-    lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
+    unknown = "it is not counted here which of the unanswered and failed questions have no key; `export` does"
+    if over_all is None:
+        lines = [("accuracy", f"unknown over all questions: {unknown}")]
+    else:
+        lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
+        lines += [] if tally.failures_known else [("", f"unknown excluding failed questions: {unknown}")]
     if responded := tally.without_failed():
         lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))
     shown = {figure.of for figure in (over_all, responded) if figure}

@@ -35,6 +35,10 @@ class Tally:
     keyed: Counter[Outcome] = field(default_factory=Counter)
     keyless: Counter[Outcome] = field(default_factory=Counter)
     unsettled: int = 0
+    #: Whether it is known how many of the unanswered and failed questions have a key, and how many of these failed: the
+    #: ledger's counters do not always tell.
+    keys_known: bool = True
+    failures_known: bool = True
     #: Number of verdicts with `simulated`.
     simulated: int = 0
     #: Number of verdicts with `truncated`.
@@ -88,18 +92,28 @@ class Tally:
 
         The counters contain neither truncation, ties nor confidence, nor which unanswered or failed questions have no
         key. These are counted among those with a key until there would be more of them than there are; the rest has
-        none. That is right for any run in which no question has a key, and for every finished run, except that how many
-        of the rest failed is unknown: they are assumed to be failed ones first. In a finished run that does not affect
-        the accuracy over all questions, only the one excluding failed questions.
+        none, failed ones first. Where the numbers allow anything else, the figures that it would change are unknown. In
+        a finished run that can only be the accuracy excluding failed questions.
         """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
-        too_many = max(0, keyed.total() - (counts.total - without_key))
+        without_choice = keyed[Outcome.FAILED] + keyed[Outcome.UNANSWERED]
+        too_many = fewest = max(0, keyed.total() - (counts.total - without_key))
+        most = max(fewest, min(without_choice, without_key - keyless[Outcome.ANSWERED]))
+        mixed = keyed[Outcome.FAILED] > 0 < keyed[Outcome.UNANSWERED] and 0 < fewest < without_choice
+        # If none is answered, it depends on those that failed whether there is an accuracy at all.
+        keys_known = fewest == most and not (mixed and keyed.total() == without_choice)
         for outcome in (Outcome.FAILED, Outcome.UNANSWERED):
             keyless[outcome] = min(keyed[outcome], too_many)
             keyed[outcome] -= keyless[outcome]
             too_many -= keyless[outcome]
-        return cls(keyed, keyless, counts.total - counts.settled)
+        return cls(
+            keyed,
+            keyless,
+            counts.total - counts.settled,
+            keys_known=keys_known,
+            failures_known=keys_known and not mixed,
+        )
 
     @property
     def settled(self) -> int:
@@ -122,9 +136,9 @@ class Tally:
     def over_all(self) -> Share | None:
         """Return the accuracy over all questions with a key and a verdict; None if there are none, or all failed.
 
-        In the latter case, it would only describe the machine: an error is not a wrong answer.
+        In the latter case, it would only describe the machine: an error is not a wrong answer. None also if unknown.
         """
-        return None if self.all_failed else self.accuracy(ALL)
+        return self.accuracy(ALL) if self.keys_known and not self.all_failed else None
 
     @property
     def all_failed(self) -> bool:
@@ -134,9 +148,10 @@ class Tally:
     def without_failed(self) -> Share | None:
         """Return the accuracy excluding failed questions; None if none failed, as it then equals the one over all.
 
-        An error is not a wrong answer: this figure describes the model, the one over all also the machine.
+        An error is not a wrong answer: this figure describes the model, the one over all also the machine. None also if
+        unknown.
         """
-        return self.accuracy(RESPONDED) if self.keyed[Outcome.FAILED] else None
+        return self.accuracy(RESPONDED) if self.failures_known and self.keyed[Outcome.FAILED] else None
 
     def over_answered(self) -> Share | None:
         """Return the accuracy over the questions in which the model made a choice."""
@@ -176,7 +191,7 @@ class Tally:
             "settled": self.settled,
             "unsettled": self.unsettled,
             "outcomes": {outcome.value: self.count(outcome) for outcome in Outcome},
-            "without_key": self.keyless.total(),
+            "without_key": self.keyless.total() if self.keys_known else None,
             "accuracy_all": over_all.to_json() if over_all else None,
             **({"accuracy_without_failed": without_failed.to_json()} if without_failed else {}),
             "accuracy_answered": over_answered.to_json() if over_answered else None,

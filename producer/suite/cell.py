@@ -23,11 +23,11 @@ class Cell:
     simulated: bool = False
     #: Sampling parameters of which the model did not take the run's value.
     left_to_model: tuple[str, ...] = ()
-    #: Intervals clustered by context of the accuracy over all questions, and excluding failed ones, for a settled run
-    #: whose questions share contexts.
+    #: Intervals clustered by context of the accuracy over all questions, and excluding failed ones, for a run that is
+    #: over and whose questions share contexts.
     context_interval: Interval | None = None
     responded_context_interval: Interval | None = None
-    #: Tally over the individual questions of a settled run, if the ledger's counters are not sufficient.
+    #: Tally over the individual questions of a run that is over, if the ledger's counters are not sufficient.
     counted: Tally | None = None
 
     @property
@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def tally(self) -> Tally:
-        """Its outcomes; until it is settled, questions without a key may be among those with one."""
+        """Its outcomes; until it is over, it may be unknown which questions without a choice have a key."""
         return self.counted or Tally.of_counts(self.counts, self.run.without_key)
 
     @property

@@ -67,7 +67,7 @@ class Work:
         return Table(self._asked.name, tuple(self._cell(entry, run) for entry, run in self._runs), self._shared)
 
     def table(self) -> Table:
-        """Return all current figures; those that require reading every question only for settled runs."""
+        """Return all current figures; those that require reading every question only for runs that are over."""
         found = self.standing()
         whole = replace(found, cells=tuple(map(self._refined, found.cells)))
         if not whole.settled:
@@ -83,11 +83,11 @@ class Work:
     def _refined(self, cell: Cell) -> Cell:
         """Return `cell` with the figures that require reading its questions, if the counters are not sufficient.
 
-        The counters have no contexts, and do not show which failed and unanswered questions have a key.
+        The counters have no contexts, and do not always show which failed and unanswered questions have a key.
         """
         run, taken = cell.run, cell.run.taken
         alone = taken and not taken.with_context and not taken.repeated
-        if not cell.counts.finished or (alone and not (run.without_key and cell.failed)):
+        if not cell.counts.over or (alone and cell.tally.failures_known):
             return cell
         with reading(self._session.ledger, run, "results") as results:
             found = Summary.of(run, cell.counts.state, results)

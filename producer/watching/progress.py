@@ -159,8 +159,11 @@ class Snapshot:
             return "no accuracy, as all failed"
         if self.without_key >= self.counts.total:
             return "no accuracy, as no question has a key"
-        found = tally.over_all()
-        return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f})" if found else "no accuracy yet"
+        found = tally.over_all() if tally.keys_known else tally.over_answered()
+        if found is None:
+            return "no accuracy yet"
+        of = "" if tally.keys_known else " over answered questions"
+        return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f}){of}"
 
     @property
     def _tally(self) -> Tally:

@@ -224,6 +224,26 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
 
+def test_status_gives_no_accuracy_that_depends_on_which_unanswered_questions_have_a_key(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger
+) -> None:
+    rows = [{"question": f"{n}?", "choices": ["a", "b"], "answer": None if n % 2 else "B"} for n in range(8)]
+    run_id = producer.json("enqueue", write_rows(*rows))["run_id"]
+    # All three with a key are right; of the two without one, one is unanswered and one failed.
+    outcomes = [Outcome.CORRECT, Outcome.UNANSWERED, Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT]
+    asked = [question for question, _ in ledger.results(run_id)]
+    ledger.commit(run_id, [Verdict(question_id=q.id, outcome=each) for q, each in zip(asked, outcomes, strict=False)])
+    producer("cancel", run_id)
+
+    text = producer("status").stdout
+    unknown = "it is not counted here which of the unanswered and failed questions have no key; `export` does"
+    assert f"accuracy  unknown over all questions: {unknown}\n" in text
+    assert "1.000  95 % interval 0.439 to 1.000 (3 of 3) over answered questions" in text
+    assert "no key" not in text.replace(unknown, "")
+    assert (producer.json("status")["accuracy_all"], producer.json("runs")[0]["accuracy_all"]) == (None, None)
+    assert producer.json("export")["accuracy_all"]["value"] == 1.0
+
+
 def test_runs_are_listed_newest_first(producer: Producer, five: Path) -> None:
     assert "There are no runs yet" in producer("runs").stderr
     producer("enqueue", five, "--run", "one")

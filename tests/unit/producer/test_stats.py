@@ -120,6 +120,27 @@ def test_counters_of_a_running_run_give_no_more_questions_a_key_than_have_one() 
     assert (found.keyed.total(), found.keyed[Outcome.FAILED], found.keyless.total()) == (6, 1, 3)
 
 
+def test_counters_that_do_not_tell_which_unanswered_questions_have_a_key_give_no_accuracy_over_all() -> None:
+    # Of those with a key, 150 of 250 are right, with 50 unanswered; of those without one, 50 are unanswered, too.
+    outcomes = {Outcome.CORRECT: 150, Outcome.WRONG: 50, Outcome.UNANSWERED: 100, Outcome.ANSWERED: 200}
+    found = Tally.of_counts(Counts(total=1000, todo=500, outcomes=outcomes), without_key=500).to_json()
+
+    assert (found["accuracy_all"], found["without_key"]) == (None, None), "it is 0.6, and was given as 0.5"
+    assert found["accuracy_answered"]["value"] == 0.75
+    assert found["outcomes"]["unanswered"] == 100
+
+
+def test_counters_that_do_not_tell_which_failed_questions_have_a_key_give_no_accuracy_without_those() -> None:
+    # The one unanswered question, or one of the two failed ones, has no key.
+    outcomes = {Outcome.CORRECT: 3, Outcome.WRONG: 1, Outcome.FAILED: 2, Outcome.ANSWERED: 1, Outcome.UNANSWERED: 1}
+    found = Tally.of_counts(Counts(total=8, todo=0, outcomes=outcomes), without_key=2).to_json()
+    assert "accuracy_without_failed" not in found
+
+    outcomes |= {Outcome.FAILED: 3, Outcome.UNANSWERED: 0}
+    found = Tally.of_counts(Counts(total=8, todo=0, outcomes=outcomes), without_key=2).to_json()
+    assert (found["accuracy_without_failed"]["right"], found["accuracy_without_failed"]["of"]) == (3, 4)
+
+
 def test_nothing_settled_is_no_accuracy() -> None:
     assert Tally().to_json()["accuracy_all"] is None
 

@@ -434,6 +434,13 @@ def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> 
     assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed"
 
 
+def test_where_unanswered_questions_may_have_no_key_the_accuracy_over_answered_ones_is_shown() -> None:
+    outcomes = {Outcome.CORRECT: 150, Outcome.WRONG: 50, Outcome.UNANSWERED: 100, Outcome.ANSWERED: 200}
+    counts = Counts(total=1000, todo=500, outcomes=outcomes)
+    shown = Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0), CREW, without_key=500).accuracy()
+    assert shown == "accuracy 0.750 (0.686 to 0.805) over answered questions"
+
+
 def test_a_run_without_any_key_is_watched_without_an_accuracy(
     ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows
 ) -> None:

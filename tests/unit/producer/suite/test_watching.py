@@ -24,7 +24,7 @@ from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.progress import BarScreen, LineScreen, Rates, Snapshot
 from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
-from tests.unit.producer.conftest import Producer
+from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
 
 
@@ -273,6 +273,26 @@ def test_a_run_that_was_cancelled_meanwhile_is_exported_and_exits_with_4(
     assert "1/4 settled · cancelled · 1 failed" in said
     assert Path("results", ids[0], "results.csv").exists()
     assert json.loads(Path("results/mine/suite.json").read_text())["state"] == "not settled"
+
+
+def test_the_table_knows_which_questions_of_a_cancelled_run_have_a_key(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed = [{"question": f"Red {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(3)]
+    write_rows({"question": "Blue?", "choices": ["no", "yes"]}, *keyed, name="red.jsonl")
+    path = write_suite([{"name": "red", "file": "red.jsonl"}])
+
+    def cancelled(*given: Any) -> None:
+        (run,) = ledger.runs()
+        settle(ledger, run.run_id, Outcome.UNANSWERED, Outcome.CORRECT, Outcome.CORRECT)
+        ledger.halt(run.run_id, RunState.CANCELLED)
+        watch_suite(*given)
+
+    monkeypatch.setattr(running, "watch_suite", cancelled)
+    producer(path, "--watch", exit_code=4)
+
+    (found,) = json.loads(Path("results/mine/suite.json").read_text())["runs"]
+    assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"], found["without_key"]) == (2, 2, 1)
 
 
 def test_ctrl_c_ends_the_watching_and_says_how_to_rejoin(
