@@ -96,6 +96,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
     right = _right(parts, layout, key)
     if key.beside or parts.marked:
         refuse_contradiction(key, parts, right)
+    subject = parts.subject.strip() if isinstance(parts.subject, str) else parts.subject
     more: dict[str, Any] = {}
     if parts.rest:
         more["metadata"] = _metadata(parts.rest, keep_nothing=layout is OWN and not record.untyped)
@@ -110,7 +111,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
                 "question": text,
                 "choices": tuple(parts.choices),
                 "answer": right[0] if right else None,
-                "subject": parts.subject,
+                "subject": subject,
                 "context": parts.context,
                 **more,
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -27,6 +28,24 @@ def rows(**subjects: int) -> list[dict[str, Any]]:
 
 def asked(path: Path, **selection: Any) -> list[str]:
     return [question.question for question in taken(survey(Source(path, path.name), Selection(**selection)))]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "question,A,B,answer,subject\n1?,x,y,A,law\n2?,x,y,A,law \n3?,x,y,A, law\n4?,x,y,A, \n",
+        "".join(
+            json.dumps({"question": f"{n}?", "choices": ["x", "y"], "answer": "A", "subject": subject}) + "\n"
+            for n, subject in enumerate(("law", "law ", "\tlaw", " "), start=1)
+        ),
+    ],
+)
+def test_white_space_around_a_subject_makes_no_other_one(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "questions"
+    path.write_text(content)
+
+    assert asked(path, subjects=frozenset({"law"})) == ["1?", "2?", "3?"]
+    assert {each.subject or "" for each in taken(survey(Source(path, path.name)))} == {"law", ""}
 
 
 def test_a_sample_is_the_same_however_the_file_is_ordered(write_rows: WriteRows) -> None:
