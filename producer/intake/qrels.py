@@ -1,7 +1,8 @@
 """Reading relevance judgements from a separate file (qrels) and adding them to the questions as `gold_passages`.
 
 Formats: BEIR's TSV (`query-id corpus-id score`, with its header), TREC's four columns (`query iteration document
-relevance`), or JSON Lines with the ids of a question and its passages. Passages judged 0 or less are not relevant.
+relevance`), or JSON Lines with the ids of a question and its passages, and a score of each or of all together. Passages
+judged 0 or less are not relevant; in JSON Lines, those without a score are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ __all__ = ["Qrels"]
 #: Accepted field names in JSON Lines.
 QUESTION_NAMES = ("query-id", "query_id", "question_id", "qid", "id")
 PASSAGE_NAMES = ("corpus-id", "corpus_id", "passage_id", "doc_id", "pid", "pids", "doc_ids", "gold_passages")
-SCORE_NAMES = ("score", "relevance", "rel")
+SCORE_NAMES = tuple(
+    f"{each}{ending}"
+    for each in ("score", "relevance", "rel", "label", "grade", "judgment", "judgement")
+    for ending in ("", "s")
+)
 _HINT = "Expected rows of query-id, corpus-id and score, TREC's four columns, or JSON Lines with qid and pids."
 
 
@@ -84,11 +89,14 @@ def _is_header(text: str) -> bool:
 def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
     """Yield question and passage of every judgement above 0 in one line."""
     try:
-        question_id, passages, score = _of_json(text) if text.lstrip().startswith("{") else _of_columns(text)
+        question_id, judged = _of_json(text) if text.lstrip().startswith("{") else _of_columns(text)
+    except _NotUnderstood as trouble:
+        hint = "Name it score, or remove it."
+        raise QuestionFileError(str(trouble), path=path, line=line, hint=hint) from None
     except (ValueError, TypeError):
         raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
-    if score > 0:
-        for passage in passages:
+    for passage, score in judged:
+        if score > 0:
             _refuse_no_id(passage, path, line)
             yield question_id, passage
 
@@ -103,22 +111,44 @@ def _refuse_no_id(passage: str, path: Path, line: int) -> None:
         raise QuestionFileError(message, path=path, line=line, hint="Repair the \\u escapes.")
 
 
-def _of_columns(text: str) -> tuple[str, list[str], float]:
+class _NotUnderstood(Exception):
+    """A field that may be the relevance."""
+
+
+def _of_columns(text: str) -> tuple[str, list[tuple[str, float]]]:
     parts = text.rstrip("\r\n").split("\t") if "\t" in text else text.split()
     if len(parts) == 4:
         del parts[1]
     question_id, passage, score = (part.strip() for part in parts)
-    return question_id, [passage], float(score)
+    return question_id, [(passage, float(score))]
 
 
-def _of_json(text: str) -> tuple[str, list[str], float]:
+def _of_json(text: str) -> tuple[str, list[tuple[str, float]]]:
     row: dict[str, Any] = json.loads(text)
     question_id, found = (_first(row, names) for names in (QUESTION_NAMES, PASSAGE_NAMES))
     if question_id is None or found is None:
         raise ValueError("no question or no passage")
+    passages = [_id(each) for each in (found if isinstance(found, list) else [found])]
     score = _first(row, SCORE_NAMES)
-    passages = ["" if each is None else str(each) for each in (found if isinstance(found, list) else [found])]
-    return str(question_id), passages, 1.0 if score is None else float(score)
+    if score is None:
+        _refuse_numbers(row)
+    scores = score if isinstance(score, list) else [1.0 if score is None else score] * len(passages)
+    return str(question_id), [(each, float(judged)) for each, judged in zip(passages, scores, strict=True)]
+
+
+def _id(found: Any) -> str:
+    if found is not None and not isinstance(found, str | int):
+        raise TypeError("not an id")
+    return "" if found is None else str(found)
+
+
+def _refuse_numbers(row: dict[str, Any]) -> None:
+    """Raise _NotUnderstood if a field of another name may say that a passage is not relevant: all would be."""
+    for name, found in row.items():
+        values = found if isinstance(found, list) else [found]
+        others = name not in {*QUESTION_NAMES, *PASSAGE_NAMES}
+        if others and values and all(isinstance(each, int | float) for each in values):
+            raise _NotUnderstood(f"{name!r} may say how relevant a passage is, but is no name for that.")
 
 
 def _first(row: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -37,12 +37,22 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
         ("q0\tp1\t1\nq0\t \t1\n", ":2: the passage's id is empty"),
         ('{"qid": "q0", "pids": ["p1", null]}\n', ":1: the passage's id is empty"),
         ('{"qid": "q0", "pids": ["\\ud800"]}\n', ":1: the passage's id contains half a surrogate pair"),
+        ('{"qid": "q0", "pids": {"p1": 1, "p2": 0}}\n', ":1: is not a relevance judgement"),
+        ('{"qid": "q0", "pids": ["p1", "p2"], "score": [1]}\n', ":1: is not a relevance judgement"),
+        ('{"qid": "q0", "pid": "p1", "grading": 0}\n', r":1: 'grading' may say how relevant .* Name it score,"),
     ],
 )
 def test_a_row_that_is_no_judgement_is_told_with_its_line(tmp_path: Path, content: str, says: str) -> None:
     (tmp_path / "qrels").write_text(content)
     with pytest.raises(QuestionFileError, match=says):
         Qrels.read(tmp_path / "qrels")
+
+
+@pytest.mark.parametrize("name", ["score", "label", "grade", "relevances"])
+def test_of_a_list_of_passages_each_has_its_own_judgement(tmp_path: Path, name: str) -> None:
+    rows = ('"pids": ["p1", "p2", "p3"], "%s": [1, 0, 2]', '"pid": "p4", "%s": 0', '"pid": "p5", "%s": 1')
+    (tmp_path / "qrels").write_text("".join(f'{{"qid": "q0", {row % name}}}\n' for row in rows))
+    assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1", "p3", "p5"]}
 
 
 def test_an_empty_passage_of_no_relevance_does_no_harm(tmp_path: Path) -> None:
