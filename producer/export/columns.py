@@ -102,7 +102,7 @@ def values_of(run: Run) -> Callable[[Question, Verdict | None], Row]:
             choice,
             question.choices[labels.index(choice)] if choice in labels else None,
             None if confidence is None else round(confidence, 6),
-            None if margin is None else round(margin, 6),
+            margin and (round(margin, 6) or margin),  # a near-tie must not look like a tie
             {label: round(score, 6) for label, score in verdict.choice_scores.items()} or None,
             verdict.raw_text,
             verdict.rule,

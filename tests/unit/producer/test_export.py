@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from contract.errors import UnknownRun
@@ -16,7 +17,7 @@ from contract.spec import Mode, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
 from producer.export.columns import COLUMNS, iso
 from producer.export.results import export
-from tests.support import interrupted_run, make_questions
+from tests.support import interrupted_run, make_questions, open_run
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 # The design's line, so that a column that moves is noticed. There, `truncated` was to be what two columns now are.
@@ -54,6 +55,19 @@ def test_of_a_run_whose_questions_are_not_written_yet_there_are_only_the_names_o
     export(ledger, run.run_id, tmp_path)
 
     assert (tmp_path / "results.csv").read_text() == ",".join(COLUMNS) + "\n"
+
+
+def test_the_margin_is_0_in_the_files_only_where_it_is_a_tie(ledger: MemoryLedger, tmp_path: Path) -> None:
+    run = open_run(ledger, make_questions(3))
+    margins = (0.0, 2.4e-7, 0.25)
+    verdicts = [Verdict(question_id=f"q{n}", outcome=Outcome.WRONG, margin=each) for n, each in enumerate(margins)]
+    ledger.commit(run.run_id, verdicts)
+
+    done = export(ledger, run.run_id, tmp_path, ("csv", "parquet"))
+
+    assert [float(row["margin"]) for row in rows_of(tmp_path)] == list(margins)
+    assert pq.read_table(tmp_path / "results.parquet")["margin"].to_pylist() == list(margins)
+    assert done.summary["rates"]["tied"] == round(1 / 3, 6)
 
 
 def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: Path) -> None:
