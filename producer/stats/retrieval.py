@@ -2,8 +2,9 @@
 
 Two things are measured separately. **Finding** considers all retrieved passages, best first, and the ranks of the
 passages that the question file names as sources (`contract/relevance.py`). **Showing** considers the passages that
-fitted in the prompt. Questions with their own context, and those that failed before anything was retrieved, are
-excluded from both: an error is not a missed passage. A search that found nothing is.
+fitted in the prompt, for questions to which the model responded. Questions with their own context, and those that
+failed before anything was retrieved, are excluded from both: an error is not a missed passage. A search that found
+nothing is.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class RetrievalTally:
     precisions: Sum = field(default_factory=Sum)
     #: (a relevant passage was shown, the answer is right) → number of questions.
     answers: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    #: Number of questions with a key, of those whose right choice occurs in a shown passage, and the fraction of wrong
-    #: choices that do.
+    #: Number of questions with a key that did not fail, of those whose right choice occurs in a shown passage, and the
+    #: fraction of wrong choices that do.
     keyed: int = 0
     right_in_context: int = 0
     wrong_in_context: Sum = field(default_factory=Sum)
@@ -84,10 +85,12 @@ class RetrievalTally:
         self.cut += verdict.passages_left_out > 0
         if sources := sources_in(question, self.rag, verdict.passages):
             self._add_ranks(sources, verdict.passages)
+        # A failed question has shown the model nothing: one that is too long has no room for any passage.
+        if verdict.outcome is Outcome.FAILED:
+            return
+        if sources:
             self.precisions.add(average_precision([sources.answered_by(each) for each in shown]))
-        # Without a response from the model, nothing is known about the value of a passage.
-        responded = question.answer is not None and verdict.outcome is not Outcome.FAILED
-        if responded and verdict.retrieval_hit is not None:
+        if question.answer is not None and verdict.retrieval_hit is not None:
             self.answers[verdict.retrieval_hit, verdict.outcome is Outcome.CORRECT] += 1
         self._add_wording(question, shown)
 

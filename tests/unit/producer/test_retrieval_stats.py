@@ -183,6 +183,19 @@ def test_a_model_that_failed_takes_nothing_from_what_retrieval_found() -> None:
     assert found.accuracy(hit=True) is None
 
 
+def test_a_question_that_failed_was_shown_nothing_and_is_in_no_figure_of_what_was_shown() -> None:
+    found = tally()
+    asked = question(gold_passages=("a",))
+    found.add(asked, searched(asked, [Passage(id="a", score=1.0, text="Iron.")]))
+    # The question alone is longer than the model's context, so that every passage was left out.
+    found.add(asked, searched(asked, passages("ab", hidden="ab"), Outcome.FAILED))
+
+    assert (value(found.mrr()), found.sourced) == (1.0, 2), "both were found"
+    for figure in (found.context_precision(), found.answer_in_context()):
+        assert figure is not None
+        assert (figure.value, figure.of) == (1.0, 1)
+
+
 def test_context_sources_are_counted_and_own_contexts_are_not_retrievals() -> None:
     found = tally()
     asked = question(gold_passages=("a",))
