@@ -147,8 +147,12 @@ class Summary:
 
     @property
     def rotation_chance(self) -> float | None:
-        """Chance level of a single rotation."""
-        return self.tally.guessing().chance(self.run.spec.model_copy(update=ONE_ORDER))
+        """Chance level of a single rotation of the questions that did not fail."""
+        return self.one_order_chance(RESPONDED)
+
+    def one_order_chance(self, outcomes: frozenset[Outcome]) -> float | None:
+        """Return the chance level of the questions with one of `outcomes`, asked in a single order."""
+        return self.tally.guessing(outcomes).chance(self.run.spec.model_copy(update=ONE_ORDER))
 
     def _add(self, verdict: Verdict) -> None:
         self.prompt_tokens += verdict.prompt_tokens

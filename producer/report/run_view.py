@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from contract.ledger import Run
-from contract.spec import Mode
+from contract.spec import Mode, Normalization
 from contract.wording import number
 from producer.export.summary import Summary
 from producer.output import COMPARED, Lines, doubt_lines, judge_lines, sharing
@@ -18,7 +18,7 @@ from producer.report.measures import NO_CHOICE, Measures
 from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Mean, Share, Tally
-from producer.stats.calibration import PROBABILITIES, confidence_of
+from producer.stats.denominators import ANSWERED, RESPONDED
 from producer.stats.normalized import HOW
 
 __all__ = ["Part"]
@@ -77,6 +77,10 @@ class Part:
         return self.summary.answered_chance
 
     @property
+    def responded_chance(self) -> float | None:
+        return self.tally.guessing(RESPONDED).chance(self.run.spec)
+
+    @property
     def macro_chance(self) -> float | None:
         """Chance level of the mean over subjects, if it differs from the one over all questions."""
         found, chance = self.summary.over_subjects(), self.run.chance
@@ -92,10 +96,10 @@ class Part:
         on_key = self.tally.calibration.key_probability()
         found: list[tuple[str, Share | Mean | None, float | None]] = [
             ("all questions with a key", self.accuracy, self.run.chance),
-            ("excluding failed questions", self.tally.without_failed(), self.run.chance),
+            ("excluding failed questions", self.tally.without_failed(), self.responded_chance),
             ("answered questions", self.tally.over_answered(), self.answered_chance),
             *((f"all, compared {COMPARED[how]}", found, self.run.chance) for how, found in otherwise.items()),
-            (f"mean probability of the key{self.calibrated}", on_key, self.answered_chance),
+            (f"mean probability of the key{self.calibrated}", on_key, self.summary.one_order_chance(ANSWERED)),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
         return [(name, figure, chance) for name, figure, chance in found if figure is not None]
@@ -156,11 +160,13 @@ class Part:
 
     @property
     def calibrated(self) -> str:
-        """Suffix of the calibration figures' names if confidence is not a model probability."""
-        spec = self.run.spec
-        if confidence_of(spec) == PROBABILITIES:
-            return ""
-        return " of votes" if spec.mode is Mode.VOTE else f" {HOW[spec.normalization]}"
+        """Suffix of the calibration figures' names: what confidence is, unless it is simply a model probability."""
+        spec, suffix = self.run.spec, ""
+        if spec.mode is Mode.VOTE:
+            suffix = " of votes"
+        elif spec.normalization is not Normalization.NONE:
+            suffix = f" {HOW[spec.normalization]}"
+        return f"{suffix} in one rotation" if spec.circular else suffix
 
     @cached_property
     def speed(self) -> list[Figure]:

@@ -146,11 +146,12 @@ def confidence_of(spec: RunSpec) -> str:
 
     A normalized log-probability is no longer one, so the softmax of such scores is not a probability of the model.
     """
+    found = PROBABILITIES
     if spec.mode is Mode.VOTE:
-        return "the fraction of the texts, not a model probability"
-    if spec.normalization is not Normalization.NONE:
-        return f"the softmax of scores {HOW[spec.normalization]}, not a model probability"
-    return PROBABILITIES
+        found = "the fraction of the texts, not a model probability"
+    elif spec.normalization is not Normalization.NONE:
+        found = f"the softmax of scores {HOW[spec.normalization]}, not a model probability"
+    return f"{found}, in the first rotation with the majority choice" if spec.circular else found
 
 
 def _chose_right(question: Question, verdict: Verdict) -> bool:

@@ -332,9 +332,14 @@ def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
     page = page_of(run)
     assert "single rotations 50.0 %" in page.text
     guess = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
-    assert "25.00" in guess, "one rotation is guessed like any question"
+    # Of answered questions, which all rotations must get right; of the key's share in one; of one alone.
+    assert guess[1:4] == ["0.39", "25.00", "25.00"], "one rotation is guessed like any question"
+    assert "mean probability of the key in one rotation 25.0 %" in page.text
     assert "the run's accuracy requires all rotations to be right" in page.text
     assert "An answer is right if the majority choice is" in page.text
+    told = "the softmax of the choices' log-probabilities, in the first rotation with the majority choice"
+    assert f"Confidence is {told}." in page.text
+    assert f"; confidence is {told}\n" in Producer(report.session, "export")(run.run_id).stdout
 
 
 def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedger, report: Producer) -> None:
@@ -361,6 +366,18 @@ def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: Memo
     # Of all, of those answered, of all compared in two other ways, and by the probability of the key.
     accuracies = ["25.00", "35.00", "25.00", "25.00", "35.00"]
     assert lines == [*accuracies, "50.00", "20.00"], "and then the better subject first"
+
+
+def test_without_failed_questions_a_guess_is_one_at_the_others(ledger: MemoryLedger, report: Producer) -> None:
+    two, five = (make_question(n, choices=tuple("vwxyz"[:of]), answer="A") for n, of in enumerate((2, 5)))
+    run = open_run(ledger, [two, five])
+    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="A")])
+    ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.FAILED)])
+
+    report()
+
+    lines = [attributes["x1"] for _, attributes in page_of(run).tags if attributes.get("class") == "chance"]
+    assert lines[:2] == ["25.00", "50.00"]
 
 
 def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cut_off(
