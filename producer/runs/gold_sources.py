@@ -34,6 +34,8 @@ class Named:
     lost: int | None
     #: The first of those questions, and what it names.
     example: str = ""
+    #: Questions of whose named passages the index has some, but not all.
+    partly: int = 0
 
     def lines(self) -> Lines:
         """Return the output lines."""
@@ -44,11 +46,14 @@ class Named:
             return [("sources", f"{text}; the index can be checked for it only where its passages are stored")]
         if self.lost:
             text += f"; for {self.lost:,} it is not in the index, so they count as not found: {self.example}"
+        if self.partly:
+            text += f"; for {self.partly:,} only some passages are, so the share of them that is found stays below 1"
         return [("sources", text)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for `--json`."""
-        return {"named_by": self.sourced, "not_in_index": self.lost}
+        partly = None if self.lost is None else self.partly
+        return {"named_by": self.sourced, "not_in_index": self.lost, "partly_in_index": partly}
 
 
 def named_sources(bodies: Iterable[Body], index: Path, question_hashes: bool | None = None) -> Named:
@@ -67,7 +72,8 @@ def named_sources(bodies: Iterable[Body], index: Path, question_hashes: bool | N
         return Named(questions, len(sourced), None)
     held = _held(table, _wanted(sources for _, sources in sourced))
     lost = [(question_id, sources) for question_id, sources in sourced if not _has(held, sources)]
-    return Named(questions, len(sourced), len(lost), _example(*lost[0]) if lost else "")
+    partly = sum(_has(held, sources) and not _has_all(held, sources.passages) for _, sources in sourced)
+    return Named(questions, len(sourced), len(lost), _example(*lost[0]) if lost else "", partly)
 
 
 def _wanted(sources: Iterable[Sources]) -> dict[str, set[str]]:
@@ -111,6 +117,10 @@ def _has(held: Mapping[str, set[str]], sources: Sources) -> bool:
     return any(
         not held[column].isdisjoint(getattr(sources, kind)) for column, kinds in _COLUMNS.items() for kind in kinds
     )
+
+
+def _has_all(held: Mapping[str, set[str]], passages: frozenset[str]) -> bool:
+    return passages <= held["id"] | held["document"]
 
 
 def _example(question_id: str, sources: Sources) -> str:

@@ -39,7 +39,6 @@ def named(index: Path, *sources: dict[str, Any]) -> Named:
     [
         {"gold_passages": ["iron#2"]},
         {"gold_passages": ["iron"]},
-        {"gold_passages": ["elsewhere", "iron#1"]},
         {"metadata": {"source_id": "zinc"}},
         {"metadata": {"source_path": "metals/zinc.md"}},
         {"metadata": {"question_hash": "ab12"}},
@@ -70,6 +69,16 @@ def test_a_source_that_the_index_lacks_is_told_with_an_example(
     ]
 
 
+def test_passages_of_which_the_index_has_only_some_are_told_as_they_limit_the_share_that_is_found(
+    passages: Path,
+) -> None:
+    found = named(passages, {"gold_passages": ["elsewhere", "iron#1"]}, {"gold_passages": ["iron", "zinc"]})
+
+    said = "for 1 only some passages are, so the share of them that is found stays below 1"
+    assert found.lines() == [("sources", f"2 of 2 questions name their source; {said}")]
+    assert found.to_json() == {"named_by": 2, "not_in_index": 0, "partly_in_index": 1}
+
+
 def test_questions_that_name_nothing_are_told_to_have_no_recall(passages: Path) -> None:
     assert named(passages, {}).lines() == [("sources", "no question names its source, so there will be no recall")]
 
@@ -94,7 +103,7 @@ def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp
     said = "2 of 2 questions name their source; for 1 it is not in the index, so they count as not found: q1 names 'p2'"
     assert said in enqueue("--dry-run")
     assert said in enqueue()
-    assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1}
+    assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1, "partly_in_index": 0}
     assert "sources" not in enqueue("--no-rag")
     assert ("passages from facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)
 
@@ -109,4 +118,4 @@ def test_hashes_that_the_reader_adds_are_no_sources_of_an_index_without_any_also
     asked = ["enqueue", "q.json", "--set", "rag.enabled=true", "--set", "rag.index=facts", "--json"]
     result = CliRunner().invoke(main, asked, obj=session_on(MemoryLedger()))
 
-    assert json.loads(result.stdout)["sources"] == {"named_by": 0, "not_in_index": None}
+    assert json.loads(result.stdout)["sources"] == {"named_by": 0, "not_in_index": None, "partly_in_index": None}
