@@ -17,7 +17,7 @@ from producer.stats import Tally, cluster_interval
 from producer.stats.calibration import confidence_of
 from producer.stats.denominators import ALL, RESPONDED
 
-__all__ = ["normalized_json", "retrieval_json", "rotations_json", "summary_json"]
+__all__ = ["normalized_json", "retrieval_json", "rotations_json", "summary_json", "times_json"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
@@ -50,7 +50,7 @@ def summary_json(
         **_judge_agreement(summary),
         **retrieval_json(summary),
         "tokens": _tokens(summary),
-        **_times(summary),
+        **times_json(summary),
         "workers": sorted(summary.workers),
         "environment": _environment(live, answered_by),
         "exported_at": iso(time.time()),
@@ -149,7 +149,8 @@ def _tokens(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _times(summary: Summary) -> dict[str, Any]:
+def times_json(summary: Summary) -> dict[str, Any]:
+    """Return when the first and the last question were settled, and the speed; null for a rescored run."""
     wall_s = summary.wall_s
     if wall_s is None:
         return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}

@@ -15,7 +15,7 @@ from contract.verdict import Outcome
 from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
-from producer.export.summary_json import normalized_json, retrieval_json, rotations_json
+from producer.export.summary_json import normalized_json, retrieval_json, rotations_json, times_json
 from producer.options import CANCELLED, FOLDER, SOME_FAILED, progress_console
 from producer.output import echo_json, echo_lines
 from producer.session import Session
@@ -79,7 +79,7 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
     with reading(session.ledger, run, "results") as results:
         summary = Summary.of(run, counts.state, results)
     found = summary.tally
-    files = _exported(out / run.run_id, found)
+    files = _exported(out / run.run_id, summary)
     if as_json:
         echo_json(
             {
@@ -101,17 +101,19 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
     _exit_if_failed(found)
 
 
-def _exported(folder: Path, tally: Tally) -> list[Path]:
+def _exported(folder: Path, summary: Summary) -> list[Path]:
     """Return the files of an export in `folder`, if it is up to date with the ledger.
 
-    An export made in mid-run, or before failed questions were asked again, has other verdicts.
+    An export made in mid-run, before failed questions were asked again, or of a purged run of that id has other
+    verdicts.
     """
     try:
         there = json.loads((folder / "summary.json").read_bytes())
     except (OSError, ValueError):
         return []
-    now = tally.to_json()
-    if not isinstance(there, dict) or any(there.get(name) != now[name] for name in ("settled", "outcomes")):
+    now = {**summary.tally.to_json(), **times_json(summary)}
+    counted = ("settled", "outcomes", "first_settled_at", "last_settled_at")
+    if not isinstance(there, dict) or any(there.get(name) != now[name] for name in counted):
         return []
     named = [folder / str(name) for name in there.get("files", ())]
     return [path for path in named if path.exists()]

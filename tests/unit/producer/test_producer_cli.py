@@ -414,6 +414,28 @@ def test_an_export_names_the_result_files_that_an_earlier_one_left_there(produce
     assert "earlier export" not in producer("export", *every).stderr, "none of them is older now"
 
 
+def test_a_watch_does_not_name_the_files_of_a_purged_run_that_came_out_as_often_right(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    def ask(*outcomes: Outcome, settled_at: float) -> str:
+        run_id: str = producer.json("enqueue", five)["run_id"]
+        verdicts = [
+            Verdict(question_id=f"q{n}", outcome=each, settled_at=settled_at) for n, each in enumerate(outcomes)
+        ]
+        ledger.commit(run_id, verdicts)
+        return run_id
+
+    run_id = ask(Outcome.CORRECT, Outcome.WRONG, settled_at=1000.0)
+    producer("export")
+    producer("purge", run_id, "--yes")
+    assert ask(Outcome.WRONG, Outcome.CORRECT, settled_at=2000.0) == run_id
+    producer("cancel", run_id)
+
+    assert producer.json("watch", exit_code=4)["files"] == []
+    producer("export")
+    assert producer.json("watch", exit_code=4)["files"] == [f"results/{run_id}/results.csv"]
+
+
 def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     assert "unsettled" in producer("show", "last", "q0").stdout
