@@ -30,6 +30,9 @@ class Taken(BaseModel):
     sample: int | None = None
     seed: int | None = None
     stratified: bool = False
+    #: Valid rows that the sample was drawn from, those of the requested subjects; None without a sample, and for older
+    #: runs that did not record it.
+    among: int | None = None
     #: Valid rows that were read, asked or not; with a limit, the rest was not read.
     rows: int = 0
     #: Invalid rows that were skipped.

@@ -62,6 +62,11 @@ class Sampler:
             elif entry > heap[0]:
                 heapq.heapreplace(heap, entry)
 
+    @property
+    def among(self) -> int:
+        """Number of questions considered."""
+        return self._sizes.total()
+
     def places(self) -> frozenset[int]:
         """Return the positions of the drawn questions: all, if there are no more than requested."""
         wanted = shares(self._sizes, self._size)

@@ -109,6 +109,8 @@ class Survey(Checked):
     bodies: Spool = field(kw_only=True)
     #: Whether a limit left rows of the file unread.
     cut: bool = field(kw_only=True)
+    #: Number of good rows that a sample was drawn from; None without one.
+    among: int | None = field(kw_only=True)
 
 
 @dataclass
@@ -226,7 +228,8 @@ def survey(
     if places is not None:
         take(_sampled(inspector.file, selection, places))
     cut = digest.count == selection.limit and inspector.goes_on()
-    return Survey(inspector.file, inspector.rows, inspector.troubles, digest=digest, bodies=spool, cut=cut)
+    among = sampler.among if sampler else None
+    return Survey(inspector.file, inspector.rows, inspector.troubles, digest=digest, bodies=spool, cut=cut, among=among)
 
 
 def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:

@@ -26,6 +26,7 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
         sample=selection.sample,
         seed=selection.seed if selection.sample else None,
         stratified=selection.stratified,
+        among=found.among,
         rows=found.good,
         skipped=found.troubles.count,
         with_context=found.digest.with_context,
@@ -47,10 +48,12 @@ def _describe(run: Run) -> str:
         parts.append(f"only {', '.join(taken.subjects)}")
     if taken.limit == run.questions:
         parts.append(f"the first {run.questions:,}, the rest was not read")
-    drawn = taken.sample == run.questions < taken.rows
+    among = taken.rows if taken.among is None else taken.among
+    drawn = taken.sample == run.questions < among
     if drawn:
+        of = f" of {among:,}" if among < taken.rows else ""
         how = ", stratified by subject" if taken.stratified else ""
-        parts.append(f"{run.questions:,} at random (seed {taken.seed}){how}")
+        parts.append(f"{run.questions:,}{of} at random (seed {taken.seed}){how}")
     if taken.subjects or drawn:
         parts.append(f"from {number(taken.rows, 'question')}")
     if taken.skipped:

@@ -33,6 +33,7 @@ from producer.export.columns import UNSETTLED
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
+from producer.runs.source_coverage import taken_lines
 from producer.stats.normalized import METRIC, right_by, sums
 
 __all__ = ["lm_eval_files"]
@@ -61,7 +62,7 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     results = drafts.text(paths[1])
     sink = Sink(paths, list, samples.write_all)
     yield sink
-    missing = [*_missing(run.spec), *samples.left_out()]
+    missing = [*_missing(run.spec), *(f"asked: {text}." for _, text in taken_lines(run)), *samples.left_out()]
     json.dump(_results(run, task, samples, missing), results, ensure_ascii=False, indent=2)
     results.write("\n")
     sink.remarks.extend(f"lm-eval: {each}" for each in missing)
@@ -282,7 +283,7 @@ def _missing(spec: RunSpec) -> Iterator[str]:
 
 
 def _results(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict[str, Any]:
-    spec = run.spec
+    spec, taken = run.spec, run.taken or Taken()
     return {
         "results": {task: {"name": task, "alias": task, "sample_len": samples.written, **samples.metrics()}},
         "group_subtasks": {task: []},
@@ -290,12 +291,12 @@ def _results(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict
         "versions": {task: spec.prompt.version},
         "n-shot": {task: _shots(spec)},
         "higher_is_better": {task: dict.fromkeys(samples.of, True)},
-        "n-samples": {task: {"original": samples.questions, "effective": samples.written}},
+        "n-samples": {task: {"original": max(taken.rows, samples.questions), "effective": samples.written}},
         "config": {
             "model": "mcqueue",
             "model_args": {"pretrained": spec.model},
             "batch_size": None,
-            "limit": None,
+            "limit": taken.limit,
             "bootstrap_iters": 0,
             "gen_kwargs": _generation(spec),
             "random_seed": spec.seed,

@@ -96,6 +96,49 @@ def test_a_sample_that_is_larger_than_the_file_is_told_as_such(
     assert told not in producer("enqueue", five, *words, "--sample", there).stderr
 
 
+@pytest.mark.parametrize(
+    ("sample", "told"),
+    [(1, "only red · 1 of 2 at random (seed 0) · from 5 questions"), (2, "only red · from 5 questions")],
+)
+def test_a_sample_of_a_subject_is_told_as_one_of_its_questions_and_only_where_it_leaves_some_out(
+    producer: Producer, ledger: MemoryLedger, five: Path, sample: int, told: str
+) -> None:
+    run = settled(producer, ledger, five, "--subject", "red", "--sample", sample)
+
+    assert f"{told}\n" in producer("export", run.run_id).stdout
+    assert run.taken is not None
+    assert run.taken.among == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "limit", "original", "told"),
+    [
+        (("--limit", 2), 2, 2, ["asked: the first 2, the rest was not read."]),
+        (("--sample", 3), None, 5, ["asked: 3 at random (seed 0) · from 5 questions."]),
+        ((), None, 5, []),
+    ],
+)
+def test_what_lm_evaluation_harness_tools_read_of_a_part_of_a_file_says_that_it_is_a_part(
+    producer: Producer,
+    ledger: MemoryLedger,
+    five: Path,
+    words: tuple[object, ...],
+    limit: int | None,
+    original: int,
+    told: list[str],
+) -> None:
+    run = settled(producer, ledger, five, *words)
+
+    said = producer("export", run.run_id, "--format", "lm-eval").stderr
+
+    (path,) = (Path("results") / run.run_id).glob("lm-eval/*/results_*.json")
+    found = json.loads(path.read_text())
+    (samples,), (config,) = found["n-samples"].values(), found["configs"].values()
+    assert (found["config"]["limit"], samples["original"]) == (limit, original)
+    assert [each for each in config["metadata"]["missing"] if each.startswith("asked: ")] == told
+    assert all(f"lm-eval: {each}" in said for each in told)
+
+
 def test_bad_rows_that_were_skipped_are_told_with_the_figures(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
 ) -> None:
