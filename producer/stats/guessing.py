@@ -50,7 +50,10 @@ class Guessing:
         """Add the counts of `other`."""
         self.counts.update(other.counts)
         self.kinds |= other.kinds
-        self.said.update(other.said)
+        if self.same:
+            self.said.update(other.said)
+        else:
+            self.said.clear()
 
     @property
     def of(self) -> int:
