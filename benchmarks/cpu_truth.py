@@ -24,9 +24,9 @@ NEAR_TIE_NATS = 0.01
 def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
     """Yield the log-probability of each continuation of every item, in nats; `model` is a folder or a hub id."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
-    encoder = PromptEncoder(AutoTokenizer.from_pretrained(model))
+    encoder = PromptEncoder.of_model(model)
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     for item in items:
         (encoded,) = encoder.encode(list(requests_of(item)))

@@ -77,6 +77,7 @@ HEAVY_AT = {
         "arguments",
         "installed",
         "vllm_plugin",
+        "model_tokenizer",
     )
 } | {f"workers.retrieval.{name}" for name in ("bm25", "build", "dense", "encoder", "sentence_models")}
 

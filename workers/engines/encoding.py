@@ -23,6 +23,7 @@ from contract.models import require_hub
 from contract.spec import OWN_VARIABLES, ChatTemplate
 from contract.turns import Role, Turns, begun, messages
 from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of
+from workers.engines.model_tokenizer import load_tokenizer
 
 __all__ = ["Encoded", "PromptEncoder", "positions_of"]
 
@@ -80,12 +81,10 @@ class PromptEncoder:
     @classmethod
     def of_model(cls, model: str) -> PromptEncoder:
         """Return the encoder for `model` (a folder or a hub id), without an engine. Raises ModelNotFound."""
-        from transformers import AutoTokenizer
-
         if not Path(model).is_dir():
             require_hub(model, "config.json")
         try:
-            return cls(AutoTokenizer.from_pretrained(model))
+            return cls(load_tokenizer(model))
         except (OSError, ValueError) as trouble:  # the hub became unreachable, or the folder is not a model's
             hint = "hf_model_id may also be a folder, which needs no network."
             raise ModelNotFound(f"No tokenizer for {model!r}: {first_line(trouble)}.", hint=hint) from None

@@ -12,15 +12,20 @@ from workers.engines.boot_errors import tell_worker
 from workers.engines.cpu_norm import register_kernel
 from workers.engines.cpu_sampling import sample_only_whole_prompts
 from workers.engines.installed import is_cpu_build
+from workers.engines.model_tokenizer import correct_vllm
 from workers.parent import follow_parent
 
 __all__ = ["set_up"]
 
 
 def set_up() -> None:
-    """Report boot errors to the worker, leave no file, correct and speed up what a CPU does, die with the worker."""
+    """Report boot errors to the worker, leave no file, die with the worker; correct tokenizers.
+
+    Also correct and speed up what a CPU does.
+    """
     tell_worker()
     _keep_stores_with_sockets()
+    correct_vllm()
     if multiprocessing.parent_process() is not None and is_cpu_build():
         sample_only_whole_prompts()
         register_kernel()

@@ -1,0 +1,102 @@
+"""A model's tokenizer follows its own file, whatever class transformers would load it as."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from contract.turns import one_turn
+from tests.support import ROOT
+from workers.engines.base import ScoreRequest
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.model_tokenizer import correct_vllm
+
+TEXTS = [json.loads(line)["text"] for line in (ROOT / "demo" / "corpus.jsonl").read_text().splitlines()]
+PROMPT = "Question: What is the symbol of iron, found in 1886?\nAnswer:"
+CHOICES = (" Fe", " the symbol 26", " 1886")
+#: Splits numbers into groups of three digits, as Llama 3 and OLMo 2 do, and not as Qwen2 does.
+THREE_DIGITS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def byte_level() -> Tokenizer:
+    """As Llama 3 and DeepSeek have it: bytes, words split by a pattern, a BOS before the text."""
+    made = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(Regex(THREE_DIGITS), "isolated")
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<eos>", "<bos>"]
+    made.train_from_iterator(
+        TEXTS, trainers.BpeTrainer(vocab_size=900, special_tokens=special, initial_alphabet=alphabet)
+    )
+    made.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
+    return made
+
+
+def llama_2() -> Tokenizer:
+    """As its file has it: a space before every text, and spaces as a visible character."""
+    made = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    made.decoder = decoders.Sequence(parts)
+    special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=special, max_token_length=8)
+    made.train_from_iterator(TEXTS, trainer)
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return made
+
+
+def model(folder: Path, made: Tokenizer, model_type: str, tokenizer_class: str, **more: object) -> str:
+    """Write a model's folder, without weights."""
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    named = {
+        "tokenizer_class": tokenizer_class,
+        "chat_template": "{{ messages[0].content }}",
+        "eos_token": "<eos>",
+        **more,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "tokenizer_class"),
+    [("llama", "LlamaTokenizerFast"), ("qwen2", "PreTrainedTokenizerFast"), ("gpt2", "GPT2TokenizerFast")],
+)
+def test_a_prompt_has_the_tokens_of_the_models_own_file(tmp_path: Path, model_type: str, tokenizer_class: str) -> None:
+    made = byte_level()
+    encoder = PromptEncoder.of_model(model(tmp_path, made, model_type, tokenizer_class))
+    (found,) = encoder.encode([ScoreRequest(one_turn(PROMPT), CHOICES)])
+    assert isinstance(found, Encoded)
+    assert [[*found.prompt, *tail] for tail in found.tails] == [made.encode(PROMPT + each).ids for each in CHOICES]
+    assert encoder.has_chat_template
+
+
+def test_vllm_loads_the_same_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.tokenizers import get_tokenizer, hf
+
+    monkeypatch.setattr(hf, "AutoTokenizer", hf.AutoTokenizer)  # restored afterwards
+    correct_vllm()
+    made = byte_level()
+    loaded: Any = get_tokenizer(model(tmp_path, made, "llama", "LlamaTokenizerFast"))
+    ids = made.encode(PROMPT).ids
+    assert loaded(PROMPT)["input_ids"] == ids
+    assert loaded.decode(ids, skip_special_tokens=True) == PROMPT
+
+
+@pytest.mark.parametrize("more", [{}, {"add_prefix_space": False}], ids=["as it is", "without a space before a text"])
+def test_a_class_that_differs_from_the_file_where_a_text_begins_is_kept(tmp_path: Path, more: dict[str, bool]) -> None:
+    """Also behind special tokens, as Llama 2's does, which other programs use."""
+    encoder = PromptEncoder.of_model(model(tmp_path, llama_2(), "llama", "LlamaTokenizerFast", **more))
+    assert type(encoder._tokenizer).__name__ == "LlamaTokenizer"
+    (found,) = encoder.encode([ScoreRequest(one_turn("Fe"), (" is",))])
+    assert isinstance(found, Encoded)
+    _, first, *_ = encoder._tokenizer.convert_ids_to_tokens(found.prompt)
+    assert first.startswith("▁") is not bool(more)
