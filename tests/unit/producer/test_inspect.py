@@ -225,6 +225,21 @@ def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteR
     assert inspected(session, path, "--model", "model", "--set", "mode=letter")["max_model_len"] > 7
 
 
+def test_a_text_is_counted_whole_where_the_tokenizer_was_stored_to_cut_and_fill_up(
+    tmp_path: Path, write_rows: WriteRows, session: Session
+) -> None:
+    """As programs that train models leave it."""
+    tokenizers = needed_package("tokenizers")
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"Question": 0, "?": 1}, unk_token="?"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    model.enable_truncation(4)
+    model.enable_padding(length=4)
+    (tmp_path / "model").mkdir()
+    model.save(str(tmp_path / "model" / "tokenizer.json"))
+    path = str(write_rows({"question": "one two three", "choices": ["a b", "c"], "answer": "A"}))
+    assert inspected(session, path, "--model", "model")["max_model_len"] == 7
+
+
 def test_a_model_without_tokenizer_is_refused(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
     needed_package("tokenizers")
     (tmp_path / "model").mkdir()
