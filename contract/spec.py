@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
@@ -115,6 +115,9 @@ class Chat(NamedTuple):
 OWN_VARIABLES = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
 
 
+Effort: TypeAlias = Annotated[str, StringConstraints(max_length=50)]
+
+
 class Sampling(BaseModel):
     """How text is sampled from the model, in vLLM's terms."""
 
@@ -140,7 +143,7 @@ class Sampling(BaseModel):
     stop: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
     #: How much a model on a server reasons before it answers, in its own words (`minimal`, `low`, `medium`, `high`);
     #: empty: as the server has it.
-    reasoning_effort: Annotated[str, StringConstraints(max_length=50)] = ""
+    reasoning_effort: Effort = ""
 
     def chosen(self) -> dict[str, Any]:
         """Return the parameters that are not at their defaults."""
@@ -215,6 +218,8 @@ class Judge(BaseModel):
     #: Base URL of an OpenAI-compatible server that does the grading, and its model; empty: the model under test.
     server: str = ""
     model: str = ""
+    #: How much that model reasons before it grades; empty: as the server has it.
+    reasoning_effort: Effort = ""
 
     @model_validator(mode="after")
     def _a_server_has_a_model(self) -> Self:
@@ -222,6 +227,8 @@ class Judge(BaseModel):
             raise ValueError(f"server: expected http:// or https://, found {self.server!r}")
         if bool(self.server) != bool(self.model):
             raise ValueError("judge.server and judge.model belong together: which model of which server grades?")
+        if self.reasoning_effort and not self.server:
+            raise ValueError("judge.reasoning_effort is of judge.server; a model grades with the effort of its answers")
         return self
 
 
@@ -351,6 +358,8 @@ class RunSpec(BaseModel):
             later["sampling"] = LATER_SAMPLING.difference(self.sampling.chosen())
         if self.few_shot is not None and not self.few_shot.rationale:
             later["few_shot"] = {"rationale"}
+        if self.judge is not None and not self.judge.reasoning_effort:
+            later["judge"] = {"reasoning_effort"}
         if self.rag is not None:
             later["rag"] = {"question_hashes"}
         fields = self.model_dump(mode="json", exclude=later)

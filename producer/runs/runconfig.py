@@ -119,6 +119,9 @@ class JudgeConfig(BaseModel):
     server: str = ""
     #: The model's name on that server.
     model: str = ""
+    #: How much it reasons before it grades, in its own words (`minimal`, `low`, `medium`, `high`); empty: as the server
+    #: has it. A model that grades itself does with `sampling.reasoning_effort`.
+    reasoning_effort: str = ""
 
     def load(self) -> Judge:
         """Load the judge with its template's text. Raises RunConfigError."""

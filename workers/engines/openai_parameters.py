@@ -34,7 +34,7 @@ WITHOUT_EFFECT = "n"
 REMEDIES = {
     "temperature": "Set sampling.temperature to 1, which such models take; or to 0, for which they use their own.",
     "top_p": "Set sampling.top_p to 1.",
-    "reasoning_effort": "Set sampling.reasoning_effort to what the model takes, or leave it out.",
+    "reasoning_effort": "Set reasoning_effort, in sampling or of the judge, to what the model takes, or leave it out.",
     "chat_template_kwargs": "Leave chat_template_kwargs out.",
 }
 

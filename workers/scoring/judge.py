@@ -111,7 +111,9 @@ def _grading(
     # For a judge on another server, that server decides; `spec.chat` concerns the model under test.
     chat = Chat(ChatTemplate.AUTO) if judge.server else spec.chat
     adapter = "" if judge.server else spec.adapter
-    request = GenerateRequest(one_turn(prompt), Sampling(max_tokens=judge.max_tokens), seed, chat, SCHEMA, adapter)
+    effort = judge.reasoning_effort if judge.server or not spec.sampling else spec.sampling.reasoning_effort
+    sampling = Sampling(max_tokens=judge.max_tokens, reasoning_effort=effort)
+    request = GenerateRequest(one_turn(prompt), sampling, seed, chat, SCHEMA, adapter)
     return FollowUp([request], read_grade, judge if judge.server else None)
 
 

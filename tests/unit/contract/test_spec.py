@@ -60,11 +60,12 @@ LATER = dict.fromkeys(("adapter", "chat_template_kwargs", "description", "rules_
 REASONED = tuple(make_question(number, metadata={"cot": "Add."}) for number in range(2))
 #: Fields that only some modes take: what is changed, over what.
 WRITES = {"mode": Mode.GENERATE, "sampling": Sampling()}
-JUDGED = {
+JUDGED: dict[str, Any] = {
     "mode": Mode.JUDGE,
     "sampling": Sampling(),
     "judge": Judge(prompt=Prompt(name="grade", text="{{ response }}")),
 }
+ELSEWHERE: dict[str, Any] = {"prompt": JUDGED["judge"].prompt, "server": "http://judge", "model": "wise"}
 MORE_CHANGES: list[dict[str, Any]] = [
     {"chat_template": ChatTemplate.AUTO, "chat_template_kwargs": {"enable_thinking": False}},
     {"chat_template": ChatTemplate.AUTO, "chat_template_kwargs": {"enable_thinking": True}},
@@ -82,6 +83,8 @@ MORE_CHANGES: list[dict[str, Any]] = [
     {**WRITES, "sampling": Sampling(repetition_penalty=1.1)},
     JUDGED,
     {**JUDGED, "judge": Judge(prompt=Prompt(name="grade", text="other"))},
+    {**JUDGED, "judge": Judge(**ELSEWHERE)},
+    {**JUDGED, "judge": Judge(**ELSEWHERE, reasoning_effort="low")},
 ]
 
 
@@ -153,6 +156,22 @@ def test_a_run_that_writes_is_called_as_before_it_could_say_all_that_it_can_of_s
     }
     canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
     assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
+
+
+def test_a_judged_run_is_called_as_before_its_judge_could_be_told_how_much_to_reason() -> None:
+    spec = make_spec((), **{**JUDGED, "judge": Judge(**ELSEWHERE)})
+    later: dict[str, Any] = {
+        **LATER,
+        "sampling": {"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"},
+        "judge": {"reasoning_effort"},
+    }
+    canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
+    assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
+
+
+def test_a_judge_that_is_the_model_itself_has_no_effort_of_its_own() -> None:
+    with pytest.raises(ValidationError, match=r"judge\.reasoning_effort is of judge\.server"):
+        Judge(prompt=ELSEWHERE["prompt"], reasoning_effort="low")
 
 
 @pytest.mark.parametrize("told", [None, True, False])

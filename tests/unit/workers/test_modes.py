@@ -204,6 +204,18 @@ def test_the_judge_sees_question_reference_and_answer_and_decides() -> None:
     assert grading.prompt == "Capital of Italy? | Rome | It is Rome."
 
 
+def test_a_judge_reasons_as_much_as_it_is_told_and_a_model_that_grades_itself_as_for_its_answer() -> None:
+    own = Judge(prompt=GRADE)
+    other = Judge(prompt=GRADE, server="http://judge", model="wise", reasoning_effort="low")
+    writer = Writer(lambda request: ['{"correct": true, "reason": "yes"}' if "|" in request.prompt else "Rome"])
+    sampling, prompt = Sampling(reasoning_effort="high"), Prompt(name="open", text="{{ question }}")
+    for judge in (own, other):
+        spec = make_spec((), mode=Mode.JUDGE, sampling=sampling, judge=judge, prompt=prompt)
+        score_batch([Item(CAPITAL, spec)], writer, lambda _: writer)
+    efforts = [each.sampling.reasoning_effort for (each,) in writer.calls if isinstance(each, GenerateRequest)]
+    assert efforts == ["high", "high", "high", "low"]
+
+
 @pytest.mark.parametrize("answer", ["", " \n", "<think>Rome, or is it"], ids=["nothing", "blank", "unfinished"])
 def test_where_the_model_said_nothing_a_judge_that_likes_everything_is_not_asked(answer: str) -> None:
     verdict, engine = judged(answer=answer)

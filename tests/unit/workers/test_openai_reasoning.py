@@ -202,7 +202,9 @@ def test_how_much_to_reason_is_sent_only_if_a_run_says_it_and_a_value_that_is_re
         assert [each.get("reasoning_effort") for each in script.asked[-2:]] == ["low", None]
         script.unsupported["reasoning_effort"] = "unsupported_value"
         refused = error_of(engine, reasoning_effort="huge")
-    assert refused.message.endswith("Set sampling.reasoning_effort to what the model takes, or leave it out.")
+    assert refused.message.endswith(
+        "Set reasoning_effort, in sampling or of the judge, to what the model takes, or leave it out."
+    )
 
 
 def test_outside_a_chat_nothing_can_say_how_much_to_reason() -> None:
