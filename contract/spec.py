@@ -117,6 +117,10 @@ OWN_VARIABLES = frozenset({"messages", "add_generation_prompt", "continue_final_
 
 Effort: TypeAlias = Annotated[str, StringConstraints(max_length=50)]
 
+#: Sampling parameters that every server and tool knows, and every run has had. All others are named only where a run
+#: chose them.
+BASIC_SAMPLING = {"max_tokens", "temperature", "top_p", "samples", "stop"}
+
 
 class Sampling(BaseModel):
     """How text is sampled from the model, in vLLM's terms."""
@@ -146,12 +150,8 @@ class Sampling(BaseModel):
     reasoning_effort: Effort = ""
 
     def chosen(self) -> dict[str, Any]:
-        """Return the parameters that are not at their defaults."""
-        return self.model_dump(exclude_defaults=True)
-
-
-#: Parameters that there were not always.
-LATER_SAMPLING = frozenset({"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"})
+        """Return the parameters beyond `BASIC_SAMPLING` that are not at their defaults."""
+        return self.model_dump(exclude=BASIC_SAMPLING, exclude_defaults=True)
 
 
 class Selection(StrEnum):
@@ -355,7 +355,7 @@ class RunSpec(BaseModel):
             if not getattr(self, name)
         }
         if self.sampling is not None:
-            later["sampling"] = LATER_SAMPLING.difference(self.sampling.chosen())
+            later["sampling"] = Sampling.model_fields.keys() - BASIC_SAMPLING - self.sampling.chosen().keys()
         if self.few_shot is not None and not self.few_shot.rationale:
             later["few_shot"] = {"rationale"}
         if self.judge is not None and not self.judge.reasoning_effort:

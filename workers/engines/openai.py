@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contract.errors import EngineDead, EngineError
 from contract.settings import OpenAiSettings, Settings
-from contract.spec import Chat, ChatTemplate, Sampling
+from contract.spec import Chat, ChatTemplate
 from contract.turns import begun
 from contract.verdict import Failure
 from workers.engines import openai_wire
@@ -84,8 +84,6 @@ R = TypeVar("R")
 #: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
 #: repetitions. These are the neutral values. Other servers may not know the names.
 VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
-#: Parameters that a request has only if a run sets them. `top_k` and the like are no part of OpenAI's own protocol.
-ONLY_IF_CHOSEN = ("top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort")
 #: Reasons to end a text that leave it no answer: broken off, as vLLM and SGLang, OpenRouter and Mistral, and DeepSeek
 #: call it; or withheld by a filter, all or the rest of it. Any other, and none, is a server's word for a whole answer
 #: (`eos`), or what the model chose to do (`tool_calls`).
@@ -93,12 +91,6 @@ BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
 WITHHELD = frozenset({"content_filter"})
 #: Upper bound on the tokens that a chat template adds around a text.
 MOST_AROUND = 256
-
-
-def _more_of(sampling: Sampling) -> dict[str, Any]:
-    """Return the parameters of `sampling` that are only sent if they are set: not every server knows them."""
-    chosen = sampling.chosen()
-    return {name: chosen[name] for name in ONLY_IF_CHOSEN if name in chosen}
 
 
 class NotOffered(ValueError):
@@ -435,7 +427,7 @@ class OpenAiEngine(Engine):
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
                 response_format=openai_wire.response_format(request.json_schema),
-                **self._neutral | _more_of(sampling),
+                **self._neutral | sampling.chosen(),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)

@@ -46,8 +46,6 @@ FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"
 #: How the harness's own filters write an answer that names no choice.
 UNREADABLE = "[invalid]"
-#: Sampling parameters that its own configurations name only if they are set.
-ONLY_IF_CHOSEN = {"top_k", "min_p", "presence_penalty", "repetition_penalty"}
 
 
 @contextmanager
@@ -240,7 +238,7 @@ def _generation(spec: RunSpec) -> dict[str, Any] | None:
         "do_sample": spec.sampling.temperature > 0,
         "temperature": spec.sampling.temperature,
         "top_p": spec.sampling.top_p,
-        **{name: value for name, value in spec.sampling.chosen().items() if name in ONLY_IF_CHOSEN},
+        **spec.sampling.chosen(),
     }
 
 

@@ -225,6 +225,15 @@ def test_a_written_answer_has_its_text_and_the_choice_read_from_it(tmp_path: Pat
     assert found.remarks.splitlines()[0] == f"lm-eval: {config['metadata']['missing'][0]}"
 
 
+def test_sampling_is_described_with_what_the_run_chose(tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"top_k": 20, "repetition_penalty": 1.1, "reasoning_effort": "low"}
+    found = exported(tmp_path, spec_of(Mode.GENERATE, sampling=Sampling(**chosen)), *verdicts(raw_text="It is B."))
+
+    basic = {"until", "max_gen_toks", "do_sample", "temperature", "top_p"}
+    described = found.results["configs"]["elements-v2"]["generation_kwargs"]
+    assert {name: value for name, value in described.items() if name not in basic} == chosen
+
+
 def test_every_vote_is_a_response_to_the_one_request(tmp_path: Path) -> None:
     spec = spec_of(Mode.VOTE, sampling=Sampling(samples=3, temperature=0.7))
     votes = [verdict.model_copy(update={"raw_text": '["A", "B", "B"]'}) for verdict in verdicts()]
