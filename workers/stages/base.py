@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import logging
-import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib import metadata
 from typing import Any
 
-from contract.engine_info import EngineUsed
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun, WaitEnded
 from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
-from contract.verdict import Failure, Verdict
-from contract.wording import number
+from contract.verdict import Failure
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
-from workers.pipeline import Provenance, failed
-from workers.retries import LONGEST_PAUSE_S, pause_s, reason_of, too_many
+from workers.retries import reason_of, too_many
 from workers.scoring import Item
 from workers.stages.isolation import Isolation
-from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, asked_by_run, by_run
+from workers.stages.put_offs import PutOffs
+from workers.stages.recorder import Recorder
+from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, NotNow, Settled, StageContext, Work, asked_by_run
 
 __all__ = ["BatchWork"]
 
@@ -35,13 +31,7 @@ log = logging.getLogger(__name__)
 #: A question begun this often without a verdict is a suspect, begun alone from then on: it may kill its batch. Earlier
 #: where `max_attempts` allows only two: each question has its last attempt alone.
 SUSPECT_FROM = 2
-#: Number of runs whose spec a worker caches.
-KNOWN_RUNS = 256
 RETRY_PAUSE_S = 1.0
-#: A run counts as put off for this long after its last message: another worker may have taken the rest.
-PUT_OFF_S = 60.0
-#: The ending of a question whose attempt failed but was not the last: its message is requeued.
-AGAIN = "to be retried"
 
 
 class BatchWork(abc.ABC):
@@ -50,34 +40,23 @@ class BatchWork(abc.ABC):
     stage: Stage
 
     def __init__(self, context: StageContext) -> None:
-        self._done = 0
-        self._counting = threading.Lock()
         self._settings = context.settings
         self._ledger = context.ledger
-        self._worker = context.worker
         self._send = context.send
         self._stopping = context.stopping
         self._suspect_from = min(SUSPECT_FROM, context.settings.max_attempts - 1)
-        self._committed = context.committed
+        self._recorder = Recorder(context, self.stage, self._describe_engine)
+        self._put_offs = PutOffs()
         #: Cached for the latest runs only: the HTTP server creates a run per request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
-        #: Cached at a run's first batch. Asking each time would cost milliseconds per batch.
-        self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
         self._isolation = Isolation()
-        #: Run → why this worker requeues its questions, and when (monotonic clock) it last did.
-        self._puts_off: dict[str, tuple[str, float]] = {}
         #: By batch: questions begun that have no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
 
     @property
     def done(self) -> int:
         """Number of questions settled or sent on by this stage so far."""
-        return self._done
-
-    def _count_done(self, questions: int) -> None:
-        """Add to `done`; several threads work on batches of this stage at once."""
-        with self._counting:
-            self._done += questions
+        return self._recorder.done
 
     @property
     def asks_alone(self) -> bool:
@@ -87,8 +66,7 @@ class BatchWork(abc.ABC):
     @property
     def puts_off(self) -> dict[str, str]:
         """Run → why this worker currently requeues its questions."""
-        since = time.monotonic() - PUT_OFF_S
-        return {run_id: why for run_id, (why, at) in list(self._puts_off.items()) if at >= since}
+        return self._put_offs.current
 
     def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - used by overrides
         """Return why this worker cannot do this stage for such a run now, though it may later; empty if it can."""
@@ -129,12 +107,12 @@ class BatchWork(abc.ABC):
     def note_under_way(self, reason: str) -> None:
         """Record in the ledger why the questions begun here will get no verdict. From any thread."""
         for works in list(self._under_way.values()):
-            self._record_reason(works, reason)
+            self._recorder.note_reason(works, reason)
 
     def uncount_under_way(self) -> None:
         """Take back the attempts at the questions begun here: this worker stops without waiting for them."""
         for works in list(self._under_way.values()):
-            self._uncount_all(works)
+            self._recorder.uncount_all(works)
 
     def _do(self, batch: Batch) -> Endings:
         """Process the batch's unsettled questions and return their endings."""
@@ -156,15 +134,15 @@ class BatchWork(abc.ABC):
             endings |= not_begun
             unfit = self._unfit(begun[0].item.spec) if begun else None
             if begun and unfit is None:
-                self._record_engine(run_id)
+                self._recorder.note_engine(run_id)
             for work in begun:
                 refusal = self._refusal(work, unfit)
                 if refusal is not None:
                     attempts = min(work.attempts, self._settings.max_attempts)  # one beyond was not begun
-                    refused.append(self._failed(batch, work.held, work.item.question.id, attempts, refusal))
+                    refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, refusal))
                 else:
                     (ready if work.attempts <= self._suspect_from else suspects).append(work)
-        endings |= self._commit(refused)
+        endings |= self._recorder.commit(refused)
         if ready:
             endings |= self._attempt(batch, ready)
         return endings, suspects
@@ -176,17 +154,17 @@ class BatchWork(abc.ABC):
         try:
             return self._begin(run_id, asked), {}
         except RunHalted as halt:
-            self._puts_off.pop(run_id, None)
+            self._put_offs.end(run_id)
             return [], _not_begun(run_id, asked, halt)
         except NotNow as why:
-            return [], self._put_off(run_id, asked, str(why))
+            return [], self._put_offs.add(run_id, asked, str(why))
         except LedgerError:
             raise
         except Exception as trouble:  # an unreadable question must not fail its batch
             if len(asked) == 1:
                 ((question_id, held),) = asked.items()
                 log.exception("question %s", question_id)
-                return [], self._retry_or_fail(batch, held, question_id, 0, reason_of(trouble))
+                return [], self._recorder.retry_or_fail(batch, held, question_id, 0, reason_of(trouble))
             log.warning("%d questions of %s cannot be read together: %s", len(asked), run_id, reason_of(trouble))
         parts = [self._begin_what_can_be(batch, run_id, {each: held}) for each, held in asked.items()]
         begun = [work for works, _ in parts for work in works]
@@ -203,12 +181,12 @@ class BatchWork(abc.ABC):
             suspect_from = UNCOUNTED if hindrance else self._suspect_from
             begun = self._ledger.begin(run_id, list(asked), suspect_from=suspect_from, stage=self.stage)
         except UnknownRun:
-            self._puts_off.pop(run_id, None)
+            self._put_offs.end(run_id)
             log.warning("run %s is unknown or purged: %d of its questions are dropped", run_id, len(asked))
             return []
         if hindrance and begun:
             raise NotNow(hindrance)
-        self._puts_off.pop(run_id, None)
+        self._put_offs.end(run_id)
         if spec is None:
             return []
         return [
@@ -224,16 +202,6 @@ class BatchWork(abc.ABC):
             return None, str(trouble)
         return spec, self._hindrance(spec)
 
-    def _put_off(self, run_id: str, asked: Iterable[str], why: str) -> Endings:
-        """Requeue their messages for another worker, or this one later."""
-        current = self.puts_off
-        if current.get(run_id) != why:
-            log.warning("run %s is put off: %s", run_id, why)
-        for gone in set(self._puts_off) - current.keys():  # other workers have finished them
-            self._puts_off.pop(gone, None)
-        self._puts_off[run_id] = why, time.monotonic()
-        return {(run_id, each): AGAIN for each in asked}
-
     def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
         """Return why this worker must not take the question; None if it may. `unfit` is why for the whole run."""
         version = work.held.version
@@ -243,18 +211,14 @@ class BatchWork(abc.ABC):
         if unfit is not None:
             return unfit
         if work.attempts > self._settings.max_attempts:
-            reasons = self._ledger.troubles(work.held.run_id, work.item.question.id)
+            reasons = self._ledger.troubles(work.run_id, work.question_id)
             return too_many(self._settings.max_attempts, reasons)
         return None
 
     def _attempt_alone(self, batch: Batch, work: Work) -> Endings:
         """Begin a suspect while nothing else is running: if this worker dies now, the ledger knows the culprit."""
-        log.warning(
-            "question %s was begun %d times without a verdict: alone now",
-            work.item.question.id,
-            work.attempts - 1,
-        )
-        run_id, question_id = work.held.run_id, work.item.question.id
+        run_id, question_id = work.run_id, work.question_id
+        log.warning("question %s was begun %d times without a verdict: alone now", question_id, work.attempts - 1)
         try:
             if not self._ledger.begin(run_id, [question_id], stage=self.stage):
                 return {}
@@ -271,10 +235,10 @@ class BatchWork(abc.ABC):
         try:
             self._attempt_or_halve(batch, works, endings)
         except WaitEnded:
-            self._uncount_all(_left(works, endings))
+            self._recorder.uncount_all(_left(works, endings))
             raise
         except EngineDead as trouble:
-            self._record_reason(_left(works, endings), reason_of(trouble))
+            self._recorder.note_reason(_left(works, endings), reason_of(trouble))
             raise
         finally:
             del self._under_way[batch.number]
@@ -295,112 +259,20 @@ class BatchWork(abc.ABC):
             left = _left(works, endings)
             if len(left) == 1:
                 (work,) = left
-                question_id, reason = work.item.question.id, reason_of(trouble)
+                question_id, reason = work.question_id, reason_of(trouble)
                 log.exception("question %s", question_id)
-                endings |= self._retry_or_fail(batch, work.held, question_id, work.attempts, reason)
+                endings |= self._recorder.retry_or_fail(batch, work.held, question_id, work.attempts, reason)
                 return
             log.warning("%d questions failed together, halving them: %s", len(left), reason_of(trouble))
         middle = len(left) // 2
         self._attempt_or_halve(batch, left[:middle], endings)
         self._attempt_or_halve(batch, left[middle:], endings)
 
-    def _retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
-        """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""
-        try:
-            (known,) = self._ledger.note_trouble(held.run_id, [question_id], f"{self._worker}: {reason}")
-        except UnknownRun:
-            return {}
-        if not known:  # settled meanwhile through another message
-            return {}
-        attempts = max(attempts, known)
-        if attempts < self._settings.max_attempts:
-            log.warning("question %s: attempt %d failed: %s", question_id, attempts, reason)
-            batch.pause_s = max(batch.pause_s, pause_s(attempts))
-            return {(held.run_id, question_id): AGAIN}
-        error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
-        return self._commit([self._failed(batch, held, question_id, attempts, error)])
-
-    def _uncount_all(self, works: Sequence[Work]) -> None:
-        for run_id, of_run in by_run(works).items():
-            self._uncount(run_id, [each.item.question.id for each in of_run])
-
-    def _uncount(self, run_id: str, question_ids: Sequence[str]) -> None:
-        """Take the attempts back; if the ledger is unavailable, they stay counted."""
-        with contextlib.suppress(LedgerError):
-            self._ledger.uncount(run_id, question_ids, self.stage)
-
-    def _record_reason(self, works: Sequence[Work], reason: str) -> None:
-        """Record the reason in the ledger; if that is unavailable, the attempt has no reason."""
-        for run_id, of_run in by_run(works).items():
-            with contextlib.suppress(LedgerError):
-                self._ledger.note_trouble(
-                    run_id, [each.item.question.id for each in of_run], f"{self._worker}: {reason}"
-                )
-
     def _pause(self, seconds: float) -> None:
         """Pause, because requeued messages are redelivered at once; ends early when the worker is stopping."""
         until = time.monotonic() + seconds
         while (left_s := until - time.monotonic()) > 0 and not self._stopping():
             time.sleep(min(0.1, left_s))
-
-    def _provenance(self, batch: Batch, held: HeldMessage, attempts: int) -> Provenance:
-        """Return the provenance of a question for its verdict."""
-        return {
-            "attempts": attempts,
-            "batch_id": f"{self._worker}/{batch.number}",
-            "batch_size": batch.questions,
-            "worker": self._worker,
-            "simulated": self._settings.engine == "simulated",
-            "queued_ms": max(0.0, (time.time() - held.published_at) * 1000),
-        }
-
-    def _failed(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, failure: Failure) -> Settled:
-        return Settled(held, failed(question_id, failure, self._provenance(batch, held, attempts)))
-
-    def _commit(self, settled: Sequence[Settled]) -> Endings:
-        verdicts: dict[str, list[Verdict]] = defaultdict(list)
-        for each in settled:
-            verdicts[each.held.run_id].append(each.verdict)
-        for run_id, of_run in verdicts.items():
-            self._committed(self._commit_one_run(run_id, of_run))
-        return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
-
-    def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
-        """Commit, however long Redis is unavailable: scored work must survive a restart of the server.
-
-        Returns the verdicts that stand: none for a run that was purged, nor for what another worker settled meanwhile.
-
-        Gives up only when this worker is stopping; the questions then stay unsettled and are asked again.
-        """
-        wait_s = 0.1
-        while True:
-            try:
-                new = self._ledger.commit(run_id, verdicts)
-                self._count_done(len(new))
-                return new
-            except UnknownRun:
-                log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
-                return []
-            except LedgerError as trouble:
-                if not trouble.retryable or self._stopping():
-                    raise
-                log.warning("%s waiting for the ledger: %s", number(len(verdicts), "verdict"), trouble)
-                time.sleep(wait_s)
-                wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
-
-    def _record_engine(self, run_id: str) -> None:
-        """Record in the ledger which engine answers the run here: later, a worker of this name may have another.
-
-        Recorded before the first verdict, so that no verdict is older than the record of its engine; and with every
-        batch, because the record is deleted when the run is purged and enqueued again.
-        """
-        if engine := self._engine_of(run_id):
-            with contextlib.suppress(UnknownRun):  # purged meanwhile
-                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=engine))
-
-    def _engine_and_version(self) -> dict[str, Any]:
-        engine = self._describe_engine()
-        return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # it renders and reads
 
     def _log(self, batch: Batch) -> None:
         seconds = time.time() - batch.started_at
@@ -437,7 +309,7 @@ def _settle_messages(batch: Batch, endings: Endings) -> None:
 
 
 def _left(works: Iterable[Work], endings: Endings) -> list[Work]:
-    return [work for work in works if (work.held.run_id, work.item.question.id) not in endings]
+    return [work for work in works if (work.run_id, work.question_id) not in endings]
 
 
 def _not_begun(run_id: str, question_ids: Iterable[str], halt: RunHalted) -> Endings:

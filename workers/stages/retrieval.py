@@ -57,16 +57,16 @@ class BatchRetriever(BatchWork):
             except NotNow as why:  # the build was available in `_hindrance`, and has gone since
                 for work in alike:
                     staying.add(id(work))
-                    yield self._retry_or_fail(batch, work.held, work.item.question.id, work.attempts, str(why))
+                    yield self._recorder.retry_or_fail(batch, work.held, work.question_id, work.attempts, str(why))
                 continue
             for work, passages in zip(alike, answers, strict=True):
-                question_id = work.item.question.id
+                question_id = work.question_id
                 if isinstance(passages, Failure):
                     staying.add(id(work))
-                    failed.append(self._failed(batch, work.held, question_id, work.attempts, passages))
+                    failed.append(self._recorder.failed(batch, work.held, question_id, work.attempts, passages))
                 else:
-                    found[work.held.run_id][question_id] = passages
-        yield self._commit(failed)
+                    found[work.run_id][question_id] = passages
+        yield self._recorder.commit(failed)
         purged: set[str] = set()
         for run_id, passages_of in found.items():
             try:
@@ -74,10 +74,10 @@ class BatchRetriever(BatchWork):
             except UnknownRun:  # purged while it was searched; the other runs' questions go on
                 purged.add(run_id)
         # Those with a context of their own; a search that ended has its attempts taken back by `attach`.
-        self._uncount_all([each for each in works if not wants_passages(each.item.question, each.item.spec)])
+        self._recorder.uncount_all([each for each in works if not wants_passages(each.item.question, each.item.spec)])
         going_on = [each for each in works if id(each) not in staying and each.held.run_id not in purged]
         yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
-        self._count_done(len(going_on))
+        self._recorder.count_done(len(going_on))
 
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
         """Return the passages for each of `works`, or why the search failed. Raises NotNow."""

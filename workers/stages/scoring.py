@@ -74,15 +74,15 @@ class BatchScorer(BatchWork):
 
     def _scored(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         """Ask `works` in one generate call, and commit verdicts while its longest texts are still being generated."""
-        provenances = [self._provenance(batch, work.held, work.attempts) for work in works]
+        provenances = [self._recorder.provenance(batch, work.held, work.attempts) for work in works]
         latency_ms = 0.0
         for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, provenances):
             settled = [Settled(works[i].held, verdict) for i, verdict in part]
             latency_ms = part[-1][1].latency_ms
-            endings = self._commit([each for each in settled if not each.unforeseen and not each.unserved])
+            endings = self._recorder.commit([each for each in settled if not each.unforeseen and not each.unserved])
             for held, verdict in (each for each in settled if each.unforeseen):
                 reason = one_line(str(verdict.error))
-                endings |= self._retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
+                endings |= self._recorder.retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
             yield endings | self._without_judge([each for each in settled if each.unserved])
         self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in provenances]) / 1000)
 
@@ -90,8 +90,8 @@ class BatchScorer(BatchWork):
         """Put the questions off that their judge did not serve; the attempts at them do not count."""
         endings: Endings = {}
         for each in settled:
-            self._uncount(each.held.run_id, [each.verdict.question_id])
-            endings |= self._put_off(each.held.run_id, [each.verdict.question_id], _no_judge(each.unserved))
+            self._recorder.uncount(each.held.run_id, [each.verdict.question_id])
+            endings |= self._put_offs.add(each.held.run_id, [each.verdict.question_id], _no_judge(each.unserved))
         return endings
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
@@ -109,10 +109,10 @@ class BatchScorer(BatchWork):
         ready: list[Work] = []
         astray: list[Work] = []
         for run_id, of_run in by_run(works).items():
-            wanting = {each.item.question.id for each in of_run if wants_passages(each.item.question, each.item.spec)}
+            wanting = {each.question_id for each in of_run if wants_passages(each.item.question, each.item.spec)}
             found = self._ledger.passages(run_id, list(wanting))
             for work in of_run:
-                question_id = work.item.question.id
+                question_id = work.question_id
                 if question_id not in wanting:
                     ready.append(work)
                 elif question_id in found:

@@ -18,7 +18,19 @@ from workers.engines.base import NotServed, UnexpectedFailure
 from workers.messages.batch import Batch, HeldMessage
 from workers.scoring import Item
 
-__all__ = ["Endings", "NotNow", "Send", "Settled", "StageContext", "Work", "asked_by_run", "by_run", "send_on"]
+__all__ = [
+    "AGAIN",
+    "KNOWN_RUNS",
+    "Endings",
+    "NotNow",
+    "Send",
+    "Settled",
+    "StageContext",
+    "Work",
+    "asked_by_run",
+    "by_run",
+    "send_on",
+]
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
@@ -28,6 +40,10 @@ OnCommitted: TypeAlias = Callable[[Sequence[Verdict]], object]
 OnGenerated: TypeAlias = Callable[[int, float, float], object]
 #: (run, question) → how it ended here: its outcome, where it was sent on to, or why it was not begun.
 Endings: TypeAlias = dict[tuple[str, str], str]
+#: The ending of a question whose attempt failed but was not the last, or that was put off: its message is requeued.
+AGAIN = "to be retried"
+#: Number of runs of which a stage caches something.
+KNOWN_RUNS = 256
 
 
 class NotNow(Exception):
@@ -40,6 +56,14 @@ class Work(NamedTuple):
     item: Item
     held: HeldMessage
     attempts: int
+
+    @property
+    def run_id(self) -> str:
+        return self.held.run_id
+
+    @property
+    def question_id(self) -> str:
+        return self.item.question.id
 
 
 class Settled(NamedTuple):
@@ -82,17 +106,17 @@ def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> End
         message = by_queue[queue].setdefault(
             id(held), QuestionBatch(held.run_id, [], Priority(held.priority), held.published_at)
         )
-        message.question_ids.append(work.item.question.id)
+        message.question_ids.append(work.question_id)
     for queue, messages in by_queue.items():
         send(queue, list(messages.values()))
-    return {(work.held.run_id, work.item.question.id): ending for work in works}
+    return {(work.run_id, work.question_id): ending for work in works}
 
 
 def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
     """Group `works` by run."""
     runs: dict[str, list[Work]] = defaultdict(list)
     for work in works:
-        runs[work.held.run_id].append(work)
+        runs[work.run_id].append(work)
     return runs
 
 

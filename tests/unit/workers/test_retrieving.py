@@ -227,14 +227,14 @@ def test_questions_for_a_build_that_is_not_here_wait_for_it_however_often_they_c
 def test_a_run_that_was_retrieved_elsewhere_is_no_longer_put_off_here(
     books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.stages.base.PUT_OFF_S", 0.0)
+    monkeypatch.setattr("workers.stages.put_offs.PUT_OFF_S", 0.0)
     stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
     for number in range(3):
         run = open_run(books, make_questions(1), f"run-{number}", rag=of_build("9"), seed=number)
         stage.run(batch_of(message(run, "q0")))
         books.purge(run.run_id)
     assert stage.puts_off == {}
-    assert len(stage._puts_off) == 1, "those before are not remembered either"
+    assert len(stage._put_offs._runs) == 1, "those before are not remembered either"
 
 
 def test_the_messages_of_a_cancelled_run_do_not_wait_for_its_build(

@@ -25,9 +25,8 @@ from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.pipeline import outcome_of
 from workers.scoring import Reading
-from workers.stages.base import KNOWN_RUNS
 from workers.stages.scoring import BatchScorer
-from workers.stages.work import StageContext
+from workers.stages.work import KNOWN_RUNS, StageContext
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 

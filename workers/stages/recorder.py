@@ -1,0 +1,147 @@
+"""What a worker writes into the ledger about a batch's questions: verdicts, failed attempts, and its engine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+from contract.engine_info import EngineUsed
+from contract.errors import LedgerError, UnknownRun
+from contract.spec import Stage
+from contract.verdict import Failure, Verdict
+from contract.wording import number
+from workers.messages.batch import Batch, HeldMessage
+from workers.pipeline import Provenance, failed
+from workers.retries import LONGEST_PAUSE_S, pause_s, too_many
+from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, Settled, StageContext, Work, by_run
+
+__all__ = ["Recorder"]
+
+log = logging.getLogger(__name__)
+
+
+class Recorder:
+    """One stage's writes into the ledger. Thread-safe."""
+
+    def __init__(self, context: StageContext, stage: Stage, describe_engine: Callable[[], dict[str, Any]]) -> None:
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._worker = context.worker
+        self._stopping = context.stopping
+        self._committed = context.committed
+        self._stage = stage
+        self._done = 0
+        self._counting = threading.Lock()
+        self._describe_engine = describe_engine
+        #: Cached at a run's first batch. Asking each time would cost milliseconds per batch.
+        self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
+
+    @property
+    def done(self) -> int:
+        """Number of questions settled or sent on by this stage so far."""
+        return self._done
+
+    def count_done(self, questions: int) -> None:
+        """Add to `done`."""
+        with self._counting:
+            self._done += questions
+
+    def provenance(self, batch: Batch, held: HeldMessage, attempts: int) -> Provenance:
+        """Return the provenance of a question for its verdict."""
+        return {
+            "attempts": attempts,
+            "batch_id": f"{self._worker}/{batch.number}",
+            "batch_size": batch.questions,
+            "worker": self._worker,
+            "simulated": self._settings.engine == "simulated",
+            "queued_ms": max(0.0, (time.time() - held.published_at) * 1000),
+        }
+
+    def failed(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, failure: Failure) -> Settled:
+        """Return the verdict of a question that is given up, for `commit`."""
+        return Settled(held, failed(question_id, failure, self.provenance(batch, held, attempts)))
+
+    def commit(self, settled: Sequence[Settled]) -> Endings:
+        """Write the verdicts, and return their outcomes."""
+        verdicts: dict[str, list[Verdict]] = defaultdict(list)
+        for each in settled:
+            verdicts[each.held.run_id].append(each.verdict)
+        for run_id, of_run in verdicts.items():
+            self._committed(self._commit_one_run(run_id, of_run))
+        return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
+
+    def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
+        """Commit, however long Redis is unavailable: scored work must survive a restart of the server.
+
+        Returns the verdicts that stand: none for a run that was purged, nor for what another worker settled meanwhile.
+
+        Gives up only when this worker is stopping; the questions then stay unsettled and are asked again.
+        """
+        wait_s = 0.1
+        while True:
+            try:
+                new = self._ledger.commit(run_id, verdicts)
+                self.count_done(len(new))
+                return new
+            except UnknownRun:
+                log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
+                return []
+            except LedgerError as trouble:
+                if not trouble.retryable or self._stopping():
+                    raise
+                log.warning("%s waiting for the ledger: %s", number(len(verdicts), "verdict"), trouble)
+                time.sleep(wait_s)
+                wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
+
+    def retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
+        """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""
+        try:
+            (known,) = self._ledger.note_trouble(held.run_id, [question_id], f"{self._worker}: {reason}")
+        except UnknownRun:
+            return {}
+        if not known:  # settled meanwhile through another message
+            return {}
+        attempts = max(attempts, known)
+        if attempts < self._settings.max_attempts:
+            log.warning("question %s: attempt %d failed: %s", question_id, attempts, reason)
+            batch.pause_s = max(batch.pause_s, pause_s(attempts))
+            return {(held.run_id, question_id): AGAIN}
+        error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
+        return self.commit([self.failed(batch, held, question_id, attempts, error)])
+
+    def note_reason(self, works: Sequence[Work], reason: str) -> None:
+        """Record why these attempts failed; if the ledger is unavailable, they have no reason."""
+        for run_id, of_run in by_run(works).items():
+            with contextlib.suppress(LedgerError):
+                self._ledger.note_trouble(run_id, [each.question_id for each in of_run], f"{self._worker}: {reason}")
+
+    def uncount(self, run_id: str, question_ids: Sequence[str]) -> None:
+        """Take the attempts back; if the ledger is unavailable, they stay counted."""
+        with contextlib.suppress(LedgerError):
+            self._ledger.uncount(run_id, question_ids, self._stage)
+
+    def uncount_all(self, works: Sequence[Work]) -> None:
+        """Take the attempts at `works` back, as `uncount` does."""
+        for run_id, of_run in by_run(works).items():
+            self.uncount(run_id, [each.question_id for each in of_run])
+
+    def note_engine(self, run_id: str) -> None:
+        """Record which engine answers the run here, if any: later, a worker of this name may have another.
+
+        Recorded before the first verdict, so that no verdict is older than the record of its engine; and with every
+        batch, because the record is deleted when the run is purged and enqueued again.
+        """
+        if engine := self._engine_of(run_id):
+            with contextlib.suppress(UnknownRun):  # purged meanwhile
+                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=engine))
+
+    def _engine_and_version(self) -> dict[str, Any]:
+        engine = self._describe_engine()
+        return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # it renders and reads
