@@ -1,21 +1,78 @@
-"""A judge that serves nobody for now: it is not waited for in place, but watched until it serves again."""
+"""Requests to a judge. One that serves nobody for now is not waited for in place, but watched until it serves again."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from contract.verdict import Failure
 from workers.engines import openai_patience as patience
-from workers.engines.openai_server import Connection
+from workers.engines.base import NotServed, UnexpectedFailure
+from workers.engines.openai_client import Answer, Client
+from workers.engines.openai_server import Connection, is_no_answer, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["JudgeWatch"]
+__all__ = ["JudgeClient"]
 
 log = logging.getLogger(__name__)
+
+
+class JudgeClient(Client):
+    """Asks a judge on a server. While that serves nobody, all requests fail at once, with `NotServed`."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._watch = JudgeWatch(connection)
+
+    @property
+    def waits_for(self) -> str:
+        return self._watch.waits_for
+
+    def answered(self, ask: Callable[[], Answer]) -> Answer | Failure:
+        from openai import OpenAIError
+
+        if waits_for := self._watch.waits_for:
+            return NotServed(type=NotServed.__name__, message=waits_for)
+        try:
+            answer = ask()
+        except OpenAIError as trouble:
+            return self._refused(self._kind_of(trouble), trouble, _remedy(trouble))
+        self._watch.served()
+        return answer
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _kind_of(self, trouble: OpenAIError) -> type[Failure]:
+        """Return what the failure is: worth another attempt if the judge was in trouble, or sent something else.
+
+        Not if it does not answer at all: its address may be wrong, and later attempts, made alone, would hold up the
+        questions of all other runs for as long as the client waits.
+        """
+        from openai import APIConnectionError
+
+        if self._watch.serves_nobody(trouble):
+            return NotServed
+        may_be_answered = may_pass(trouble) or is_no_answer(trouble)
+        return UnexpectedFailure if may_be_answered and not isinstance(trouble, APIConnectionError) else Failure
+
+
+def _remedy(trouble: OpenAIError) -> str:
+    """Return which setting of the judge may be at fault."""
+    from openai import APIConnectionError, AuthenticationError, NotFoundError, PermissionDeniedError
+
+    if isinstance(trouble, AuthenticationError | PermissionDeniedError):
+        return "The judge rejects the key: set MCQUEUE_JUDGE_API_KEY for the workers, and restart them."
+    if isinstance(trouble, APIConnectionError):
+        return "The judge does not answer: is judge.server correct, running, and reachable from the workers?"
+    if isinstance(trouble, NotFoundError):
+        return "Check judge.server and judge.model."
+    return "This is what judge.server answers."
 
 
 class JudgeWatch:

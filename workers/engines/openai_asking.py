@@ -1,0 +1,256 @@
+"""One request of ours, put to a server in the way that it offers: texts, or log-probabilities of continuations.
+
+Texts come from chat completions if the chat template is wanted, else from plain completions. If hidden reasoning used
+up a text's limit of tokens, the text is empty and cut off. Log-probabilities are requested in two steps:
+
+1. the prompt alone, with as many of the likeliest next tokens as the server lists: this gives the log-probability of
+   every continuation among them, and the number of prompt tokens;
+2. each remaining continuation after its prompt, echoed with the log-probability of every token: those after the
+   prompt's tokens belong to the continuation. White space that the tokenizer merges with the prompt's end is not among
+   them, as in `_encode_pair` of lm-evaluation-harness; if anything else is merged, the request fails.
+
+If a server cannot provide what a request needs, that request fails and says what is missing; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from contract.settings import OpenAiSettings
+from contract.spec import Chat, ChatTemplate
+from contract.turns import begun
+from contract.verdict import Failure
+from workers.engines import openai_wire
+from workers.engines.base import (
+    Completion,
+    GenerateRequest,
+    Request,
+    ScoreRequest,
+    Text,
+    UnexpectedFailure,
+    continuations_of,
+)
+from workers.engines.openai_client import Client
+from workers.engines.openai_echo import chat_scores, echoed, is_said
+from workers.engines.openai_server import Offers
+
+__all__ = ["Asker", "PartialScore"]
+
+#: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
+#: repetitions. These are the neutral values. Other servers may not know the names.
+VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
+
+
+class NotOffered(ValueError):
+    """The server cannot provide what a request needs."""
+
+    def failure(self) -> Failure:
+        return Failure(type=type(self).__name__, message=str(self))
+
+
+@dataclass(slots=True)
+class PartialScore:
+    """Partial results for the continuations of a ScoreRequest."""
+
+    prompt_tokens: int
+    logprobs: list[float | None]
+    token_counts: list[int]
+    prefill_tokens: int
+    cached_tokens: int
+    failure: Failure | None = None
+
+    def completion(self) -> Completion:
+        if self.failure is not None:
+            return Completion(error=self.failure)
+        return Completion(
+            logprobs=tuple(each for each in self.logprobs if each is not None),
+            token_counts=tuple(self.token_counts),
+            prompt_tokens=self.prompt_tokens,
+            prefill_tokens=self.prefill_tokens,
+            cached_tokens=self.cached_tokens,
+        )
+
+
+class Asker:
+    """Puts single requests to one model on one server. Thread-safe."""
+
+    def __init__(self, client: Client, offers: Offers, server: OpenAiSettings, adapters: Mapping[str, str]) -> None:
+        self._client = client
+        self._offers = offers
+        self._server = server
+        #: Adapter → the server's name for the model with it.
+        self._adapters = adapters
+        #: Variables of a chat template as JSON → `chat_scores` with them.
+        self._scores_with: dict[str, tuple[int, bool]] = {}
+        self._learning = threading.Lock()
+
+    def first(self, request: Request) -> Completion | PartialScore:
+        """Return the texts; or the number of prompt tokens and the continuations among the likeliest next tokens."""
+        try:
+            return self._write(request) if isinstance(request, GenerateRequest) else self._look_ahead(request)
+        except NotOffered as trouble:
+            return Completion(error=trouble.failure())
+        except openai_wire.UNREADABLE as trouble:
+            return Completion(error=self._client.unreadable(trouble))
+
+    def length(self, request: Request) -> int:
+        """Return the tokens of the request plus those to generate; of its continuations, only the longest counts."""
+        longest = max(continuations_of(request), key=len, default="")
+        written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
+        try:
+            in_chat = self._in_chat(request.chat)
+            body = openai_wire.tokens(
+                request.turns, begun(longest) if in_chat else longest, request.chat.kwargs, in_chat=in_chat
+            )
+            return self._client.count_tokens({"model": self._model(request.adapter), **body}) + written
+        except NotOffered:  # reported when the request itself is made
+            return 0
+
+    def _model(self, adapter: str) -> str | None:
+        """Return the server's name for the model with `adapter`; None for the model itself."""
+        if adapter and adapter not in self._adapters:
+            raise NotOffered(f"there is no adapter {adapter!r} here: add it to `adapters`")
+        return self._adapters.get(adapter)
+
+    def _in_chat(self, chat: Chat) -> bool:
+        offers, server, wanted = self._offers, self._server.base_url, chat.template
+        if wanted in {ChatTemplate.ALWAYS, ChatTemplate.TURNS} and not offers.chat:
+            raise NotOffered(f"{server} offers no chat completions for {self._server.model}: set chat_template: never")
+        if wanted is ChatTemplate.NEVER and not offers.plain:
+            raise NotOffered(
+                f"{server} offers only chat completions for {self._server.model}: set chat_template: auto; there is no "
+                "normalization mutual_info here"
+            )
+        if chat.kwargs and not offers.chat:
+            raise NotOffered(
+                f"{server} offers no chat completions for {self._server.model}: leave chat_template_kwargs out"
+            )
+        return wanted is not ChatTemplate.NEVER and offers.chat
+
+    def _write(self, request: GenerateRequest) -> Completion:
+        in_chat, sampling = self._in_chat(request.chat), request.sampling
+        if sampling.reasoning_effort and not in_chat:
+            raise NotOffered("sampling.reasoning_effort has no effect outside a chat: set chat_template: always")
+        texts: list[Text] = []
+        prompt = prefilled = all_cached = 0
+        while (wanted := sampling.samples - len(texts)) > 0:
+            # Some servers, such as Ollama and llama-cpp-python, return one text however many are requested.
+            answer = self._client.post(
+                openai_wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
+                model=self._model(request.adapter),
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                n=wanted,
+                seed=request.seed + len(texts),
+                stop=list(sampling.stop) or None,
+                response_format=openai_wire.response_format(request.json_schema),
+                **self._neutral | sampling.chosen(),
+            )
+            if isinstance(answer, Failure):
+                return Completion(error=answer)
+            texts += openai_wire.texts_of(answer)[:wanted]
+            prompt, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
+            prefilled, all_cached = prefilled + prompt, all_cached + cached
+        return Completion(texts=tuple(texts), prompt_tokens=prompt, prefill_tokens=prefilled, cached_tokens=all_cached)
+
+    def _look_ahead(self, request: ScoreRequest) -> Completion | PartialScore:
+        offers, server = self._offers, self._server.base_url
+        if not offers.logprobs:
+            said = f"{server} returns no log-probabilities for {self._server.model}"
+            raise NotOffered(f"{said}: only modes that generate text can be used, such as mode: generate")
+        in_chat = self._in_chat(request.chat)
+        request = openai_wire.parted(request, in_chat=in_chat)
+        scores = self._chat_scores(request) if in_chat else (offers.plain_top, offers.plain_echo)
+        if isinstance(scores, Failure):
+            return Completion(error=scores)
+        top, echo = scores
+        if not top and not echo:
+            kind, other = ("chat", "never") if in_chat else ("plain", "always")
+            raise NotOffered(f"{server} returns no log-probabilities in {kind} completions: set chat_template: {other}")
+        if not request.prompt:
+            raise NotOffered("a server takes no empty prompt: set unconditional_prompt, for example to 'Answer:'")
+        answer = self._client.post(
+            openai_wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
+            model=self._model(request.adapter),
+            max_tokens=1,
+            temperature=0,
+            **openai_wire.top(top, in_chat=in_chat),
+            **self._neutral,
+        )
+        if isinstance(answer, Failure):
+            return Completion(error=answer)
+        likeliest = openai_wire.next_tokens(answer["choices"][0])
+        logprobs = [likeliest.get(each) for each in openai_wire.continuations_of(request, in_chat=in_chat)]
+        prompt, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
+        if None in logprobs and not echo:
+            missing = request.continuations[logprobs.index(None)]
+            raise NotOffered(
+                f"{missing!r} is not among the {len(likeliest)} likeliest next tokens, and {server} lists no "
+                "others: no choice can be made"
+            )
+        if None in logprobs and not prompt:
+            raise NotOffered(f"{server} does not count the prompt's tokens")
+        return PartialScore(prompt, logprobs, [1] * len(logprobs), prompt, cached)
+
+    @property
+    def _neutral(self) -> dict[str, Any]:
+        return VLLM_SAMPLING if self._offers.context else {}
+
+    def _chat_scores(self, request: ScoreRequest) -> tuple[int, bool] | Failure:
+        """Return `openai_echo.chat_scores` with these variables of the template; or why it is not known yet.
+
+        They may change what the template puts before a continued turn, which `start` has only seen without them.
+        """
+        if not request.chat.kwargs:
+            return self._offers.chat_top, self._offers.chat_echo
+        given = json.dumps(dict(request.chat.kwargs), sort_keys=True)
+        with self._learning:
+            if given not in self._scores_with:
+                asked = openai_wire.one_more_token(request.chat.kwargs)
+                answers = [self._client.post(each, model=self._model(request.adapter)) for each in asked]
+                if later := [each for each in answers if isinstance(each, UnexpectedFailure)]:
+                    return later[0]
+                answered = [each for each in answers if not isinstance(each, Failure)]
+                listed, known = self._offers.chat_top, len(answered) == len(answers)
+                self._scores_with[given] = chat_scores(answered, listed) if known else (listed, False)
+            return self._scores_with[given]
+
+    def weigh(self, tail: tuple[ScoreRequest, PartialScore, int]) -> None:
+        """Add the log-probability of one continuation that is not among the likeliest next tokens."""
+        request, partial, i = tail
+        try:
+            self._add_echoed(request, partial, i)
+        except NotOffered as trouble:
+            partial.failure = trouble.failure()
+        except openai_wire.UNREADABLE as trouble:
+            partial.failure = self._client.unreadable(trouble)
+
+    def _add_echoed(self, request: ScoreRequest, partial: PartialScore, i: int) -> None:
+        in_chat = self._in_chat(request.chat)
+        request = openai_wire.parted(request, in_chat=in_chat)
+        continuation = openai_wire.continuations_of(request, in_chat=in_chat)[i]
+        asked = openai_wire.echo(request.turns, continuation, request.chat.kwargs, in_chat=in_chat)
+        answer = self._client.post(asked, model=self._model(request.adapter))
+        if isinstance(answer, Failure):
+            partial.failure = answer
+            return
+        whole, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
+        logprobs, texts = echoed(answer)
+        found = logprobs[partial.prompt_tokens :]
+        if not found or None in found:
+            raise NotOffered(f"{self._server.base_url} echoes no log-probabilities for {continuation!r}")
+        if texts is not None and not is_said(continuation, behind := texts[partial.prompt_tokens :]):
+            hint = "set chat_template: never" if in_chat else "change delimiter or the prompt's end"
+            raise NotOffered(
+                f"{continuation!r} is {''.join(behind)!r} in the tokens behind the prompt of {self._server.base_url}, "
+                f"whose tokenizer joins the prompt's end with what follows: {hint}"
+            )
+        partial.logprobs[i] = sum(cast("list[float]", found))
+        partial.token_counts[i] = len(found)
+        partial.prefill_tokens += whole
+        partial.cached_tokens += cached
