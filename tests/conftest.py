@@ -151,4 +151,4 @@ def ledger(request: pytest.FixtureRequest) -> Ledger:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the OpenAI client's pauses between retries, and ours for a server that refuses everybody."""
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.01)
-    monkeypatch.setattr("workers.engines.openai_patience.WAIT_S", 0.01)
+    monkeypatch.setattr("workers.engines.openai.patience.WAIT_S", 0.01)

@@ -14,7 +14,7 @@ __all__ = ["ENGINES", "JudgeEngines", "make_engine"]
 
 ENGINES = {
     "vllm": "workers.engines.vllm:VllmEngine",
-    "openai": "workers.engines.openai:OpenAiEngine",
+    "openai": "workers.engines.openai.engine:OpenAiEngine",
     "simulated": "workers.engines.simulated:SimulatedEngine",
 }
 
@@ -36,7 +36,7 @@ class JudgeEngines:
 
     def engine_of(self, judge: Judge) -> Engine:
         """Return the started engine for `judge`."""
-        from workers.engines.openai import OpenAiEngine
+        from workers.engines.openai.engine import OpenAiEngine
 
         with self._lock:
             key = (judge.server, judge.model)

@@ -18,7 +18,7 @@ from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
 from workers.engines import make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
-from workers.engines.openai import OpenAiEngine
+from workers.engines.openai.engine import OpenAiEngine
 
 LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
 WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=Chat(ChatTemplate.AUTO))

@@ -20,7 +20,7 @@ from tests.unit.workers.test_modes import Writer
 from workers.check import Finding, check
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest, UnexpectedFailure
-from workers.engines.openai_server import RateLimiter
+from workers.engines.openai.server import RateLimiter
 from workers.pipeline import score_batch
 from workers.scoring import Item
 

@@ -20,7 +20,7 @@ from tests.unit.workers.test_modes import Writer
 from workers.check import Finding, check
 from workers.engines import JudgeEngines
 from workers.engines.base import GenerateRequest
-from workers.engines.openai import OpenAiEngine
+from workers.engines.openai.engine import OpenAiEngine
 from workers.pipeline import score_batch
 from workers.scoring import Item
 from workers.stages.scoring import BatchScorer

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from workers.engines.openai_wire import CONTINUED, UNREADABLE, prompt_tokens
+from workers.engines.openai.wire import CONTINUED, UNREADABLE, prompt_tokens
 
 __all__ = ["Echo", "chat_scores", "echoed", "is_said"]
 
@@ -73,7 +73,7 @@ def _visible(text: str) -> str:
 def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> tuple[int, bool]:
     """Return how many of the `listed` next tokens can be used in a chat, and whether any text can be scored.
 
-    The answers are those to `openai_wire.one_more_token`. Any text can be scored in turns that are continued, if that
+    The answers are those to `wire.one_more_token`. Any text can be scored in turns that are continued, if that
     adds only its own tokens to the prompt. Then no listed token can be used if the template puts a space before what
     the model says that is part of its first token: the same text without the space is another token.
     """

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from contract.verdict import Failure
-from workers.engines import openai_patience as patience
 from workers.engines.base import NotServed, UnexpectedFailure
-from workers.engines.openai_client import Answer, Client
-from workers.engines.openai_server import Connection, is_no_answer, may_pass
+from workers.engines.openai import patience
+from workers.engines.openai.client import Answer, Client
+from workers.engines.openai.server import Connection, is_no_answer, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contract.errors import EngineDead, EngineError
 from contract.verdict import Failure
-from workers.engines import openai_wire
 from workers.engines.base import UnexpectedFailure
-from workers.engines.openai_parameters import remedy
-from workers.engines.openai_patience import Patience
-from workers.engines.openai_server import Connection, is_no_answer, is_spent, may_pass
+from workers.engines.openai import wire
+from workers.engines.openai.parameters import remedy
+from workers.engines.openai.patience import Patience
+from workers.engines.openai.server import Connection, is_no_answer, is_spent, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -77,10 +77,10 @@ class Client(abc.ABC):
 
         Of several texts none is used then: the votes of the others would be too few.
         """
-        if how := openai_wire.ended_by(answer, WITHHELD):
+        if how := wire.ended_by(answer, WITHHELD):
             said = self._connection.says(f"the server's content filter withheld the text, or the rest of it ({how})")
             return Failure(type="ContentFiltered", message=said)
-        if how := openai_wire.ended_by(answer, BROKEN_OFF):
+        if how := wire.ended_by(answer, BROKEN_OFF):
             said = self._connection.says(f"the server broke the text off ({how})")
             return UnexpectedFailure(type="Unfinished", message=said)
         return None
@@ -110,7 +110,7 @@ class ModelClient(Client):
                 return ask()
             except OpenAIError as trouble:
                 if is_spent(trouble):
-                    return openai_wire.NOTHING_WRITTEN
+                    return wire.NOTHING_WRITTEN
                 if self._outlasted(trouble):
                     continue
                 # A server that was in trouble for long, or reported success and sent no answer, may answer later.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from contract.errors import EngineError, SettingsError, nearest
 from contract.settings import OpenAiSettings
 from contract.turns import one_turn
-from workers.engines import openai_wire
-from workers.engines.openai_echo import chat_scores, echoed
-from workers.engines.openai_parameters import Parameters
+from workers.engines.openai import wire
+from workers.engines.openai.echo import chat_scores, echoed
+from workers.engines.openai.parameters import Parameters
 from workers.retries import one_line
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _as_its_error_says(response: Any) -> None:
     """
     if response.is_success:
         response.read()
-        response.status_code = openai_wire.refused_with(response.content) or response.status_code
+        response.status_code = wire.refused_with(response.content) or response.status_code
 
 
 def is_no_answer(trouble: OpenAIError) -> bool:
@@ -274,17 +274,17 @@ class _Probe:
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, dict[str, float]]:
         """Return whether there are completions at all, and the likeliest next tokens with their log-probabilities."""
-        path, body = openai_wire.asked(one_turn(PROMPT), in_chat=in_chat)
+        path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
         for wanted in (*TOP_WANTED, 0):
-            answer = self._tried(path, **body, max_tokens=1, temperature=0, **openai_wire.top(wanted, in_chat=in_chat))
+            answer = self._tried(path, **body, max_tokens=1, temperature=0, **wire.top(wanted, in_chat=in_chat))
             if answer is not None:
-                found = openai_wire.next_tokens(answer["choices"][0])
+                found = wire.next_tokens(answer["choices"][0])
                 return True, found if all(value <= ROUNDING for value in found.values()) else {}
         return False, {}
 
     def samples(self, *, in_chat: bool) -> None:
         """Have the server refuse what its model does not take of a request for a text."""
-        path, body = openai_wire.asked(one_turn(PROMPT), in_chat=in_chat)
+        path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
         self._tried(path, **body, max_tokens=1, temperature=0, top_p=1, n=1, seed=0)
 
     def echoes(self, listed: Mapping[str, float]) -> bool:
@@ -294,17 +294,17 @@ class _Probe:
         """
         words = sorted(filter(WORD.fullmatch, listed), key=lambda each: -listed[each])
         word = words[0] if words else " four"
-        path, body = openai_wire.echo(one_turn(PROMPT), word, in_chat=False)
+        path, body = wire.echo(one_turn(PROMPT), word, in_chat=False)
         answer = self._tried(path, **body)
         try:
             found = echoed(answer).logprobs[-1] if answer is not None else None
-        except openai_wire.UNREADABLE:
+        except wire.UNREADABLE:
             return False
         return found is not None and abs(found - listed.get(word, found)) < MOST_APART
 
     def chat_scores(self, listed: int) -> tuple[int, bool]:
         """Return how many of the `listed` next tokens can be used in a chat, and whether any text can be scored."""
-        answers = [self._tried(path, **body) for path, body in openai_wire.one_more_token()]
+        answers = [self._tried(path, **body) for path, body in wire.one_more_token()]
         answered = [each for each in answers if each is not None]
         return chat_scores(answered, listed) if len(answered) == len(answers) else (listed, False)
 
@@ -327,7 +327,7 @@ class _Probe:
             raise EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint) from None
         except OpenAIError as trouble:
             if is_spent(trouble):
-                return openai_wire.NOTHING_WRITTEN
+                return wire.NOTHING_WRITTEN
             self.refused.append(trouble)
             return None
 

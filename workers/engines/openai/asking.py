@@ -24,7 +24,6 @@ from contract.settings import OpenAiSettings
 from contract.spec import Chat, ChatTemplate
 from contract.turns import begun
 from contract.verdict import Failure
-from workers.engines import openai_wire
 from workers.engines.base import (
     Completion,
     GenerateRequest,
@@ -34,9 +33,10 @@ from workers.engines.base import (
     UnexpectedFailure,
     continuations_of,
 )
-from workers.engines.openai_client import Client
-from workers.engines.openai_echo import chat_scores, echoed, is_said
-from workers.engines.openai_server import Offers
+from workers.engines.openai import wire
+from workers.engines.openai.client import Client
+from workers.engines.openai.echo import chat_scores, echoed, is_said
+from workers.engines.openai.server import Offers
 
 __all__ = ["Asker", "PartialScore"]
 
@@ -94,7 +94,7 @@ class Asker:
             return self._write(request) if isinstance(request, GenerateRequest) else self._look_ahead(request)
         except NotOffered as trouble:
             return Completion(error=trouble.failure())
-        except openai_wire.UNREADABLE as trouble:
+        except wire.UNREADABLE as trouble:
             return Completion(error=self._client.unreadable(trouble))
 
     def length(self, request: Request) -> int:
@@ -103,7 +103,7 @@ class Asker:
         written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
         try:
             in_chat = self._in_chat(request.chat)
-            body = openai_wire.tokens(
+            body = wire.tokens(
                 request.turns, begun(longest) if in_chat else longest, request.chat.kwargs, in_chat=in_chat
             )
             return self._client.count_tokens({"model": self._model(request.adapter), **body}) + written
@@ -140,7 +140,7 @@ class Asker:
         while (wanted := sampling.samples - len(texts)) > 0:
             # Some servers, such as Ollama and llama-cpp-python, return one text however many are requested.
             answer = self._client.post(
-                openai_wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
+                wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
                 model=self._model(request.adapter),
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
@@ -148,13 +148,13 @@ class Asker:
                 n=wanted,
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
-                response_format=openai_wire.response_format(request.json_schema),
+                response_format=wire.response_format(request.json_schema),
                 **self._neutral | sampling.chosen(),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)
-            texts += openai_wire.texts_of(answer)[:wanted]
-            prompt, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
+            texts += wire.texts_of(answer)[:wanted]
+            prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
             prefilled, all_cached = prefilled + prompt, all_cached + cached
         return Completion(texts=tuple(texts), prompt_tokens=prompt, prefill_tokens=prefilled, cached_tokens=all_cached)
 
@@ -164,7 +164,7 @@ class Asker:
             said = f"{server} returns no log-probabilities for {self._server.model}"
             raise NotOffered(f"{said}: only modes that generate text can be used, such as mode: generate")
         in_chat = self._in_chat(request.chat)
-        request = openai_wire.parted(request, in_chat=in_chat)
+        request = wire.parted(request, in_chat=in_chat)
         scores = self._chat_scores(request) if in_chat else (offers.plain_top, offers.plain_echo)
         if isinstance(scores, Failure):
             return Completion(error=scores)
@@ -175,18 +175,18 @@ class Asker:
         if not request.prompt:
             raise NotOffered("a server takes no empty prompt: set unconditional_prompt, for example to 'Answer:'")
         answer = self._client.post(
-            openai_wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
+            wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
             model=self._model(request.adapter),
             max_tokens=1,
             temperature=0,
-            **openai_wire.top(top, in_chat=in_chat),
+            **wire.top(top, in_chat=in_chat),
             **self._neutral,
         )
         if isinstance(answer, Failure):
             return Completion(error=answer)
-        likeliest = openai_wire.next_tokens(answer["choices"][0])
-        logprobs = [likeliest.get(each) for each in openai_wire.continuations_of(request, in_chat=in_chat)]
-        prompt, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
+        likeliest = wire.next_tokens(answer["choices"][0])
+        logprobs = [likeliest.get(each) for each in wire.continuations_of(request, in_chat=in_chat)]
+        prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
         if None in logprobs and not echo:
             missing = request.continuations[logprobs.index(None)]
             raise NotOffered(
@@ -202,7 +202,7 @@ class Asker:
         return VLLM_SAMPLING if self._offers.context else {}
 
     def _chat_scores(self, request: ScoreRequest) -> tuple[int, bool] | Failure:
-        """Return `openai_echo.chat_scores` with these variables of the template; or why it is not known yet.
+        """Return `echo.chat_scores` with these variables of the template; or why it is not known yet.
 
         They may change what the template puts before a continued turn, which `start` has only seen without them.
         """
@@ -211,7 +211,7 @@ class Asker:
         given = json.dumps(dict(request.chat.kwargs), sort_keys=True)
         with self._learning:
             if given not in self._scores_with:
-                asked = openai_wire.one_more_token(request.chat.kwargs)
+                asked = wire.one_more_token(request.chat.kwargs)
                 answers = [self._client.post(each, model=self._model(request.adapter)) for each in asked]
                 if later := [each for each in answers if isinstance(each, UnexpectedFailure)]:
                     return later[0]
@@ -227,19 +227,19 @@ class Asker:
             self._add_echoed(request, partial, i)
         except NotOffered as trouble:
             partial.failure = trouble.failure()
-        except openai_wire.UNREADABLE as trouble:
+        except wire.UNREADABLE as trouble:
             partial.failure = self._client.unreadable(trouble)
 
     def _add_echoed(self, request: ScoreRequest, partial: PartialScore, i: int) -> None:
         in_chat = self._in_chat(request.chat)
-        request = openai_wire.parted(request, in_chat=in_chat)
-        continuation = openai_wire.continuations_of(request, in_chat=in_chat)[i]
-        asked = openai_wire.echo(request.turns, continuation, request.chat.kwargs, in_chat=in_chat)
+        request = wire.parted(request, in_chat=in_chat)
+        continuation = wire.continuations_of(request, in_chat=in_chat)[i]
+        asked = wire.echo(request.turns, continuation, request.chat.kwargs, in_chat=in_chat)
         answer = self._client.post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):
             partial.failure = answer
             return
-        whole, cached = openai_wire.prompt_tokens(answer.get("usage") or {})
+        whole, cached = wire.prompt_tokens(answer.get("usage") or {})
         logprobs, texts = echoed(answer)
         found = logprobs[partial.prompt_tokens :]
         if not found or None in found:

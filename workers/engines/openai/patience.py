@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from contract.errors import WaitEnded
 from contract.turns import one_turn
-from workers.engines import openai_wire
-from workers.engines.openai_server import TELL_EVERY_S, WAIT_S, Connection, is_no_answer, may_pass
+from workers.engines.openai import wire
+from workers.engines.openai.server import TELL_EVERY_S, WAIT_S, Connection, is_no_answer, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -105,7 +105,7 @@ def refusal(connection: Connection, *, in_chat: bool) -> OpenAIError | None:
     """Make a small request; return why the server serves nobody, or None."""
     from openai import OpenAIError
 
-    path, body = openai_wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
+    path, body = wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
     try:
         connection.post(path, once=True, **body, max_tokens=1, temperature=0)
     except OpenAIError as trouble:

@@ -1,12 +1,12 @@
 """Engine on any OpenAI-compatible server: vLLM's own, llama.cpp, Ollama, a hosted one, or one booted by the worker.
 
 The server's capabilities are probed once (`Offers`). A request is put to it in the way that it offers
-(`workers.engines.openai_asking`): those for log-probabilities in two steps, each of which covers the whole batch.
+(`workers.engines.openai.asking`): those for log-probabilities in two steps, each of which covers the whole batch.
 Parameters that a model does not take are left out where its runs chose no value, which `describe` tells
-(`workers.engines.openai_parameters`).
+(`workers.engines.openai.parameters`).
 
-If a request stays unanswered and the server refuses everybody, it is waited for (`workers.engines.openai_patience`). A
-judge is not waited for but watched (`workers.engines.openai_judge`), and its questions are put off meanwhile.
+If a request stays unanswered and the server refuses everybody, it is waited for (`workers.engines.openai.patience`). A
+judge is not waited for but watched (`workers.engines.openai.judge`), and its questions are put off meanwhile.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from workers.engines.base import (
     in_order,
 )
 from workers.engines.capacity import Capacity
-from workers.engines.openai_asking import Asker, PartialScore
-from workers.engines.openai_client import Client, ModelClient
-from workers.engines.openai_judge import JudgeClient
-from workers.engines.openai_patience import Patience
-from workers.engines.openai_server import Connection, Offers, await_server, find_out
+from workers.engines.openai.asking import Asker, PartialScore
+from workers.engines.openai.client import Client, ModelClient
+from workers.engines.openai.judge import JudgeClient
+from workers.engines.openai.patience import Patience
+from workers.engines.openai.server import Connection, Offers, await_server, find_out
 from workers.engines.vllm_server import LocalServer
 
 __all__ = ["OpenAiEngine"]
