@@ -137,12 +137,10 @@ def read_label(place: Place, at: int) -> Label | None:
 
     None for a word or name (`A cat`, `C. difficile`), and where the label is denied (`C is wrong`) or asked for (`C?`).
     """
-    found = _LABEL.match(place.text, at) if place.options.labelled else None
-    if found is None or place.options.denied(place.lower, found.end("label")) or place.text[found.end() :][:1] == "?":
+    found = _letter(place, at)
+    if found is None:
         return None
     label, end = found["label"].upper(), found.end()
-    if found["label"].islower() and not (place.clear or _bracketed(found)):
-        return None  # an article: "It's a triangle"
     if label not in place.options.labels:
         return Label((), False, end) if place.clear and _stands(place, found) else None
     below = _NEXT_ALONE.match(place.text, end)
@@ -150,20 +148,33 @@ def read_label(place: Place, at: int) -> Label | None:
         return None
     said = place.said(found.end("label"))
     if length := place.options.follows(said, label):
-        own_end = found.end("label") + length
-        announced = "\n" not in place.text[place.at : at]
-        denied = place.options.denied(place.lower, own_end + (place.lower[own_end : own_end + 1] == ","))
-        if denied or not (place.clear or _ends_or_goes_on(place, own_end)):
-            return None
-        if others := _others(place, own_end):
-            return Label((label, *others), True, own_end)
-        listed = heads_list(place.text, own_end, label, place.options, announced=announced)
-        return None if listed else Label((label,), True, own_end)
-    if others := place.options.contradicts(said, label):
-        return Label((label, *others), True, end)
-    if others := _others(place, end):
+        return _before_its_text(place, at, label, found.end("label") + length)
+    if others := place.options.contradicts(said, label) or _others(place, end):
         return Label((label, *others), True, end)
     return Label((label,), _bracketed(found), end) if _stands(place, found) else None
+
+
+def _letter(place: Place, at: int) -> re.Match[str] | None:
+    """The letter at `at`, unless it is denied, asked for, or an article: `It's a triangle`."""
+    found = _LABEL.match(place.text, at) if place.options.labelled else None
+    if found is None:
+        return None
+    denied = place.options.denied(place.lower, found.end("label"))
+    asked_for = place.text.startswith("?", found.end())
+    is_article = found["label"].islower() and not (place.clear or _bracketed(found))
+    return None if denied or asked_for or is_article else found
+
+
+def _before_its_text(place: Place, at: int, label: str, end: int) -> Label | None:
+    """The label at `at`, if the text of its choice, which ends at `end`, is an answer: `C) Paris`."""
+    denied = place.options.denied(place.lower, end + (place.lower[end : end + 1] == ","))
+    if denied or not (place.clear or _ends_or_goes_on(place, end)):
+        return None
+    if others := _others(place, end):
+        return Label((label, *others), True, end)
+    announced = "\n" not in place.text[place.at : at]
+    listed = heads_list(place.text, end, label, place.options, announced=announced)
+    return None if listed else Label((label,), True, end)
 
 
 def _bracketed(found: re.Match[str]) -> bool:
