@@ -29,7 +29,7 @@ from producer.readers.record import Record
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
 from producer.runs.runconfig import FewShotConfig
 from tests.support import needed_package
-from tests.unit.producer.test_layouts import questions, read
+from tests.unit.producer.reading import questions, read
 
 ROWS = [{"question": f"Was ist {n}? ä, 三", "choices": ["ja", "nein"], "answer": n % 2} for n in range(3)]
 JSONL = lines(*ROWS).encode()

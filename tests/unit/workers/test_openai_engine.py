@@ -16,7 +16,7 @@ from contract.spec import Chat, ChatTemplate, Judge, Mode, Sampling
 from contract.turns import Role, Turn, one_turn
 from tests.support import make_questions, make_spec
 from tests.unit.workers.openai_server import LETTERS, VOCABULARY, WRITE, Script, serving, settings_for, started, weigh
-from tests.unit.workers.test_modes import Writer
+from tests.unit.workers.writer import Writer
 from workers.check import Finding, check
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest, UnexpectedFailure

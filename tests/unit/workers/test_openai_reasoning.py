@@ -16,7 +16,7 @@ from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_reasoner import Reasoner
 from tests.unit.workers.openai_server import LETTERS, WRITE, Script, serving, settings_for, started
 from tests.unit.workers.openai_strict import FORMS, Form, Strict, fastapi
-from tests.unit.workers.test_modes import Writer
+from tests.unit.workers.writer import Writer
 from workers.check import Finding, check
 from workers.engines import JudgeEngines
 from workers.engines.base import GenerateRequest

@@ -13,7 +13,7 @@ from contract.spec import Judge, Mode, Sampling
 from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_server import Script, serving
-from tests.unit.workers.test_modes import Writer
+from tests.unit.workers.writer import Writer
 from workers.engines import JudgeEngines
 from workers.messages.batch import Batch, Settlement
 from workers.stages.scoring import BatchScorer
