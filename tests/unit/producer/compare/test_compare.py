@@ -3,86 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from itertools import zip_longest
-from typing import Any
 
 import pytest
 
 from contract.engine_info import EngineUsed
-from contract.ledger import MemoryLedger, Run
+from contract.ledger import MemoryLedger
 from contract.question import Question
-from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, RunSpec
-from contract.verdict import ContextSource, Outcome, Passage, Verdict
+from contract.spec import Mode, Normalization, Prompt
+from contract.verdict import Outcome, Verdict
 from producer.pairing import differences
-from producer.session import Session
+from tests.unit.producer.compare.conftest import QUESTIONS, SPEC, Ran, keyed
 from tests.unit.producer.conftest import Producer
-
-SPEC = RunSpec(
-    questions_digest="0" * 64, model="small", mode=Mode.LETTER, prompt=Prompt(name="plain", text="{{ question }}")
-)
-#: q0 to q5 have a key; q6 has none.
-QUESTIONS = [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", subject="red") for n in range(6)] + [
-    Question(id="q6", question="q", choices=("a", "b"))
-]
-OUTCOMES = {
-    "c": Outcome.CORRECT,
-    "w": Outcome.WRONG,
-    "u": Outcome.UNANSWERED,
-    "f": Outcome.FAILED,
-    "a": Outcome.ANSWERED,
-}
-RAG = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
-RETRIEVED = {"context_source": ContextSource.RETRIEVED}
-CONTEXTS: dict[str, dict[str, Any]] = {
-    "+": {**RETRIEVED, "retrieval_hit": True},
-    "-": {**RETRIEVED, "retrieval_hit": False},
-    "?": RETRIEVED,
-    "o": {"context_source": ContextSource.QUESTION},
-    "0": {"context_source": ContextSource.NONE, "retrieval_hit": False},
-}
-CHOICES = {Outcome.CORRECT: "A", Outcome.WRONG: "B", Outcome.ANSWERED: "A"}
-Ran = Callable[..., Run]
-
-
-@pytest.fixture
-def ran(ledger: MemoryLedger) -> Ran:
-    """A run in the ledger, its outcomes given by their first letters; `-` is not settled.
-
-    `hits` say what each question was shown: a right passage `+`, others `-`, nobody knows `?`, its own context `o`,
-    none `0`.
-    """
-
-    def make(
-        run_id: str,
-        outcomes: str,
-        questions: list[Question] | None = None,
-        hits: str = "",
-        chance: float | None = 0.5,
-        **spec: Any,
-    ) -> Run:
-        asked = questions or QUESTIONS
-        whole = SPEC.model_copy(update=spec)
-        run = Run(run_id=run_id, spec=whole, source="q.json", questions=len(asked), chance=chance, created_at=1.0)
-        ledger.open_run(run)
-        ledger.add_questions(run_id, asked)
-        ended = [(question.id, OUTCOMES.get(letter)) for question, letter in zip(asked, outcomes, strict=True)]
-        ledger.commit(
-            run_id,
-            [
-                Verdict(question_id=each, outcome=came, choice=CHOICES.get(came), **CONTEXTS.get(hit, {}))
-                for (each, came), hit in zip_longest(ended, hits)
-                if came
-            ],
-        )
-        return run
-
-    return make
-
-
-@pytest.fixture
-def compare(session: Session) -> Producer:
-    return Producer(session, "compare")
 
 
 def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Producer) -> None:
@@ -226,135 +157,6 @@ def test_a_p_value_too_small_for_a_number_is_not_told_as_zero(ran: Ran, compare:
     ran("two", "c" * 1200, keyed(1200), seed=1)
 
     assert "McNemar     p < 1e-300 (mid-p, two-sided, 1,200 discordant pairs)" in compare("one", "two").stdout
-
-
-def keyed(count: int) -> list[Question]:
-    return [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(count)]
-
-
-def test_what_retrieval_repaired_and_broke_is_told_apart_by_what_was_shown(ran: Ran, compare: Producer) -> None:
-    ran("closed", "wwwwccccwf", keyed(10))
-    ran("rag", "cccwcwwwfc", keyed(10), hits="++-+++--++", rag=RAG)
-
-    lines = compare("closed", "rag").stdout.splitlines()
-
-    # q0 to q2 are repaired, q5 to q7 broken; q8 failed with retrieval, q9 without: neither repaired nor broken.
-    assert "retrieval   B was shown passages in 8 pairs · excluded 2 where A or B failed" in lines
-    assert "repaired    3 of 4 incorrect in A, correct in B: 2 with a relevant passage shown, 1 without one" in lines
-    assert "broken      3 of 4 correct in A, incorrect in B: 1 with a relevant passage shown, 2 without one" in lines
-    at = next(number for number, line in enumerate(lines) if line.startswith("apart"))
-    # Shown: q0, q1, q3, q4, q5, of which A has two and B three right. Not shown: q2, q6, q7; A has two, B one.
-    assert lines[at].startswith(
-        "apart       5 pairs with a relevant passage shown: accuracy 0.400 → 0.600, +0.200  95 %"
-    )
-    assert lines[at + 1].strip().startswith("3 pairs without one: accuracy 0.667 → 0.333, -0.333  95 %")
-    table = [line.rstrip() for line in lines[lines.index("") + 1 :]]
-    assert table[0].split() == ["question", "subject", "key", "A", "B", "retrieval"]
-    assert table[1].endswith("repaired · relevant passage shown")
-    assert table[3].endswith("repaired · relevant passage not shown")
-    assert table[4].endswith("broken · relevant passage shown")
-    assert "q9" not in " ".join(table), "A failed: nothing is known of what retrieval did to it"
-
-
-def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, compare: Producer) -> None:
-    ran("closed", "wwwwccccwf", keyed(10))
-    ran("rag", "cccwcwwwfc", keyed(10), hits="++-+++--++", rag=RAG)
-
-    found = json.loads(compare("closed", "rag", "--json").stdout)
-
-    told = found["retrieval"]
-    assert (told["without"], told["with"], told["either_failed"], told["own_context"]) == ("a", "b", 2, 0)
-    assert (told["all"]["repaired"], told["all"]["broken"], told["all"]["pairs"]) == (3, 3, 8)
-    shown = told["right_passage_shown"]
-    assert (shown["repaired"], shown["broken"], shown["pairs"]) == (2, 1, 5)
-    assert shown["contingency"] == {"both": 1, "only_a": 1, "only_b": 2, "neither": 1}
-    assert (shown["accuracy_without"]["value"], shown["accuracy_with"]["value"]) == (0.4, 0.6)
-    assert told["source_not_named"] is None
-    did = {each["id"]: (each["retrieval"], each["retrieval_hit"]) for each in found["flips"]}
-    assert did == {
-        "q0": ("repaired", True),
-        "q1": ("repaired", True),
-        "q2": ("repaired", False),
-        "q5": ("broken", True),
-        "q6": ("broken", False),
-        "q7": ("broken", False),
-    }
-
-
-def test_the_run_with_retrieval_may_be_named_first(ran: Ran, compare: Producer) -> None:
-    ran("rag", "ccw", keyed(3), hits="+++", rag=RAG)
-    ran("closed", "wwc", keyed(3))
-
-    text = compare("rag", "closed").stdout
-
-    assert "retrieval   A was shown passages in 3 pairs" in text
-    assert "repaired    2 of 2 incorrect in B, correct in A: 2 with a relevant passage shown" in text
-    assert "broken      1 of 1 correct in B, incorrect in A" in text
-    assert "apart" not in text, "there is only one kind"
-    assert json.loads(compare("rag", "closed", "--json").stdout)["retrieval"]["with"] == "a"
-
-
-def test_questions_that_name_no_source_are_not_told_apart(ran: Ran, compare: Producer) -> None:
-    ran("closed", "wwca", [*keyed(3), QUESTIONS[6]])
-    ran("rag", "cwwa", [*keyed(3), QUESTIONS[6]], hits="????", rag=RAG)
-
-    lines = compare("closed", "rag").stdout.splitlines()
-
-    assert "repaired    1 of 2 incorrect in A, correct in B" in lines
-    assert "broken      1 of 1 correct in A, incorrect in B" in lines
-    assert lines[-2].split()[-3:] == ["A", "correct", "repaired"]
-
-
-def test_questions_with_their_own_context_are_no_work_of_retrieval(ran: Ran, compare: Producer) -> None:
-    ran("closed", "wwc", keyed(3))
-    ran("rag", "ccw", keyed(3), hits="+oo", rag=RAG)
-
-    text = compare("closed", "rag").stdout
-
-    assert "B was shown passages in 1 pair · excluded 2 with their own context" in text
-    assert "repaired    1 of 1 incorrect in A" in text
-
-
-def test_questions_for_which_nothing_was_found_are_not_said_to_have_been_shown_passages(
-    ran: Ran, compare: Producer
-) -> None:
-    ran("closed", "wwc", keyed(3))
-    ran("rag", "ccw", keyed(3), hits="+00", rag=RAG)
-
-    assert "retrieval   B was shown passages in 1 of 3 pairs" in compare("closed", "rag").stdout
-    assert json.loads(compare("closed", "rag", "--json").stdout)["retrieval"]["nothing_shown"] == 2
-
-
-def test_what_another_model_changed_is_not_told_as_the_work_of_passages(ran: Ran, compare: Producer) -> None:
-    ran("closed", "wwc", keyed(3))
-    ran("rag", "ccw", keyed(3), hits="+++", rag=RAG)
-    ran("larger", "ccw", keyed(3), hits="+++", rag=RAG, model="large", seed=7)
-    told = "the runs also differ in model, seed: the changes are not due to the passages alone"
-
-    assert told in compare("closed", "larger").stdout
-    assert json.loads(compare("closed", "larger", "--json").stdout)["retrieval"]["also_differ_in"] == ["model", "seed"]
-    assert "not due to" not in compare("closed", "rag").stdout
-
-
-def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Producer) -> None:
-    ran("five", "wc", keyed(2), hits="+-", rag=RAG)
-    ran("ten", "cc", keyed(2), hits="++", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
-
-    text = compare("five", "ten").stdout
-
-    assert "rag.retrieval_top_k: 5 → 10" in text
-    assert "repaired" not in text
-
-
-def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, compare: Producer) -> None:
-    ran("closed", "ww", keyed(2))
-    ran("rag", "fw", keyed(2), hits="?o", rag=RAG)
-
-    text = compare("closed", "rag").stdout
-
-    assert "retrieval   B used it, but no pair can be compared · excluded 1 where A or B failed" in text
-    assert "1 with their own context" in text
-    assert "repaired" not in text
 
 
 def test_ten_flips_are_shown_where_nobody_says_how_many(ran: Ran, compare: Producer) -> None:
@@ -511,50 +313,6 @@ def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Producer) -> 
     assert "prompt.version: " in text
     assert "long long…" in text
     assert "long " * 50 in json.loads(compare("one", "two", "--json").stdout)["spec_differences"]["prompt.text"]["b"]
-
-
-def found(*ids: str) -> dict[str, Any]:
-    """What a verdict says of a search that found these passages, best first."""
-    passages = tuple(Passage(id=each, score=1.0, rank=rank, text="t") for rank, each in enumerate(ids, 1))
-    return {"context_source": ContextSource.RETRIEVED, "passages": passages}
-
-
-def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
-    ledger: MemoryLedger, compare: Producer
-) -> None:
-    asked = [
-        Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", gold_passages=("right",)) for n in range(4)
-    ]
-    asked.append(Question(id="q4", question="q", choices=("a", "b"), answer="A"))
-    # The second one goes three passages down, the first one two: what stands third is not compared.
-    retrieved: dict[str, tuple[int, list[dict[str, Any]]]] = {
-        "two": (2, [found("x", "right"), found("x", "y"), found("x", "y"), {}, found("right")]),
-        "three": (3, [found("right"), found("right"), found("x", "y", "right"), found("right"), found("x")]),
-    }
-    for name, (top_k, verdicts) in retrieved.items():
-        spec = SPEC.model_copy(update={"rag": RAG.model_copy(update={"retrieval_top_k": top_k})})
-        ledger.open_run(Run(run_id=name, spec=spec, source="q.json", questions=5, chance=0.5, created_at=1.0))
-        ledger.add_questions(name, asked)
-        ledger.commit(
-            name,
-            [
-                Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT if each else Outcome.FAILED, **each)
-                for n, each in enumerate(verdicts)
-            ],
-        )
-
-    told = compare("two", "three").stdout
-    assert "recall@2    A 0.333 · B 0.667  relevant passage found, of 3 questions" in told
-    assert "only A found it 0 · only B 1 · neither 1" in told
-    recall = json.loads(compare("two", "three", "--json").stdout)["recall"]
-    assert (recall["depth"], recall["contingency"]) == (2, {"both": 1, "only_a": 0, "only_b": 1, "neither": 1})
-
-
-def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran, compare: Producer) -> None:
-    ran("five", "wc", keyed(2), hits="??", rag=RAG)
-    ran("ten", "cc", keyed(2), hits="??", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
-    assert "recall@" not in compare("five", "ten").stdout
-    assert json.loads(compare("five", "ten", "--json").stdout)["recall"] is None
 
 
 def in_subjects(*subjects: str | None) -> list[Question]:
