@@ -12,9 +12,12 @@ from celery import Celery
 from contract import RedisLedger, Run, Verdict, keys
 from contract.priority import Priority
 from contract.queue import publish, queue_length
-from tests.support import make_questions, open_run, wait_until
+from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until
 
-__all__ = ["Message", "messages_in", "send", "sent", "verdicts", "wait_acknowledged", "wait_finished"]
+__all__ = ["QUEUE", "Message", "messages_in", "send", "sent", "verdicts", "wait_acknowledged", "wait_finished"]
+
+#: Of the simulated engine's model.
+QUEUE = keys.score_queue(SIMULATED_MODEL)
 
 
 def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priority: Priority = Priority.NORMAL) -> int:

@@ -1,0 +1,141 @@
+"""How a worker ends: on a signal, or because it cannot work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from contract import RedisLedger, keys, load_settings
+from contract.errors import EXIT_RETRY
+from tests.integration.runs import send, verdicts, wait_finished
+from tests.support import (
+    PATIENCE_S,
+    ROOT,
+    SIMULATED_MODEL,
+    end,
+    make_questions,
+    open_run,
+    process,
+    processes_of_session,
+    wait_until,
+    worker,
+)
+from workers.host.launcher import worker_command
+
+
+def test_sigterm_while_the_engine_boots_ends_the_worker_and_frees_its_name(redis_url: str, tmp_path: Path) -> None:
+    given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_REDIS_URL": redis_url, "MCQUEUE_SIMULATED__BOOT_S": "600"}
+    log = tmp_path / "log"
+    with process(*worker_command("w0@test", 2)[1:], environment=given, log=log) as child:
+        wait_until(lambda: "booting simulated" in log.read_text(), "the boot to begin")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=PATIENCE_S) == 0
+    client = RedisLedger.connect(load_settings()).client
+    assert client.get(keys.worker("w0@test")) is None
+    client.close()
+
+
+def test_sigterm_ends_running_batches_and_gives_the_rest_back(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(100))
+    send(app, redis_ledger, run)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 600}) as leaving:
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
+        leaving.send_signal(signal.SIGTERM)
+        assert leaving.wait(timeout=PATIENCE_S) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
+    settled = redis_ledger.counts(run.run_id).settled
+    assert 0 < settled < 100
+    assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
+    with worker(tmp_path / "next", name="w1"):
+        wait_finished(redis_ledger, run)
+    assert len(verdicts(redis_ledger, run)) == 100
+
+
+#: Handing a batch to the pool, which the main thread does under a lock, takes a second.
+SLOW_POOL = """
+import sys, time
+from concurrent.futures.thread import ThreadPoolExecutor
+adjust = ThreadPoolExecutor._adjust_thread_count
+def slowly(self):
+    print("handing over to a pool of", self._max_workers, file=sys.stderr, flush=True)
+    time.sleep(1)
+    adjust(self)
+ThreadPoolExecutor._adjust_thread_count = slowly
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGINT])
+def test_a_signal_while_a_batch_is_handed_to_the_pool_ends_the_worker(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_POOL)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    run = open_run(redis_ledger, make_questions(40))
+    with worker(tmp_path / "log", batch_size=4) as leaving:
+        send(app, redis_ledger, run)
+        wait_until(lambda: "handing over to a pool of 64" in (tmp_path / "log").read_text(), "the first batch")
+        for _ in range(2):
+            leaving.send_signal(number)
+            time.sleep(0.1)
+        assert leaving.wait(timeout=PATIENCE_S) == 1
+    assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_an_engines_process_dies_with_its_worker_where_nobody_is_left_to_end_it(redis_url: str, tmp_path: Path) -> None:
+    with worker(tmp_path / "log", simulated={"core": True}) as alone:
+        assert len(processes_of_session(alone.pid)) == 2
+        alone.kill()
+        wait_until(lambda: not processes_of_session(alone.pid), "the engine's process to end")
+
+
+def run_to_its_end(*command: str, environment: dict[str, str], log: Path) -> tuple[int, str]:
+    with process(*command, environment=environment, log=log) as child:
+        try:
+            exit_code = child.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            end(child)
+            raise
+    return exit_code, log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("environment", "pool", "exit_code", "says"),
+    [
+        (
+            {"MCQUEUE_REDIS_URL": "redis://127.0.0.1:1/0"},
+            "threads",
+            EXIT_RETRY,
+            "No Redis answers at redis://127.0.0.1:1",
+        ),
+        ({}, "solo", 1, "Start the worker with --pool threads"),
+        ({"MCQUEUE_LOG_LEVEL": "verbose"}, "threads", 1, "expected one of"),
+        ({"MCQUEUE_BATCHSIZE": "8"}, "threads", 1, "Did you mean 'MCQUEUE_BATCH_SIZE'"),
+        ({"MCQUEUE_ENGINE": "vllm", "MCQUEUE_HF_MODEL_ID": "/no/such"}, "threads", 1, "no folder /no/such"),
+    ],
+)
+def test_a_worker_that_cannot_work_says_why_in_one_line(
+    redis_url: str, tmp_path: Path, environment: dict[str, str], pool: str, exit_code: int, says: str
+) -> None:
+    command = [pool if word == "threads" else word for word in worker_command("w0@test", 2)[1:]]
+    given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_REDIS_URL": redis_url, **environment}
+    code, output = run_to_its_end(*command, environment=given, log=tmp_path / "log")
+    assert code == exit_code, output
+    assert says in output
+    assert "Traceback" not in output
+
+
+def test_two_living_workers_never_share_a_name(redis_url: str, tmp_path: Path) -> None:
+    given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": SIMULATED_MODEL, "MCQUEUE_REDIS_URL": redis_url}
+    with worker(tmp_path / "first"):
+        code, output = run_to_its_end(*worker_command("w0@test", 2)[1:], environment=given, log=tmp_path / "second")
+    assert code == EXIT_RETRY  # it may just have died: a launcher tries again
+    assert "A worker named 'w0@test' is alive" in output
