@@ -14,14 +14,12 @@ from contract import Outcome, RedisLedger, Run, RunState, keys
 from contract.queue import held_question_ids, queue_length
 from contract.settings import Settings
 from producer.cli import main
-from tests.integration.runs import send, sent, wait_acknowledged, wait_finished
+from tests.integration.runs import QUEUE, send, sent, wait_acknowledged, wait_finished
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
 from workers.check import check
 from workers.cli import main as workers_main
 
 Verb = Callable[..., str]
-
-QUEUE = keys.score_queue(SIMULATED_MODEL)
 
 
 @pytest.fixture

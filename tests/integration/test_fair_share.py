@@ -23,10 +23,9 @@ from contract import RedisLedger, Run, fair_share, keys
 from contract.ledger import RunState
 from contract.priority import Priority
 from producer.cli import main
-from tests.integration.runs import messages_in, send, verdicts, wait_finished
-from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+from tests.integration.runs import QUEUE, messages_in, send, verdicts, wait_finished
+from tests.support import ROOT, make_questions, open_run, wait_until, worker
 
-QUEUE = keys.score_queue(SIMULATED_MODEL)
 LIST = keys.broker_lists(QUEUE)[2]
 
 #: Levels a queue without an end, in small steps, and is killed.

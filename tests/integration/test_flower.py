@@ -15,15 +15,13 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from contract import RedisLedger, Run, Settings
-from contract.keys import score_queue
 from contract.priority import Priority
 from contract.queue import make_celery, publish
 from demo.valkey import free_port
 from tests.browser import chromium, open_page
-from tests.integration.runs import wait_finished
+from tests.integration.runs import QUEUE, wait_finished
 from tests.support import SIMULATED_MODEL, end, make_question, make_questions, open_run, process, wait_until, worker
 
-QUEUE = score_queue(SIMULATED_MODEL)
 MESSAGE = 16
 
 

@@ -14,9 +14,8 @@ from benchmarks.fuzz_messages import fuzz_messages
 from contract import RedisLedger, Settings, keys
 from contract.audit import missing, send_missing
 from contract.queue import ReceivedBatch, publish, queue_length, restore_held
-from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until, worker
-
-QUEUE = keys.score_queue(SIMULATED_MODEL)
+from tests.integration.runs import QUEUE
+from tests.support import make_questions, open_run, wait_until, worker
 
 
 @pytest.fixture

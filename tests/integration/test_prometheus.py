@@ -22,11 +22,10 @@ from contract.keys import score_queue
 from contract.priority import Priority
 from contract.queue import make_celery, publish
 from demo.valkey import free_port
-from tests.integration.runs import wait_finished
+from tests.integration.runs import QUEUE, wait_finished
 from tests.support import (
     PATIENCE_S,
     ROOT,
-    SIMULATED_MODEL,
     make_questions,
     needed_program,
     open_run,
@@ -35,7 +34,6 @@ from tests.support import (
 )
 
 QUESTIONS = 400
-QUEUE = score_queue(SIMULATED_MODEL)
 PANELS = json.loads((ROOT / "configs/grafana/dashboards/mcqueue.json").read_text())["panels"]
 #: What a machine without GPU and a simulated engine have nothing of.
 ELSEWHERE = re.compile(r"vllm:|_gpu_|temperature")

@@ -42,10 +42,8 @@ from contract.queue import (
 )
 from contract.sender_lock import sole_sender, sole_sender_if_free
 from demo.valkey import free_port
-from tests.integration.runs import messages_in
+from tests.integration.runs import QUEUE, messages_in
 from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
-
-QUEUE = keys.score_queue(SIMULATED_MODEL)
 
 #: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
 DIES_HOLDING = """

@@ -20,12 +20,10 @@ from contract.errors import EXIT_RETRY, RedisUnreachable, WritesRefused
 from contract.fleet import Fleet
 from contract.queue import make_celery, publish, restore_held
 from demo.valkey import CONFIGURATION, free_port
-from tests.integration.runs import sent, verdicts, wait_acknowledged, wait_finished
+from tests.integration.runs import QUEUE, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 from workers.check import check
 from workers.host.launcher import worker_command
-
-QUEUE = keys.score_queue(SIMULATED_MODEL)
 
 
 class Refusing:

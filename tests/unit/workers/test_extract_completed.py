@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.workers.extracting import CITIES
 from workers.scoring.extract import Extraction, extract
 
 YEARS = ("1939", "1941", "1945", "1950")
 WAR = "When did the Second World War end?"
-CITIES = ("Berlin", "Madrid", "Paris", "Rome")
 CAPITAL = "What is the capital of France?"
 READ = Extraction("C", "completed-question")
 

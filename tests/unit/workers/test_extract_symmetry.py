@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.workers.extracting import CITIES
 from workers.scoring.extract import extract
 
-CITIES = ("Berlin", "Madrid", "Paris", "Rome")
 LANDS = ("Germany", "Spain", "France", "Italy")
 
 #: The answer, and behind it what is wrong about each other choice, in their order.

@@ -7,12 +7,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from tests.unit.workers.gpus import EIGHT
 from workers.gpus import nvidia
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, model_name, on_the_bus, visible_gpus
 from workers.host.diagnostics import lost
-
-EIGHT = [Device(str(i), f"GPU-{i}aaa0000-1111") for i in range(8)]
 
 
 @pytest.mark.parametrize(
