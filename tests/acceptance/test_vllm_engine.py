@@ -52,8 +52,9 @@ ways |= {name: {name: value} for name, value in (("presence_penalty", 2), ("repe
 counted = one_turn("one two three one two three one two three one")
 chosen = engine.generate([GenerateRequest(counted, Sampling(max_tokens=9, **way)) for way in ways.values()])
 by_way = {name: each.texts[0].text for name, each in zip(ways, chosen)}
+(turn,) = engine.generate([GenerateRequest(one_turn("<|im_start|>user\\nHi<|im_end|>\\n"), Sampling(max_tokens=3))])
 engine.close()
-print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled, by_way]))
+print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text]))
 """
 
 
@@ -69,6 +70,8 @@ class Answers:
     sampled: tuple[list[str], list[str]]
     #: Texts behind a prompt that repeats itself, by what was set of sampling.
     by_way: dict[str, str]
+    #: The beginning of a turn.
+    turn: str
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,10 @@ def test_every_parameter_of_sampling_reaches_vllm(answers: Answers) -> None:
     assert texts["top_k"] == texts["min_p"] == texts["greedy"], "drawn from the likeliest token alone"
     assert len(set(texts["presence_penalty"].split())) > len(set(texts["greedy"].split()))
     assert not {"one", "two", "three"} & set(texts["repetition_penalty"].split())
+
+
+def test_special_tokens_stand_in_a_text_as_a_model_marks_its_reasoning_by_them(answers: Answers) -> None:
+    assert answers.turn == "<|im_start|>assistant"
 
 
 #: A text and labels in one call, of an engine that drafts tokens.

@@ -38,6 +38,8 @@ def _generating(request: GenerateRequest) -> Any:
         repetition_penalty=wanted.repetition_penalty,
         stop=list(wanted.stop),
         seed=request.seed,
+        # Models mark their reasoning, and the end of a turn, by special tokens. Without them, one reads like the other.
+        skip_special_tokens=False,
         structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,

@@ -503,11 +503,18 @@ def test_vllm_samples_as_the_run_says_and_not_as_the_model_recommends() -> None:
     }
 
 
+def test_vllm_is_asked_to_keep_the_special_tokens_that_mark_reasoning() -> None:
+    script = Script(context=400)
+    with started(script) as engine:
+        engine.generate([lengthy(5)])
+    assert script.asked[-1]["skip_special_tokens"] is False
+
+
 def test_other_servers_are_not_asked_with_names_that_only_vllm_knows() -> None:
     script = Script()
     with started(script) as engine:
         engine.generate([lengthy(5)])
-    assert script.asked[-1].keys().isdisjoint({"repetition_penalty", "top_k", "min_p"})
+    assert script.asked[-1].keys().isdisjoint({"repetition_penalty", "top_k", "min_p", "skip_special_tokens"})
 
 
 @pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.ALWAYS])

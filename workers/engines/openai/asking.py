@@ -18,7 +18,7 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from contract.settings import OpenAiSettings
 from contract.spec import Chat, ChatTemplate
@@ -43,6 +43,8 @@ __all__ = ["Asker", "PartialScore"]
 #: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
 #: repetitions. These are the neutral values. Other servers may not know the names.
 VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
+#: As in `workers.engines.sampling_params`: a text keeps the special tokens that mark its reasoning.
+VLLM_TEXTS = {**VLLM_SAMPLING, "skip_special_tokens": False}
 
 
 class NotOffered(ValueError):
@@ -149,7 +151,7 @@ class Asker:
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
                 response_format=wire.response_format(request.json_schema),
-                **self._neutral | sampling.chosen(),
+                **(VLLM_TEXTS if self._is_vllm else {}) | sampling.chosen(),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)
@@ -180,7 +182,7 @@ class Asker:
             max_tokens=1,
             temperature=0,
             **wire.top(top, in_chat=in_chat),
-            **self._neutral,
+            **(VLLM_SAMPLING if self._is_vllm else {}),
         )
         if isinstance(answer, Failure):
             return Completion(error=answer)
@@ -198,8 +200,9 @@ class Asker:
         return PartialScore(prompt, logprobs, [1] * len(logprobs), prompt, cached)
 
     @property
-    def _neutral(self) -> dict[str, Any]:
-        return VLLM_SAMPLING if self._offers.context else {}
+    def _is_vllm(self) -> bool:
+        """Whether the server tells how long a prompt may be, as vLLM does."""
+        return bool(self._offers.context)
 
     def _chat_scores(self, request: ScoreRequest) -> tuple[int, bool] | Failure:
         """Return `echo.chat_scores` with these variables of the template; or why it is not known yet.

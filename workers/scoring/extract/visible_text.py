@@ -12,19 +12,21 @@ __all__ = ["before_next_example", "before_next_question", "before_other_choices"
 
 _TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _TAG = re.compile(
-    rf"(?P<close></(?:{_TAG_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<unused95>)"
-    rf"|<(?:{_TAG_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<unused94>",
+    rf"(?P<close></(?:{_TAG_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
+    r"|<\|end_thinking\|>|<unused95>)"
+    rf"|<(?:{_TAG_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>|<unused94>",
     re.IGNORECASE,
 )
-#: A "harmony" channel: `<|channel|>final<|message|>…`. Where the control tokens were dropped, their words remain.
+#: A "harmony" channel: `<|channel|>final<|message|>…`. Where a server drops the control tokens, their words remain.
 _FINAL_CHANNEL = re.compile(r"<\|channel\|>\s?final[^<\n]{0,40}<\|message\|>")
 _BARE_ANALYSIS = re.compile(r"\s{0,20}analysis(?=[A-Z])")
 _BARE_FINAL = "assistantfinal"
 
 _END = re.compile(
-    r"</s>|<eos>|<end_of_turn>|<\|(?:im_end|eot_id|endoftext|end|return|end_of_text|eom_id)\|>|<｜end▁of▁sentence｜>"
+    r"</s>|<eos>|<end_of_turn>|<｜end▁of▁sentence｜>"
+    r"|<\|(?:im_end|eot_id|eot|endoftext|end|return|end_of_text|eom_id|END_OF_TURN_TOKEN)\|>"
 )
-_CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|start_of_turn)>")
+_CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|pad|unk|start_of_turn)>")
 _NEXT_QUESTION = re.compile(
     r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|(?P<q>q)\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
     r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b))",  # "## Question Analysis" begins no question
