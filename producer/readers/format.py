@@ -134,16 +134,17 @@ def _until_trouble(text: Text) -> Iterator[str]:
 
 
 def _dialect(text: Text, source: Source) -> Dialect | None:
-    mapping = source.how.mapping
-    numbered = bool(mapping) and all(
-        each.isdigit() for part, value in mapping.items() if part != "base" for each in value.split("+") if each
-    )
-    found = dialect_of(text, is_table_header, named=bool(mapping), numbered=numbered)
+    # A base, or a part that no column holds (`id=`), names no column: the first row is then judged as without --map.
+    columns = [
+        each for part, value in source.how.mapping.items() if part != "base" for each in value.split("+") if each
+    ]
+    numbered = bool(columns) and all(map(str.isdigit, columns))
+    found = dialect_of(text, is_table_header, named=bool(columns), numbered=numbered)
     if found is None:
         return None
-    if not found.header and not mapping:
+    if not found.header and not columns:
         refuse_column_before_question(text, found)
-    if found.header and not mapping and not is_table_header(found.names):
+    if found.header and not columns and not is_table_header(found.names):
         shown = ", ".join(found.names[:12])
         suffix = source.path.suffix.lower()
         if suffix in {".json", ".jsonl"} or (len(shown) > _LONGEST_HEADER and suffix not in {".csv", ".tsv"}):

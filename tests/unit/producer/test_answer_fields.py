@@ -57,6 +57,17 @@ def test_numbers_from_1_to_3_of_4_choices_are_refused_until_it_is_said_what_they
     assert keys(tmp_path, content, base="1") == ["A", "B", "C"]
 
 
+def test_the_base_alone_and_a_part_that_no_column_holds_leave_a_tables_columns_as_they_are(tmp_path: Path) -> None:
+    """The message said to add --map base=1 or id=, with which no column of a CSV was found any more."""
+    numbers = "question,A,B,C,D,answer\nq one?,a,b,c,d,1\nq two?,e,f,g,h,2\n"
+    letters = "q one?,a,b,c,d,B\nq two?,e,f,g,h,C\n"
+
+    assert "--map base=0 or --map base=1" in refusal(tmp_path, numbers)
+    assert keys(tmp_path, numbers, base="1") == ["A", "B"]
+    assert keys(tmp_path, numbers, base="0", id="") == ["B", "C"]
+    assert keys(tmp_path, letters, id="") == keys(tmp_path, letters, base="0") == ["B", "C"]
+
+
 def test_an_index_by_its_name_counts_from_0_beside_a_list_and_is_refused_beside_columns(tmp_path: Path) -> None:
     assert keys(tmp_path, rows(*({"answer_index": at} for at in (1, 2, 3)))) == ["B", "C", "D"]
     assert keys(tmp_path, rows(*({"answer_index": at} for at in (1, 2, 4)))) == ["A", "B", "D"]
