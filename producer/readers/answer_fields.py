@@ -19,12 +19,14 @@ from producer.readers.parts import Parts, answers_of
 from producer.readers.record import FieldTrouble, shown_value
 from producer.readers.second_key import Column, way_of_second_key
 
-__all__ = ["Key", "key_of", "refuse_contradiction", "says_beside"]
+__all__ = ["Key", "key_of", "refuse_contradiction", "refuse_overlooked_key", "says_beside"]
 
 #: Share of the rows in which two fields must agree to be considered equivalent.
 _MOST = 0.9
 #: Share from which the lists in a field `gold` may be keys.
 _HALF = 0.5
+#: With fewer rows, a field that names choices may do so by chance.
+_LEAST_ROWS = 3
 #: Usual names for an index that counts from 0, unless choices are in columns: SocialIQA's label counts from 1.
 _FROM_0 = frozenset(
     ["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index", "label", "labels"]
@@ -120,6 +122,22 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
             message = f"{shown}, but {name!r} says {shown_value(parts.rest[name])}, which is {', '.join(other)}."
             hint = f"Use --map answer={name} for the latter, --map answer={parts.used.answer} for the former."
             raise FieldTrouble("answer", message, hint, kind="two answers contradict")
+
+
+def refuse_overlooked_key(head: Sequence[Parts]) -> None:
+    """Raise FieldTrouble if no question has a key, but a field with an unknown name names a choice in each row."""
+    if len(head) < _LEAST_ROWS or any(each.marked or not no_key(each.answer, each.choices) for each in head):
+        return
+    columns = {
+        name: [Given.of(each.rest.get(name), each.choices, each.labels) for each in head]
+        for name in dict.fromkeys(name for each in head for name in each.rest)
+    }
+    for name, column in columns.items():
+        constant = len({str(each.answer) for each in column}) == 1
+        if not constant and _says_by_label_or_text(column) and not _name_all(column):
+            message = f"no field has a usual name of the key, but {name!r} names a choice in nearly every row."
+            hint = f"Use --map answer={name} if it is the key, --map answer= if there is none."
+            raise FieldTrouble("answer", message, hint, kind="may be the key")
 
 
 def _given(head: Sequence[Parts], name: str) -> Column:

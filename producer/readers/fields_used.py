@@ -19,6 +19,8 @@ __all__ = ["UsedFields"]
 
 #: Maximum number of fields that are listed individually; of more, only the first and the last are shown.
 MOST_NAMED = 5
+#: Maximum number of unused fields that are listed.
+MOST_UNUSED = 12
 #: Stands for a field if the file is an object of questions by id.
 _KEY = "the key of each question"
 
@@ -39,6 +41,8 @@ class UsedFields:
     #: These two are empty if no question has such a field.
     subject: tuple[str, ...]
     context: tuple[str, ...]
+    #: Fields that are none of these.
+    unused: tuple[str, ...]
 
     @classmethod
     def of(cls, apart: Sequence[tuple[Record, Parts]]) -> UsedFields:
@@ -54,12 +58,14 @@ class UsedFields:
             id=_each(parts.used.id or (record.key and _KEY) for record, parts in apart),
             subject=_each(each.subject for each in used),
             context=_each(name for each in used for name in each.contexts),
+            unused=_each(name for _, parts in apart for name in parts.rest),
         )
 
     def describe(self) -> str:
         """Describe the fields: `question ← stem · choices ← A, B, C · answer ← answer (also there: label) · id ← qid`.
 
-        A part that no field holds is left out, except the two that the user would miss: the answer and the id.
+        A part that no field holds is left out, except the two that the user would miss: the answer and the id. Without
+        an answer, the fields that are not used are listed, as one of them may be the key.
         """
         others = f" (also there: {_listed(self.also_there)})" if self.also_there else ""
         shown = {
@@ -70,7 +76,11 @@ class UsedFields:
             "subject": _listed(self.subject),
             "context": _listed(self.context),
         }
-        return " · ".join(f"{part} ← {names}" for part, names in shown.items() if names)
+        found = [f"{part} ← {names}" for part, names in shown.items() if names]
+        if self.unused and not self.answer:
+            more = ", …" if len(self.unused) > MOST_UNUSED else ""
+            found.append(f"not used: {', '.join(self.unused[:MOST_UNUSED])}{more}")
+        return " · ".join(found)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for `--json`."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
-from producer.readers.answer_fields import Key, key_of, says_beside
+from producer.readers.answer_fields import Key, key_of, refuse_overlooked_key, says_beside
 from producer.readers.answers import INDICES, Given, Way, settle
 from producer.readers.field_names import spelled
 from producer.readers.fields import parts_of, to_row
@@ -136,6 +136,8 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(apart)
             _refuse_answers_that_would_do_nothing(source, layout, apart)
+            if not (source.how.answers or "answer" in source.how.mapping):
+                refuse_overlooked_key([parts for _, parts in apart])
             key = _key([each for _, each in apart], layout, source.how, like)
         except FieldTrouble as trouble:
             raise trouble.at(apart[0][0].file or source.shown, apart[0][0].line) from None

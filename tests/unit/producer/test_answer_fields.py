@@ -68,6 +68,26 @@ def test_the_base_alone_and_a_part_that_no_column_holds_leave_a_tables_columns_a
     assert keys(tmp_path, letters, id="") == keys(tmp_path, letters, base="0") == ["B", "C"]
 
 
+def test_a_key_under_an_unknown_name_is_not_overlooked(tmp_path: Path) -> None:
+    """The file was read as one without a key: a whole run without an accuracy."""
+    table = "stem,opt_1,opt_2,level,gold_solution_letter\none?,x,y,1,A\ntwo?,u,v,1,B\nthree?,s,t,2,B\n"
+    without = table.replace(",A\n", ",?\n").replace(",B\n", ",?\n")
+
+    told = refusal(tmp_path, table)
+
+    assert "no field has a usual name of the key, but 'gold_solution_letter' names a choice" in told
+    assert "--map answer=gold_solution_letter if it is the key, --map answer= if there is none" in told
+    assert keys(tmp_path, table, answer="gold_solution_letter") == ["A", "B", "B"]
+    assert keys(tmp_path, table, answer="") == keys(tmp_path, without) == ["", "", ""]
+
+
+def test_the_unused_fields_are_told_if_no_field_was_found_for_the_key(tmp_path: Path) -> None:
+    table = "stem,opt_1,opt_2,number,{}\none?,x,y,n1,0\ntwo?,u,v,n2,1\nthree?,s,t,n3,1\n"
+
+    assert understood(tmp_path, table.format("marked")).fields.describe().endswith(" · not used: number, marked")
+    assert "not used" not in understood(tmp_path, table.format("key")).fields.describe()
+
+
 def test_an_index_by_its_name_counts_from_0_beside_a_list_and_is_refused_beside_columns(tmp_path: Path) -> None:
     assert keys(tmp_path, rows(*({"answer_index": at} for at in (1, 2, 3)))) == ["B", "C", "D"]
     assert keys(tmp_path, rows(*({"answer_index": at} for at in (1, 2, 4)))) == ["A", "B", "D"]
