@@ -26,7 +26,7 @@ from producer.runs.asked import how_asked
 from producer.runs.gold_sources import Named, named_sources
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import RunConfig, load_run_config
-from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, plan, submit
+from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, namesake, plan, submit
 from producer.runs.unanswerable import refuse_unanswerable
 from producer.session import Session
 from producer.watching.finish import finish
@@ -156,6 +156,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         ("run", done.run.run_id),
         ("state", done.describe()),
         *([] if how.fresh else _asked_already(done, session)),
+        *([] if how.fresh else _namesake(planned, done, session)),
         *_priority_lines(done.run, how.priority),
         *_row_lines(planned, done.run, rejected),
         *_source_lines(planned, how),
@@ -173,6 +174,14 @@ def _asked_already(done: Submitted, session: Session) -> Lines:
     what = "the same questions asked in the same way under another name"
     others = asked_already([done], session.ledger).values()
     return [("already", f"{', '.join(each)}: {what}") for each in others]
+
+
+def _namesake(planned: Plan, done: Submitted, session: Session) -> Lines:
+    if (found := namesake(planned, done, session.ledger)) is None:
+        return []
+    other, differ = found
+    parts = ", ".join("questions" if each == "questions_digest" else each for each in differ)
+    return [("differs", f"in {parts} from {other}, the last run of this name: all questions are asked")]
 
 
 def _priority_lines(run: Run, asked: Priority | None) -> Lines:

@@ -324,7 +324,7 @@ def load_run_config(path: Path | None = None, overrides: Iterable[str] = ()) -> 
     over = parse_overrides(overrides, RunConfigError)
 
     def place(setting: tuple[Any, ...]) -> str:
-        return OVERRIDE if setting and has(over, setting) else str(path or "run configuration")
+        return OVERRIDE if setting and has(over, setting) else str(path or OVERRIDE)
 
     return run_config(merge(file, over), place)
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from contract.errors import RunConfigError
+from contract.errors import RunConfigError, UnknownRun, UnreadableRun
 from contract.ledger import Ledger, Run, RunState, Taken
 from contract.priority import Priority
 from contract.question import Body
 from contract.settings import Settings
-from contract.spec import Mode, RunSpec, run_id_for, slug
+from contract.spec import Mode, RunSpec, is_called, run_id_for, slug
 from contract.wording import number
 from producer.broker import Broker
 from producer.intake.qrels import Qrels
@@ -33,7 +34,7 @@ from producer.runs.prefix_order import PrefixOrder
 from producer.runs.runconfig import RunConfig
 from producer.runs.source_coverage import taken_of
 
-__all__ = ["Plan", "State", "Submitted", "afresh", "asked_already", "asked_of", "plan", "submit"]
+__all__ = ["Plan", "State", "Submitted", "afresh", "asked_already", "asked_of", "namesake", "plan", "submit"]
 
 
 #: A run's folder is named after it, and file systems limit names to 255 bytes.
@@ -245,3 +246,19 @@ def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[s
         for run in new
     }
     return {run_id: found for run_id, found in others.items() if found}
+
+
+def namesake(planned: Plan, done: Submitted, ledger: Ledger) -> tuple[str, list[str]] | None:
+    """Return the last other run with the name of this new one, and the parts of their specs that differ; None if none.
+
+    A user who meant to go on with that run sees why it is another one.
+    """
+    if done.state is not State.NEW:
+        return None
+    for other in ledger.run_ids():
+        if other != done.run.run_id and is_called(other, planned.name):
+            with suppress(UnknownRun, UnreadableRun):
+                spec = ledger.run(other).spec
+                differ = [each for each in RunSpec.model_fields if getattr(spec, each) != getattr(planned.spec, each)]
+                return (other, differ) if differ else None
+    return None

@@ -182,6 +182,22 @@ def test_a_new_run_says_that_its_questions_were_asked_so_under_another_name(prod
     assert "already" not in producer("enqueue", five, "--run", "letters", "--set", "mode=letter").stdout
 
 
+def test_a_new_run_says_in_what_it_differs_from_the_last_one_of_its_name(
+    producer: Producer, five: Path, tmp_path: Path
+) -> None:
+    """Somebody who added questions, or changed a prompt, wondered why the run did not go on."""
+    grown = tmp_path / "grown.jsonl"
+    grown.write_text(five.read_text() + json.dumps({"question": "q", "choices": ["a", "b"], "answer": "A"}) + "\n")
+    first = producer("enqueue", five, "--run", "one")
+    run = producer.json("runs")[0]["run_id"]
+
+    second = producer("enqueue", grown, "--run", "one", "--set", "shuffle=true")
+
+    assert f"differs    in questions, shuffle from {run}, the last run of this name" in second.stdout
+    for again in (first, producer("enqueue", five, "--run", "one"), producer("enqueue", five, "--run", "o", "--fresh")):
+        assert "differs" not in again.stdout
+
+
 @pytest.mark.parametrize("command", ["enqueue", "suite"])
 def test_that_no_redis_answers_is_said_before_a_long_file_is_read(command: str, tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text("{\n")

@@ -29,7 +29,8 @@ def test_a_layout_is_recognised_by_its_content_and_read(tmp_path: Path, name: st
 FIELDS = {
     "own": "question ← question · choices ← choices · answer ← answer · id ← none",
     "ARC": "question ← stem · choices ← choices · answer ← answerKey · id ← id",
-    "CommonsenseQA, no key": "question ← stem · choices ← choices · answer ← none · id ← id · not used: question_concept",
+    "CommonsenseQA, no key": "question ← stem · choices ← choices · answer ← none · id ← id"
+    " · not used: question_concept",
     "CMMLU": "question ← Question · choices ← A, B, C, D · answer ← Answer · id ← none",
     "SciQ": "question ← question · choices ← correct_answer, distractor1, distractor2, distractor3"
     " · answer ← correct_answer · id ← none · context ← support",
