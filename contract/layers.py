@@ -191,9 +191,8 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
     if entry["type"] == "extra_forbidden":
         known = _known_names(model, entry["loc"][:-1])
         unknown = str(entry["loc"][-1])
-        return (
-            f"{source}: unknown setting {brief(name)}. {FORMER_NAMES.get(unknown) or nearest(unknown, known)}".rstrip()
-        )
+        hint = FORMER_NAMES.get(unknown) or nearest(unknown, known) or nearest(unknown, _nested_names(model, unknown))
+        return f"{source}: unknown setting {brief(name)}. {hint}".rstrip()
     message = str(entry["msg"]).removeprefix("Value error, ")
     secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])
     found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {brief(entry['input'])}"
@@ -226,6 +225,16 @@ def without_secrets(layer: Mapping[str, Any], model: type[BaseModel]) -> dict[st
         else:
             kept[name] = value
     return kept
+
+
+def _nested_names(model: type[BaseModel], name: str) -> list[str]:
+    """Return the settings called `name` in a group of `model`, as `sampling.temperature` for `temperature`."""
+    groups = ((group, field.annotation) for group, field in model.model_fields.items())
+    return [
+        f"{group}.{name}"
+        for group, kind in groups
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and name in kind.model_fields
+    ]
 
 
 def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:

@@ -62,6 +62,8 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
             "mode=leter",
             "mode: Input should be 'letter', 'likelihood', 'generate', 'vote', 'judge' or 'free', found 'leter'",
         ),
+        ("temperature=1", "unknown setting 'temperature'. Did you mean 'sampling.temperature'?"),
+        ("judge.model=x", "--set: configuration: judge has no effect in mode likelihood"),
         ("seed=-1", "seed"),
         ("seed", "expected name=value"),
         ("batch_size=8", "'batch_size' belongs to the deployment"),
