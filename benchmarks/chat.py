@@ -13,6 +13,7 @@ from contract.turns import one_turn
 from workers.engines import make_engine
 from workers.engines.base import ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.model_tokenizer import load_tokenizer
 from workers.scoring import MODES
 
 __all__ = ["flags", "shown_texts", "white_space"]
@@ -29,7 +30,8 @@ def shown_texts(questions: Sequence[Question], spec: RunSpec, model: Path) -> di
     """Return question id → the text that the engine receives, including the chat template."""
     requests = [MODES[spec.mode].ask(question, all_turns(question, spec)[0], spec)[0] for question in questions]
     texts: dict[str, str] = {}
-    for question, encoded in zip(questions, PromptEncoder.of_model(str(model)).encode(requests), strict=True):
+    encoder = PromptEncoder(load_tokenizer(model))
+    for question, encoded in zip(questions, encoder.encode(requests), strict=True):
         if not isinstance(encoded, Encoded):
             raise encoded
         texts[question.id] = encoded.text

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contract.errors import RequestRejected
 from contract.question import LABELS
 from workers.engines.encoding import PromptEncoder
+from workers.engines.model_tokenizer import load_tokenizer
 from workers.parent import follow_parent
 from workers.scoring import Item, requests_of
 
@@ -26,7 +27,7 @@ def cpu_scores(model: str, items: Sequence[Item]) -> Iterator[list[float]]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    encoder = PromptEncoder.of_model(model)
+    encoder = PromptEncoder(load_tokenizer(model))
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     for item in items:
         (encoded,) = encoder.encode(list(requests_of(item)))

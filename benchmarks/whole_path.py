@@ -48,6 +48,7 @@ from contract.wording import number
 from producer.readers import Source
 from workers.engines.base import Request
 from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.model_files import tokenizer_of
 from workers.engines.packaged import resolve
 from workers.engines.prefill_plan import make_plan
 from workers.engines.sampling_params import sampling_params
@@ -204,7 +205,7 @@ class Raw:
         model = resolve(settings.hf_model_id)
         prepare_environment(model)  # here too, where the prompts are built
         self._bench = bench
-        self._encoder = PromptEncoder.of_model(model)
+        self._encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
         spawn = multiprocessing.get_context("spawn")
         self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=_boot, initargs=(settings,))
         try:

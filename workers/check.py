@@ -144,7 +144,8 @@ def _engine(settings: Settings) -> Iterator[Finding]:
     except McqueueError as trouble:
         yield Finding("error", "model", trouble.message, trouble.hint)
     else:
-        yield Finding("ok", "model", model) if Path(model).is_dir() else _on_hub(model)
+        revision = settings.vllm_args.get("revision")
+        yield Finding("ok", "model", model) if Path(model).is_dir() else _on_hub(model, revision)
 
 
 def _server(settings: Settings) -> Finding:
@@ -163,12 +164,12 @@ def _server(settings: Settings) -> Finding:
     return Finding("ok", "engine", found)
 
 
-def _on_hub(model: str) -> Finding:
-    """Check whether a hub id is available; only a warning if not, as another machine may boot it."""
+def _on_hub(model: str, revision: str | None) -> Finding:
+    """Check whether a hub id's revision is available; only a warning if not, as another machine may boot it."""
     if importlib.util.find_spec("huggingface_hub") is None:
         return Finding("ok", "model", model)  # it comes with vLLM, whose absence is reported anyway
     try:
-        require_hub(model, "config.json")
+        require_hub(model, "config.json", revision)
     except ModelNotFound as trouble:
         return Finding("warning", "model", trouble.message, trouble.hint)
     return Finding(

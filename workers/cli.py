@@ -24,6 +24,7 @@ from workers import check as checks
 from workers.cpu_quota import cores_by_quota
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
+from workers.engines.model_files import tokenizer_of
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.engines.vllm_folder import vllm_folder
@@ -159,7 +160,8 @@ def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_
     question, passages = as_asked(ledger, run, question_id)
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
-    click.echo(json.dumps(list(request_tokens(run, question, passages, PromptEncoder.of_model(model))), indent=2))
+    encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
+    click.echo(json.dumps(list(request_tokens(run, question, passages, encoder)), indent=2))
 
 
 @main.command(name="rescore")

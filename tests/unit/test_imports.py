@@ -73,10 +73,10 @@ HEAVY_AT = {
         "cpu_sampling",
         "sampling_params",
         "packaged",
-        "encoding",
         "arguments",
         "installed",
         "vllm_plugin",
+        "model_files",
         "model_tokenizer",
     )
 } | {f"workers.retrieval.{name}" for name in ("bm25", "build", "dense", "encoder", "sentence_models")}

@@ -13,19 +13,16 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, TemplateError, meta
 
-from contract.errors import ModelNotFound, RequestRejected, first_line
-from contract.models import require_hub
+from contract.errors import RequestRejected
 from contract.spec import OWN_VARIABLES, ChatTemplate
 from contract.turns import Role, Turns, begun, messages
 from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of
-from workers.engines.model_tokenizer import load_tokenizer
 
-__all__ = ["Encoded", "PromptEncoder", "positions_of"]
+__all__ = ["Encoded", "PromptEncoder"]
 
 #: Maximum number of lines whose tokens are cached: a prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
@@ -55,18 +52,6 @@ class Encoded:
     continuations: tuple[str, ...] = ()
 
 
-def positions_of(model: str) -> int | None:
-    """Return the maximum context in tokens of `model` (a folder or a hub id), or None if its config does not say."""
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.from_pretrained(model).get_text_config()
-    except (OSError, ValueError):  # vLLM supports model types that transformers does not
-        return None
-    found: int | None = getattr(config, "max_position_embeddings", None)
-    return found
-
-
 class PromptEncoder:
     """Encoder for one model. Thread-safe: uses a lock, as fast tokenizers fail if two threads use them at once."""
 
@@ -77,17 +62,6 @@ class PromptEncoder:
         self._known_lines: dict[str, list[int]] = {}
         #: The template's variables as JSON → `_opening`.
         self._openings: dict[str, str] = {}
-
-    @classmethod
-    def of_model(cls, model: str) -> PromptEncoder:
-        """Return the encoder for `model` (a folder or a hub id), without an engine. Raises ModelNotFound."""
-        if not Path(model).is_dir():
-            require_hub(model, "config.json")
-        try:
-            return cls(load_tokenizer(model))
-        except (OSError, ValueError) as trouble:  # the hub became unreachable, or the folder is not a model's
-            hint = "hf_model_id may also be a folder, which needs no network."
-            raise ModelNotFound(f"No tokenizer for {model!r}: {first_line(trouble)}.", hint=hint) from None
 
     @property
     def has_chat_template(self) -> bool:

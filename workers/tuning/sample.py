@@ -15,8 +15,9 @@ from contract.question import Question
 from contract.settings import Settings
 from contract.verdict import Passage
 from contract.wording import number
-from workers.engines.encoding import PromptEncoder, positions_of
+from workers.engines.encoding import PromptEncoder
 from workers.engines.installed import is_cpu_build
+from workers.engines.model_files import positions_of, tokenizer_of
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.scoring import Item
@@ -55,7 +56,8 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
     items = list(items_of(run, measured, ledger))
-    needs = lengths(items, PromptEncoder.of_model(model), most_context(settings, run, model))
+    encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
+    needs = lengths(items, encoder, most_context(settings, run, model))
     say(
         f"{needs.questions:,} of {number(len(questions), 'question')} measured: median {needs.median} tokens, "
         f"95th percentile {needs.p95}, longest {needs.longest}, including the answer"
@@ -110,7 +112,7 @@ def most_context(settings: Settings, run: Run, model: str) -> int | None:
     do not fit would fail.
     """
     own = settings.vllm_args.get("max_model_len")
-    known = [each for each in (own, positions_of(model)) if isinstance(each, int) and each > 0]
+    known = [each for each in (own, positions_of(model, settings.vllm_args)) if isinstance(each, int) and each > 0]
     if not known:
         return None
     return known[0] if run.spec.rag else max(known)

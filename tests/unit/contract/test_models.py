@@ -23,9 +23,10 @@ class Hub(ThreadingHTTPServer):
         self.status, self.code = 200, ""
         self.asked: list[str] = []
 
-    def required(self, home: Path) -> str:
+    def required(self, home: Path, *revision: str) -> str:
         """What is said where the tokenizer of `owner/name` is required, with the hub's cache in `home`."""
-        code = "from contract.models import require_hub; require_hub('owner/name', 'tokenizer.json')"
+        wanted = ("owner/name", "tokenizer.json", *revision)
+        code = f"from contract.models import require_hub; require_hub(*{wanted})"
         endpoint = f"http://127.0.0.1:{self.server_port}"
         own = {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | own
@@ -73,6 +74,14 @@ def test_a_hub_that_is_not_there_is_asked_once_and_told_in_one_sentence(hub: Hub
 def test_a_model_that_the_hub_does_not_know_is_refused(hub: Hub, tmp_path: Path) -> None:
     hub.status, hub.code = 404, "RepoNotFound"
     assert "(RepositoryNotFoundError: " in hub.required(tmp_path)
+
+
+def test_a_revision_that_the_hub_does_not_know_is_refused(hub: Hub, tmp_path: Path) -> None:
+    hub.status, hub.code = 404, "RevisionNotFound"
+    said = hub.required(tmp_path, "step1000")
+    assert "ModelNotFound: " in said
+    assert "(RevisionNotFoundError: " in said
+    assert hub.asked == ["/owner/name/resolve/step1000/tokenizer.json"]
 
 
 def test_a_file_that_the_hubs_model_lacks_is_left_to_whoever_loads_the_model(hub: Hub, tmp_path: Path) -> None:

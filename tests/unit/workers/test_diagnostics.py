@@ -336,17 +336,19 @@ def test_of_several_models_each_finding_says_whose_it_is() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_hub_is_asked_for_a_model_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
-    def require_hub(model: str, file: str) -> None:
+    def require_hub(model: str, file: str, revision: str | None) -> None:
         if not known:
-            raise ModelNotFound(f"{model!r} has no {file}.", hint="Name another.")
+            raise ModelNotFound(f"{model!r} has no {file} in {revision}.", hint="Name another.")
 
     monkeypatch.setattr("workers.check.require_hub", require_hub)
-    asked = settings(engine="vllm", hf_model_id="owner/name", redis_url="redis://127.0.0.1:1/0")
+    asked = settings(
+        engine="vllm", hf_model_id="owner/name", vllm_args={"revision": "v2"}, redis_url="redis://127.0.0.1:1/0"
+    )
 
     (found,) = [each for each in check([asked], [0]) if each.what == "model"]
 
     limit = "owner/name; weights not cached here are downloaded at boot, within server_startup_timeout"
-    unknown = Finding("warning", "model", "'owner/name' has no config.json.", "Name another.")
+    unknown = Finding("warning", "model", "'owner/name' has no config.json in v2.", "Name another.")
     assert found == (Finding("ok", "model", limit) if known else unknown)
 
 

@@ -15,7 +15,6 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from contract import Mode, Prompt
-from contract.errors import ModelNotFound
 from contract.prompts import turns_of
 from contract.spec import Sampling
 from contract.turns import one_turn
@@ -232,13 +231,6 @@ def test_an_encoder_does_not_keep_every_line_that_it_saw() -> None:
         encoder.encode(requests)
     assert len(encoder._known_lines) <= 2 * MOST_KNOWN_LINES + 1
     assert encoder.encode([first]) == before
-
-
-def test_a_model_without_a_tokenizer_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFound) as trouble:
-        PromptEncoder.of_model(str(tmp_path))
-    assert trouble.value.message.startswith(f"No tokenizer for '{tmp_path}': ")
-    assert "\n" not in str(trouble.value)
 
 
 def test_the_digest_is_another_where_text_becomes_other_tokens_or_ends_elsewhere() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from contract.errors import ModelNotFound
 from contract.turns import one_turn
 from tests.support import ROOT
 from workers.engines.base import ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.engines.model_tokenizer import correct_vllm
+from workers.engines.model_files import tokenizer_of
+from workers.engines.model_tokenizer import correct_vllm, load_tokenizer
 
 TEXTS = [json.loads(line)["text"] for line in (ROOT / "demo" / "corpus.jsonl").read_text().splitlines()]
 PROMPT = "Question: What is the symbol of iron, found in 1886?\nAnswer:"
@@ -66,23 +68,30 @@ def model(folder: Path, made: Tokenizer, model_type: str, tokenizer_class: str, 
     return str(folder)
 
 
+@pytest.fixture
+def vllm_as_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo what `correct_vllm` does, after the test."""
+    from vllm.tokenizers import hf
+
+    monkeypatch.setattr(hf, "AutoTokenizer", hf.AutoTokenizer)
+
+
 @pytest.mark.parametrize(
     ("model_type", "tokenizer_class"),
     [("llama", "LlamaTokenizerFast"), ("qwen2", "PreTrainedTokenizerFast"), ("gpt2", "GPT2TokenizerFast")],
 )
 def test_a_prompt_has_the_tokens_of_the_models_own_file(tmp_path: Path, model_type: str, tokenizer_class: str) -> None:
     made = byte_level()
-    encoder = PromptEncoder.of_model(model(tmp_path, made, model_type, tokenizer_class))
+    encoder = PromptEncoder(load_tokenizer(model(tmp_path, made, model_type, tokenizer_class)))
     (found,) = encoder.encode([ScoreRequest(one_turn(PROMPT), CHOICES)])
     assert isinstance(found, Encoded)
     assert [[*found.prompt, *tail] for tail in found.tails] == [made.encode(PROMPT + each).ids for each in CHOICES]
     assert encoder.has_chat_template
 
 
-def test_vllm_loads_the_same_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vllm.tokenizers import get_tokenizer, hf
+def test_vllm_loads_the_same_tokenizer(tmp_path: Path, vllm_as_installed: None) -> None:
+    from vllm.tokenizers import get_tokenizer
 
-    monkeypatch.setattr(hf, "AutoTokenizer", hf.AutoTokenizer)  # restored afterwards
     correct_vllm()
     made = byte_level()
     loaded: Any = get_tokenizer(model(tmp_path, made, "llama", "LlamaTokenizerFast"))
@@ -94,9 +103,33 @@ def test_vllm_loads_the_same_tokenizer(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("more", [{}, {"add_prefix_space": False}], ids=["as it is", "without a space before a text"])
 def test_a_class_that_differs_from_the_file_where_a_text_begins_is_kept(tmp_path: Path, more: dict[str, bool]) -> None:
     """Also behind special tokens, as Llama 2's does, which other programs use."""
-    encoder = PromptEncoder.of_model(model(tmp_path, llama_2(), "llama", "LlamaTokenizerFast", **more))
+    encoder = PromptEncoder(load_tokenizer(model(tmp_path, llama_2(), "llama", "LlamaTokenizerFast", **more)))
     assert type(encoder._tokenizer).__name__ == "LlamaTokenizer"
     (found,) = encoder.encode([ScoreRequest(one_turn("Fe"), (" is",))])
     assert isinstance(found, Encoded)
     _, first, *_ = encoder._tokenizer.convert_ids_to_tokens(found.prompt)
     assert first.startswith("▁") is not bool(more)
+
+
+def test_without_an_engine_a_tokenizer_is_the_one_that_the_engines_arguments_name(
+    tmp_path: Path, vllm_as_installed: None
+) -> None:
+    folders = [tmp_path / name for name in ("own", "named")]
+    for each in folders:
+        each.mkdir()
+    own, named = byte_level(), llama_2()
+    place = model(folders[0], own, "llama", "LlamaTokenizerFast")
+    other = model(folders[1], named, "llama", "LlamaTokenizerFast")
+    ids = [
+        tokenizer_of(place, arguments)("Iron", add_special_tokens=False)["input_ids"]
+        for arguments in ({}, {"tokenizer": other}, {"tokenizer": other, "tokenizer_mode": "HF", "revision": "main"})
+    ]
+    of_named = named.encode("Iron", add_special_tokens=False).ids
+    assert ids == [own.encode("Iron", add_special_tokens=False).ids, of_named, of_named]
+
+
+def test_a_model_without_a_tokenizer_is_told_in_one_sentence(tmp_path: Path, vllm_as_installed: None) -> None:
+    with pytest.raises(ModelNotFound) as trouble:
+        tokenizer_of(str(tmp_path), {})
+    assert trouble.value.message.startswith(f"No tokenizer for '{tmp_path}': ")
+    assert "\n" not in str(trouble.value)
