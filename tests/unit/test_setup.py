@@ -152,7 +152,7 @@ def test_one_build_of_vllm_is_never_put_over_the_other(
     assert any(word.endswith(f"requirements/{variant}.txt") for word in installed)
 
 
-def test_packages_are_byte_compiled_also_beside_files_that_are_no_python(
+def test_packages_are_byte_compiled_without_their_own_tests_also_beside_files_that_are_no_python(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     target = environment(tmp_path / "venv")
@@ -161,6 +161,8 @@ def test_packages_are_byte_compiled_also_beside_files_that_are_no_python(
     packages.mkdir(parents=True)
     (packages / "good.py").write_text("x = 1")
     (packages / "template.py").write_text("{{ not python }} =")
+    (packages / "tests").mkdir()
+    (packages / "tests/test_good.py").write_text("x = 1")
     setup._byte_compile(target)
     assert [path.name.split(".")[0] for path in packages.rglob("*.pyc")] == ["good"]
     assert capfd.readouterr() == ("", "")
