@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, get_args
 
 import click
+from click.core import ParameterSource
 from pydantic import ValidationError
 
 from contract.commands import note
@@ -51,6 +52,11 @@ MOST_FIELDS = 12
 #: Default passage length, in words and punctuation marks, for text files: after subword tokenization this is about the
 #: longest input of the packaged encoder.
 FILE_TOKENS = 180
+#: Kind of search → the parameters of `index` that only it uses.
+_SEARCH_OPTIONS = {
+    IndexKind.BM25: ("stop_words",),
+    IndexKind.DENSE: ("encoder_id", "query_prompt", "passage_prompt", "device", "structure", "precision"),
+}
 
 
 @click.command()
@@ -141,6 +147,9 @@ def index(
     A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
     new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
     """
+    _refuse_idle_options(IndexKind(searched_by["kind"]))
+    if mapping and corpus.is_dir():
+        raise click.UsageError("--map: the texts of a folder have no fields.")
     reading = Reading(check_encoding(encoding) if encoding else "", _mapping(mapping))
     refuse_foreign(out, force=force)
     if tokens is None:
@@ -162,7 +171,7 @@ def index(
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, device, steps)
     manifest = read_manifest(out)
-    indexed = _Corpus(gate, stored.repeated, stored.longest, reading.left_alone())
+    indexed = _Corpus(gate, stored.repeated, stored.longest, reading)
     if as_json:
         echo_json(_to_json(out, manifest, indexed))
     else:
@@ -175,7 +184,17 @@ class _Corpus(NamedTuple):
     gate: DocumentCheck
     repeated: int
     longest: tuple[str, int]
-    left_alone: list[str]
+    reading: Reading
+
+
+def _refuse_idle_options(kind: IndexKind) -> None:
+    """Raise UsageError for an option of a search that an index of `kind` has not: `--encoder` needs vectors."""
+    context = click.get_current_context()
+    for asked, names in _SEARCH_OPTIONS.items():
+        for name in names if not can_answer(kind, asked) else ():
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                option = next(each.opts[0] for each in context.command.params if each.name == name)
+                raise click.UsageError(f"{option} has no effect with --kind {kind}.")
 
 
 def _search_structure(
@@ -258,7 +277,9 @@ def _to_json(out: Path, manifest: Manifest, corpus: _Corpus) -> dict[str, Any]:
         "skipped_kinds": dict(troubles.kinds.most_common()),
         "repeated": corpus.repeated,
         "longest_passage": dict(zip(("id", "characters"), corpus.longest, strict=True)),
-        "fields_left_alone": corpus.left_alone,
+        "ids_are_hashes": corpus.reading.lacks_ids,
+        "fields_left_alone": corpus.reading.left_alone(),
+        "files_left_alone": dict(corpus.reading.other_files),
         **manifest.model_dump(mode="json"),
     }
 
@@ -281,7 +302,13 @@ def _lines(out: Path, manifest: Manifest, corpus: _Corpus) -> Lines:
     if corpus.repeated:
         what = "with exactly the same text as another: a search that finds one finds both, and each takes a rank"
         lines.append(("repeats", f"{number(corpus.repeated, 'passage')} {what}"))
-    if corpus.left_alone:
-        shown = ", ".join(corpus.left_alone[:MOST_FIELDS]) + (", …" if len(corpus.left_alone) > MOST_FIELDS else "")
+    if corpus.reading.lacks_ids:
+        what = "hashes of the texts, as there is no field id or _id; if another has them, add --map id=FIELD"
+        lines.append(("ids", what))
+    if others := corpus.reading.other_files:
+        files = ", ".join(number(count, f"{suffix or 'other'} file") for suffix, count in others.most_common())
+        lines.append(("ignored", f"{files}: only .txt and .md are read"))
+    if left_alone := corpus.reading.left_alone():
+        shown = ", ".join(left_alone[:MOST_FIELDS]) + (", …" if len(left_alone) > MOST_FIELDS else "")
         lines.append(("ignored", f"{shown}; add fields to the passages with --map, as in text=title+text"))
     return lines

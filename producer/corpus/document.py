@@ -92,11 +92,15 @@ def _said(name: str, value: Any) -> str:
     if not isinstance(value, str):
         hint = "Put the passage there, as text."
         raise FieldTrouble(name, f"found {shown_value(value)}, expected text.", hint, kind="not text")
+    return _encodable(name, value).strip()
+
+
+def _encodable(name: str, value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
         raise FieldTrouble(name, "the text contains half a surrogate pair.", "Repair the \\u escapes.") from None
-    return value.strip()
+    return value
 
 
 def _id(fields: Mapping[str, Any], wanted: Sequence[str], text: str) -> str:
@@ -109,7 +113,7 @@ def _id(fields: Mapping[str, Any], wanted: Sequence[str], text: str) -> str:
     if not isinstance(value, str) or not value.strip():
         hint = "An id is text or a whole number; without one, a hash of the text is used."
         raise FieldTrouble(name, f"found {shown_value(value)}.", hint, kind="cannot be an id")
-    return value
+    return _encodable(name, value)
 
 
 def _optional(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
@@ -120,4 +124,4 @@ def _optional(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
     if not isinstance(value, str):
         hint = "Correct it or remove it."
         raise FieldTrouble(name, f"found {shown_value(value)}, expected text.", hint, kind="not text")
-    return value
+    return _encodable(name, value)

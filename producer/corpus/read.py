@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +39,13 @@ class Reading:
     mapping: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Names of the records' fields, in order of appearance.
     fields: dict[str, None] = field(default_factory=dict)
+    #: Suffix → number of the folder's files that are no texts.
+    other_files: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def lacks_ids(self) -> bool:
+        """Whether the records have no field for ids, so that documents are called by hashes of their texts."""
+        return bool(self.fields) and self.fields.keys().isdisjoint(parts_of(self.mapping, self.fields)["id"])
 
     def left_alone(self) -> list[str]:
         """Return the fields that were not used for any part of a document."""
@@ -91,6 +99,17 @@ def _records(corpus: Path, reading: Reading) -> Iterator[Document | Unfit]:
             except QuestionFileError as trouble:
                 yield Unfit(record.raw, trouble)
             reading.fields.update(dict.fromkeys(map(str, record.fields or ())))
+    _refuse_unknown_fields(corpus, reading)
+
+
+def _refuse_unknown_fields(corpus: Path, reading: Reading) -> None:
+    """Raise QuestionFileError if a mapped field is in no record: one record may lack it, but in all it is a mistake."""
+    unknown = [name for names in reading.mapping.values() for name in names if name not in reading.fields]
+    if unknown and reading.fields:
+        there = list(reading.fields)
+        message = f"no document has such a field; found {', '.join(there)}."
+        hint = nearest(unknown[0], there) or "Correct --map."
+        raise QuestionFileError(message, path=corpus, field=unknown[0], hint=hint)
 
 
 def _reader(corpus: Path, reading: Reading) -> Records:
@@ -116,16 +135,30 @@ def _reader(corpus: Path, reading: Reading) -> Records:
 
 
 def _files(folder: Path, reading: Reading) -> Iterator[Document | Unfit]:
-    """Yield every text below `folder`, with its relative path as id; hidden files and folders are skipped."""
+    """Yield every text below `folder`, with its relative path as id; hidden files and folders are skipped.
+
+    Other files are counted. Raises QuestionFileError if there are only such.
+    """
+    texts = 0
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in inside.parts)
-        if path.suffix.lower() not in _TEXTS or hidden or not path.is_file():
+        if any(part.startswith(".") for part in inside.parts) or not path.is_file():
             continue
+        if path.suffix.lower() not in _TEXTS:
+            reading.other_files[path.suffix.lower()] += 1
+            continue
+        texts += 1
         try:
             yield _file(path, inside.as_posix(), reading)
         except QuestionFileError as trouble:
             yield Unfit(inside.as_posix(), trouble)
+    if not texts and reading.other_files:
+        others = (f"{count:,} {suffix or 'without a suffix'}" for suffix, count in reading.other_files.most_common())
+        raise QuestionFileError(
+            f"has no {' or '.join(_TEXTS)} files, but {', '.join(others)}.",
+            path=folder,
+            hint="Name a file of records itself, not its folder.",
+        )
 
 
 def _file(path: Path, name: str, reading: Reading) -> Document:

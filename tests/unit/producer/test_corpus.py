@@ -109,6 +109,24 @@ def test_fields_by_other_names_become_parts_of_a_document(tmp_path: Path) -> Non
     assert reading.left_alone() == ["year"]
 
 
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"id": ["pmidd"]}, "field 'pmidd': no document has such a field; found pmid, title, text. Did you mean"),
+        ({"text": ["title", "txet"]}, "field 'txet': no document has such a field"),
+        ({"path": ["file"]}, "field 'file': no document has such a field"),
+        ({"text": ["body"]}, "field 'body': no document has such a field"),
+    ],
+)
+def test_a_mapped_field_that_no_document_has_refuses_the_corpus(
+    tmp_path: Path, mapping: dict[str, list[str]], message: str
+) -> None:
+    path = write(tmp_path / "c.jsonl", {"pmid": 7, "title": "Iron", "text": "It rusts."})
+    with pytest.raises(QuestionFileError) as trouble:
+        list(DocumentCheck(path, lambda _: None).good(read_documents(path, Reading(mapping=mapping))))
+    assert str(trouble.value).startswith(f"{path}: {message}")
+
+
 def test_texts_in_another_encoding_are_read_when_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "café.txt").write_bytes("Crème brûlée".encode("cp1252"))
@@ -163,8 +181,18 @@ def test_a_folder_gives_its_texts_by_their_path(tmp_path: Path) -> None:
     for name in ("b.txt", "a/c.MD", "a/notes.pdf", ".hidden.txt", ".git/d.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"text of {name}\n")
-    found = [(each.id, each.path, each.text) for each in documents(tmp_path)]
+    reading = Reading()
+    found = [(each.id, each.path, each.text) for each in documents(tmp_path, reading)]
     assert found == [("a/c.MD", "a/c.MD", "text of a/c.MD"), ("b.txt", "b.txt", "text of b.txt")]
+    assert reading.other_files == {".pdf": 1}
+
+
+def test_a_folder_without_texts_is_told_to_have_other_files(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl", "README"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(QuestionFileError) as trouble:
+        documents(tmp_path)
+    assert "has no .txt or .md files, but 2 .jsonl, 1 without a suffix. Name a file" in str(trouble.value)
 
 
 def test_words_of_beir_and_pyserini_and_numbers_as_ids_are_understood(tmp_path: Path) -> None:
@@ -197,6 +225,8 @@ def test_without_an_id_a_document_is_called_by_its_text(tmp_path: Path) -> None:
         ("[1]", "c.jsonl:2: found [1], expected an object."),
         ("{", "c.jsonl:2: malformed JSON"),
         ('{"text": "\\ud800"}', "c.jsonl:2: field 'text': the text contains half a surrogate pair"),
+        ('{"text": "x", "id": "\\ud800"}', "c.jsonl:2: field 'id': the text contains half a surrogate pair"),
+        ('{"text": "x", "path": "\\ud800"}', "c.jsonl:2: field 'path': the text contains half a surrogate pair"),
     ],
 )
 def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, row: Any, message: str) -> None:

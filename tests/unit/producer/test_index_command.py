@@ -190,3 +190,47 @@ def test_a_title_is_indexed_with_the_text_where_that_is_said(tmp_path: Path) -> 
 def test_passages_with_the_same_text_are_told(tmp_path: Path) -> None:
     told = index(write_corpus(tmp_path, "Iron rusts.", "Iron rusts.", "Zinc."), "-o", "x").stdout
     assert "repeats   1 passage with exactly the same text as another" in told
+
+
+def test_documents_without_ids_are_told_to_be_called_by_their_texts(tmp_path: Path, corpus: Path) -> None:
+    (tmp_path / "named.jsonl").write_text('{"docid": "d1", "text": "Iron rusts."}\n')
+    told = index("named.jsonl", "-o", "x").stdout
+    assert "ids       hashes of the texts, as there is no field id or _id; if another has them, add" in told
+    assert "ids  " not in index("named.jsonl", "-o", "x", "--map", "id=docid").stdout
+    assert "ids  " not in index(corpus, "-o", "x").stdout
+
+
+def test_files_of_a_folder_that_are_no_texts_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in ("a.md", "b.html", "c.html"):
+        (folder / name).write_text("Iron rusts.")
+    assert "ignored   2 .html files: only .txt and .md are read" in index(folder, "-o", "x").stdout
+    assert index_json(folder, "-o", "x")["files_left_alone"] == {".html": 2}
+
+
+def test_fields_of_a_folder_of_texts_cannot_be_mapped(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("Iron rusts.")
+    assert "--map: the texts of a folder have no fields" in (
+        index("notes", "-o", "x", "--map", "text=body", exit_code=2).stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value"),
+    [
+        ("bm25", "--encoder", "all-minilm-l6-v2"),
+        ("bm25", "--query-prompt", "query: "),
+        ("bm25", "--passage-prompt", "passage: "),
+        ("bm25", "--structure", "exact"),
+        ("bm25", "--precision", "binary"),
+        ("bm25", "--device", "cpu"),
+        ("dense", "--stop-words", "none"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_search_is_a_usage_error(
+    corpus: Path, kind: str, option: str, value: str
+) -> None:
+    told = index(corpus, "-o", "x", "--kind", kind, option, value, exit_code=2).stderr
+    assert f"{option} has no effect with --kind {kind}" in told
