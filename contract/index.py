@@ -168,6 +168,8 @@ class Encoder(BaseModel):
     #: Instead of `files` in older indexes, which hashed the weights only; None: unknown.
     weights_sha256: Sha256 | None = None
     dimensions: int = Field(ge=1)
+    #: Maximum number of tokens read of a text; None: unknown (older indexes), or unlimited.
+    max_tokens: int | None = None
 
     @property
     def identity(self) -> Any:

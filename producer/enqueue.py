@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from contract.commands import note
+from contract.index import read_manifest
 from contract.ledger import Run
 from contract.priority import Priority
 from contract.wording import number
@@ -24,6 +25,7 @@ from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
 from producer.runs.asked import how_asked
 from producer.runs.gold_sources import Named, named_sources
+from producer.runs.long_queries import LongQueries, long_queries
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, namesake, plan, submit
@@ -149,7 +151,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
     if how.as_json:
         more = {"rejected": str(rejected) if rejected else None, "queues": queues_json(done.run, session.broker)}
-        echo_json({**done.to_json(), **_rows_json(planned), **_sources_json(planned, how), **more})
+        echo_json({**done.to_json(), **_rows_json(planned), **_retrieval_json(planned, how), **more})
         return
     settled = done.state is State.SETTLED
     lines = [
@@ -159,7 +161,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         *([] if how.fresh else _namesake(planned, done, session)),
         *_priority_lines(done.run, how.priority),
         *_row_lines(planned, done.run, rejected),
-        *_source_lines(planned, how),
+        *_retrieval_lines(planned, how),
         ("asked", how_asked(planned.spec)),
         *_example_lines(planned, how.asked),
         *queue_lines(done.run, session.broker),
@@ -223,14 +225,22 @@ def _named_sources(planned: Plan, how: _How) -> Named | None:
     return named_sources(planned.survey.bodies, Path(how.asked.rag.index), rag.question_hashes) if rag else None
 
 
-def _source_lines(planned: Plan, how: _How) -> Lines:
-    named = _named_sources(planned, how)
-    return named.lines() if named else []
+def _long_queries(planned: Plan, how: _How) -> LongQueries | None:
+    """Measure what is searched for by vectors, if anything is."""
+    if planned.spec.rag is None:
+        return None
+    return long_queries(planned.survey.bodies, planned.spec, read_manifest(Path(how.asked.rag.index)).encoder)
 
 
-def _sources_json(planned: Plan, how: _How) -> dict[str, Any]:
-    named = _named_sources(planned, how)
-    return {"sources": named.to_json()} if named else {}
+def _retrieval_lines(planned: Plan, how: _How) -> Lines:
+    return [
+        line for each in (_named_sources(planned, how), _long_queries(planned, how)) if each for line in each.lines()
+    ]
+
+
+def _retrieval_json(planned: Plan, how: _How) -> dict[str, Any]:
+    found = {"sources": _named_sources(planned, how), "long_queries": _long_queries(planned, how)}
+    return {name: each.to_json() for name, each in found.items() if each}
 
 
 def _rows_json(planned: Plan) -> dict[str, Any]:
@@ -257,7 +267,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
                 "questions": run.questions,
                 "chance": run.chance,
                 **_rows_json(planned),
-                **_sources_json(planned, how),
+                **_retrieval_json(planned, how),
                 "spec": run.spec.model_dump(mode="json"),
                 "prompt": prompt,
                 "key": first.right,
@@ -269,7 +279,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             ("run", run.run_id),
             ("state", "dry run: nothing was written"),
             *_row_lines(planned, run, None),
-            *_source_lines(planned, how),
+            *_retrieval_lines(planned, how),
             ("asked", how_asked(run.spec)),
             *_example_lines(planned, how.asked),
             ("prompt", f"for {first.id}:\n{prompt}"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contract.index import Chunking, StoredPassage
 from producer.corpus.document import Document
 
-__all__ = ["cut"]
+__all__ = ["cut", "token_count"]
 
 #: A token: a word or a punctuation mark. In English, it corresponds to about 1.3 tokens of a model.
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -26,6 +26,11 @@ def cut(document: Document, chunking: Chunking) -> Iterator[StoredPassage]:
     for number, text in enumerate(_texts(document.text, chunking), start=1):
         name = document.id if whole else f"{document.id}#{number}"
         yield StoredPassage(name, document.id, document.path, document.question_hash, text)
+
+
+def token_count(text: str) -> int:
+    """Return the number of words and punctuation marks in `text`; a model's tokens are at least as many."""
+    return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def _texts(text: str, chunking: Chunking) -> Iterator[str]:

@@ -109,7 +109,7 @@ def _build_dense(
         report(step="vectors", done=len(vectors), total=len(passages))
     if too_long:
         report(
-            note=f"{too_long:,} of {number(len(passages), 'passage')} longer than the {encoder.max_tokens} tokens that "
+            note=f"{too_long:,} of {number(len(passages), 'passage')} longer than the {info.max_tokens} tokens that "
             f"{info.id} reads: only their beginning is encoded. A smaller --tokens splits them."
         )
     vectors.write(path)

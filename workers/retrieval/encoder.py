@@ -70,14 +70,10 @@ class TextEncoder:
             query_prompt=query_prompt,
             passage_prompt=passage_prompt,
             dimensions=int(self._model.get_embedding_dimension()),
+            max_tokens=cast("int | None", self._model.max_seq_length),
         )
         # Padding and truncation are set on the tokenizer before each use, which fails if two threads do it at once.
         self._lock = threading.Lock()
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Maximum number of tokens read of a text; the rest is ignored."""
-        return cast("int | None", self._model.max_seq_length)
 
     @property
     def registers_prompts(self) -> bool:
@@ -100,8 +96,8 @@ class TextEncoder:
         return np.ascontiguousarray(found, dtype=np.float32)
 
     def too_long(self, texts: Sequence[str]) -> int:
-        """Return how many of `texts` have more than `max_tokens` tokens."""
-        limit = self.max_tokens
+        """Return how many of `texts` have more tokens than are read; the rest is ignored."""
+        limit = self.info.max_tokens
         if limit is None:
             return 0
         with self._lock:

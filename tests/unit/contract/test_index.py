@@ -84,6 +84,7 @@ def test_the_digest_changes_with_everything_that_can_change_a_search(other: Mani
         manifest(plan=plan(name="elsewhere")),
         manifest(created_at=datetime(2027, 1, 2, tzinfo=UTC)),
         manifest(encoder=Encoder(id="/other/place/e5", weights_sha256="b" * 64, dimensions=8)),
+        manifest(encoder=Encoder(id="e5", weights_sha256="b" * 64, dimensions=8, max_tokens=256)),
     ],
 )
 def test_the_digest_stays_with_another_name_time_or_place(other: Manifest) -> None:

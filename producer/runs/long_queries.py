@@ -1,0 +1,54 @@
+"""Queries of which the encoder of an index reads only the beginning; a question often stands at the end of its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from contract.index import Encoder
+from contract.prompts import query_of, wants_passages
+from contract.question import Body, Question
+from contract.spec import IndexKind, RunSpec
+from contract.wording import number
+from producer.corpus.chunks import token_count
+from producer.output import Lines
+
+__all__ = ["LongQueries", "long_queries"]
+
+
+@dataclass(frozen=True, slots=True)
+class LongQueries:
+    """How many of the queries are certainly too long: a word or punctuation mark is at least one of its tokens."""
+
+    encoder_id: str
+    encoder_reads: int
+    at_least: int
+    queries: int
+
+    def lines(self) -> Lines:
+        """Return the output lines; empty if no query is too long."""
+        if not self.at_least:
+            return []
+        text = (
+            f"at least {self.at_least:,} of {number(self.queries, 'question')} longer than the "
+            f"{self.encoder_reads} tokens that {self.encoder_id} reads: only their beginning is searched for by vectors"
+        )
+        return [("queries", text)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content for `--json`."""
+        return {"at_least": self.at_least, "encoder_reads": self.encoder_reads}
+
+
+def long_queries(bodies: Iterable[Body], spec: RunSpec, encoder: Encoder | None) -> LongQueries | None:
+    """Measure the queries of `bodies`; None if no vectors are searched, or what `encoder` reads is unknown."""
+    if spec.rag is None or spec.rag.kind is IndexKind.BM25 or encoder is None or encoder.max_tokens is None:
+        return None
+    queries = at_least = 0
+    for body in bodies:
+        question = Question.model_validate_json(body.canonical)
+        if wants_passages(question, spec):
+            queries += 1
+            at_least += token_count(query_of(question, spec.rag.query)) > encoder.max_tokens
+    return LongQueries(encoder.id, encoder.max_tokens, at_least, queries)
