@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -36,6 +38,8 @@ LOOK_EVERY = 20_000
 BM25_PEAK = 2.5
 #: Eight consecutive letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which must be more than one word.
 _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
+#: Marks that follow a symbol, not a letter: whether it is shown as an emoji.
+_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 #: Passages encoded between two reports; within such a block, the encoder sorts by length.
 ENCODED_AT_ONCE = 1024
 #: A GPU with more than this share of its memory in use is considered taken: an engine uses nine tenths of it.
@@ -65,17 +69,20 @@ def build_index(folder: Path, report: Report, device: str = "auto") -> None:
 
 
 def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: Report) -> None:
-    unparted, before, total = 0, used_bytes(), len(passages)
+    unparted, marked, before, total = 0, 0, used_bytes(), len(passages)
 
     def counted() -> Iterator[str]:
-        nonlocal unparted
+        nonlocal unparted, marked
         for done, text in enumerate(passages.texts()):
             if done % REPORT_EVERY == 0:
                 report(step="words", done=done, total=total)
             if done and done % LOOK_EVERY == 0:
                 taken = used_bytes() - before
                 require_memory(taken / done * total * BM25_PEAK - taken, f"The words of {total:,} passages")
-            unparted += _UNPARTED.search(text) is not None
+            if _UNPARTED.search(text):
+                unparted += 1
+            elif not _marks().isdisjoint(text):
+                marked += 1
             yield text
         report(step="words", done=total, total=total)
 
@@ -86,6 +93,20 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
             "BM25 takes everything between two punctuation marks as one word and rarely finds it. Use --kind dense "
             "with an encoder for that language instead."
         )
+    if marked:
+        report(
+            note=f"{marked:,} of {number(total, 'passage')} with combining marks, as in Hindi or Bengali, or for "
+            "accents that are characters of their own: BM25 ends a word at each of them and rarely finds it. If these "
+            "are accents, normalize the texts and the questions to NFC. Otherwise use --kind dense with an encoder for "
+            "that language."
+        )
+
+
+@cache
+def _marks() -> frozenset[str]:
+    """Return the combining marks of letters, which do not count as part of a word."""
+    codes = (code for code in range(0x300, 0x20000) if code not in _VARIATION_SELECTORS)
+    return frozenset(chr(code) for code in codes if unicodedata.category(chr(code)) in {"Mn", "Mc"})
 
 
 def _build_dense(

@@ -177,6 +177,14 @@ def test_a_build_says_that_words_of_some_scripts_are_not_told_apart(tmp_path: Pa
     assert load_index(tmp_path / "x").search(["慢性疾病"], 3) == [[]]
 
 
+def test_a_build_says_that_words_end_at_combining_marks(tmp_path: Path) -> None:
+    told: list[dict[str, object]] = []
+    hindi, accents_apart = "\u0939\u093f\u0928\u094d\u0926\u0940", "Male\u0301"
+    build_test_index(tmp_path / "x", [hindi, accents_apart, "Mal\u00e9", "I \u2764\ufe0f tea"], told=told)
+    (note,) = (event["note"] for event in told if "note" in event)
+    assert str(note).startswith("2 of 4 passages with combining marks")
+
+
 @pytest.mark.parametrize(("kind", "what"), [("bm25", "The words of 4 passages"), ("dense", "Vectors of 4 passages")])
 def test_a_build_that_does_not_fit_into_memory_says_so_before_it_fills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, what: str
