@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.errors import InputError
 from contract.ledger import Ledger, Run
@@ -327,12 +327,37 @@ def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
         ids_a = {question.id for question, _ in results_a}
         shared = sum(question.id in ids_a for question, _ in results_b)
     how = f"they have {a.questions:,} and {number(b.questions, 'question id')}, with {shared:,} in common"
+    hint = "Enqueue the same file for both, with the same --limit or --sample."
     if shared == a.questions == b.questions:
-        how += ", but content or order differs"
-    return InputError(
-        f"Runs {a.run_id} and {b.run_id} asked different questions: {how}.",
-        hint="Enqueue the same file for both, with the same --limit or --sample.",
-    )
+        apart = _first_difference(ledger, a, b)
+        how += f", but {apart.describe() if apart else 'in another order'}"
+        if apart and "gold_passages" in apart.fields:
+            hint = (
+                "Relevance judgements belong to the questions: enqueue the same file, and give --qrels to both or none."
+            )
+    return InputError(f"Runs {a.run_id} and {b.run_id} asked different questions: {how}.", hint=hint)
+
+
+class _Difference(NamedTuple):
+    """A question that two runs have in different versions, and the fields in which they differ."""
+
+    question_id: str
+    fields: list[str]
+
+    def describe(self) -> str:
+        return f"they differ, first in {' and '.join(self.fields)} of {self.question_id}"
+
+
+def _first_difference(ledger: Ledger, a: Run, b: Run) -> _Difference | None:
+    """Return the first difference between questions of equal ids; None if the runs have them in another order."""
+    with reading(ledger, a, "compare") as results_a, reading(ledger, b, "compare") as results_b:
+        for (one, _), (other, _) in zip(results_a, results_b, strict=True):
+            if one.id != other.id:
+                return None
+            fields = [name for name in Question.model_fields if getattr(one, name) != getattr(other, name)]
+            if fields:
+                return _Difference(one.id, fields)
+    return None
 
 
 def _side(run: Run, accuracy: Share, unanswered: int, simulated: int) -> dict[str, Any]:

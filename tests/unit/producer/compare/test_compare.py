@@ -244,7 +244,7 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
         (["q0", "q1", "x2"], "they have 7 and 3 question ids, with 2 in common. Enqueue the same file"),
         (
             [f"q{n}" for n in range(7)],
-            "they have 7 and 7 question ids, with 7 in common, but content or order differs.",
+            "they have 7 and 7 question ids, with 7 in common, but they differ, first in question and subject of q0.",
         ),
         (["x"], "they have 7 and 1 question id, with 0 in common."),
     ],
@@ -260,6 +260,24 @@ def test_runs_over_different_questions_are_refused(ran: Ran, compare: Producer, 
     assert "error: Runs one and two asked different questions: " in result.stderr
     assert wanted in result.stderr
     assert result.stdout == ""
+
+
+def test_runs_of_which_one_has_relevance_judgements_are_refused_with_the_option(ran: Ran, compare: Producer) -> None:
+    ran("closed book", "cc", keyed(2))
+    judged = [each.model_copy(update={"gold_passages": ("p1",)}) for each in keyed(2)]
+    ran("retrieved", "cc", judged, questions_digest="1" * 64)
+
+    told = compare("closed book", "retrieved", exit_code=1).stderr
+
+    assert "with 2 in common, but they differ, first in gold_passages of q0. Relevance judgements belong to" in told
+    assert "give --qrels to both" in told
+
+
+def test_runs_over_the_same_questions_in_another_order_are_refused(ran: Ran, compare: Producer) -> None:
+    ran("one", "cc", keyed(2))
+    ran("two", "cc", keyed(2)[::-1], questions_digest="1" * 64)
+
+    assert "with 2 in common, but in another order" in compare("one", "two", exit_code=1).stderr
 
 
 @pytest.mark.parametrize(("one", "two", "culprit"), [("ccccc-c", "ccccccc", "one"), ("ccccccc", "ccccc-c", "two")])
