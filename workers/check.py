@@ -50,6 +50,7 @@ from workers.host.diagnostics import (
     memory,
     no_gpu,
     number_type,
+    put_off,
     room,
 )
 from workers.host.indexes import index_folders
@@ -252,30 +253,33 @@ def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iter
     seconds, microseconds = client.time()
     yield from clocks(time.time(), seconds + microseconds / 1e6, records)
     ledger = RedisLedger(client, settings.redis_place)
-    unsettled: Counter[str] = Counter()
+    #: By the queues that the questions pass through.
+    unsettled: Counter[tuple[str, ...]] = Counter()
+    waiting = {run_id for each in records for run_id in each.puts_off}
     rerankers: set[str] = set()
     searches = any(each.indexes for each in models)
     unreadable: list[UnreadableRun] = []
     runs = ledger.read_open_runs(unreadable=lambda _, trouble: unreadable.append(trouble))
     for run, counts in ledger.standings(runs.values()):
-        unsettled.update(dict.fromkeys(keys.route(run.spec), counts.todo))
+        unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
         rerankers |= {run.spec.rag.reranker} if run.spec.rag and run.spec.rag.reranker else set()
     yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable)
     yield from (_reranker(each) for each in sorted(rerankers) if searches)
-    names = {keys.score_queue(each.served_model) for each in models} | unsettled.keys()
+    names = {keys.score_queue(each.served_model) for each in models}.union(*unsettled)
     served = {each.queue for each in records if each.state is WorkerState.READY}
-    queues = [_queue(client, ledger, name, unsettled[name], served=name in served) for name in sorted(names)]
+    queues = [_queue(client, ledger, name, served=name in served) for name in sorted(names)]
     yield from (Finding("ok", "queue", f"{each.name}: {number(each.messages, 'message')} waiting") for each in queues)
-    yield from fleet_at_work(records, queues)
+    yield from put_off(records)
+    yield from fleet_at_work(records, queues, unsettled)
 
 
-def _queue(client: Redis, ledger: RedisLedger, name: str, unsettled: int, *, served: bool) -> Queue:
+def _queue(client: Redis, ledger: RedisLedger, name: str, *, served: bool) -> Queue:
     """Look at a queue, and at its messages if no worker takes them: all may be of runs that need them no more."""
     if served:
-        return Queue(name, queue_length(client, name), unsettled)
+        return Queue(name, queue_length(client, name))
     by_run = queued_runs(client, name)
     wanted = ledger.open_runs()  # after the messages: a run is open before its first one is sent
-    return Queue(name, by_run.total(), unsettled, sum(n for run_id, n in by_run.items() if run_id not in wanted))
+    return Queue(name, by_run.total(), sum(n for run_id, n in by_run.items() if run_id not in wanted))
 
 
 def _reranker(name: str) -> Finding:

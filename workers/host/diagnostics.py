@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from contract.engine_info import describe_differences, differing
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
+from contract.keys import index_of
 from contract.settings import Settings
 from contract.wording import number
 from workers.gpus.groups import words_of
@@ -28,6 +29,7 @@ __all__ = [
     "memory",
     "no_gpu",
     "number_type",
+    "put_off",
     "room",
 ]
 
@@ -38,6 +40,7 @@ ENOUGH_BATCHES = 10
 HALF_FULL = 0.5
 #: A Redis that uses more of its memory will soon refuse writes.
 MEMORY_SHARE = 0.9
+_NO_WORKER = "Start one: python -m workers up. Check that runs and workers use the same model name."
 #: A longer timeout makes small runs seem stuck.
 LONG_TIMEOUT_S = 5.0
 
@@ -59,8 +62,6 @@ class Queue:
     name: str
     #: Waiting messages.
     messages: int
-    #: Questions without a verdict of the runs that use this queue.
-    unsettled: int
     #: Waiting messages of runs that are purged, settled, paused or cancelled; workers drop them.
     needless: int = 0
 
@@ -240,8 +241,21 @@ def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str
         )
 
 
-def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> Iterator[Finding]:
-    """Report workers with small batches, queues without workers, and empty queues with unsettled questions."""
+def put_off(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Report the runs that workers cannot serve for now."""
+    for each in records:
+        for run_id, why in each.puts_off.items():
+            yield Finding("warning", "put off", f"{run_id} by {each.name}: {why}")
+
+
+def fleet_at_work(
+    records: Sequence[WorkerRecord], queues: Sequence[Queue], unsettled: Mapping[tuple[str, ...], int]
+) -> Iterator[Finding]:
+    """Report workers with small batches, queues without workers, and empty queues with unsettled questions.
+
+    `unsettled` has the number of questions without a verdict by the queues that they pass through.
+    """
+    idle: set[str] = set()
     waiting = {queue.name: queue.messages for queue in queues}
     for each in records:
         fill = each.gathered / (each.batches * each.batch_size) if each.batches and each.batch_size else 1.0
@@ -251,16 +265,20 @@ def fleet_at_work(records: Sequence[WorkerRecord], queues: Sequence[Queue]) -> I
         ready = [each for each in records if each.queue == queue.name and each.state is WorkerState.READY]
         needed = queue.messages - queue.needless
         if needed and not ready:
-            remedy = "Start one: python -m workers up. Check that runs and workers use the same model name."
+            name = index_of(queue.name)
+            remedy = f"Start one: python -m workers up --set 'indexes=[FOLDER OF {name}]'" if name else _NO_WORKER
             found = f"{queue.name}: {number(needed, 'message')} waiting, but no worker is ready"
             yield Finding("warning", "queue", found, remedy)
         if queue.needless and not ready:
             yield _needless(queue, needed)
-        starving = queue.unsettled and not queue.messages and ready and not any(each.running for each in ready)
-        if starving:
+        if ready and not queue.messages and not any(each.running for each in ready):
+            idle.add(queue.name)
+    for route, count in unsettled.items():
+        if count and idle.issuperset(route):
             remedy = "Workers resend lost messages within seconds; python -m producer requeue RUN does so at once."
-            unsettled = number(queue.unsettled, "question")
-            found = f"{queue.name} is empty and its workers are idle, despite {unsettled} without a verdict"
+            are = "is empty and its" if len(route) == 1 else "are empty and their"
+            questions = number(count, "question")
+            found = f"{' and '.join(route)} {are} workers are idle, despite {questions} without a verdict"
             yield Finding("warning", "queue", found, remedy)
 
 

@@ -29,10 +29,13 @@ from workers.host.diagnostics import (
     memory,
     no_gpu,
     number_type,
+    put_off,
     room,
 )
 
 QUEUE = "score.m"
+#: Questions without a verdict by the queues that they pass through: all are settled.
+NOTHING: dict[tuple[str, ...], int] = {}
 GIB = 2**30
 #: Where no Redis answers.
 NOBODY = "redis://127.0.0.1:1/0"
@@ -295,34 +298,55 @@ def test_a_dead_workers_messages_need_another_worker_only_where_none_is_alive() 
 
 def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
     slack = worker(batches=20, gathered=20 * 16)
-    (beside_full,) = fleet_at_work([slack], [Queue(QUEUE, 50, 800)])
+    (beside_full,) = fleet_at_work([slack], [Queue(QUEUE, 50)], NOTHING)
     assert "25 % full" in beside_full.found
     assert "raise batch_timeout" in beside_full.remedy
-    (starving,) = fleet_at_work([slack.model_copy(update={"running": 1})], [Queue(QUEUE, 0, 16)])
+    (starving,) = fleet_at_work([slack.model_copy(update={"running": 1})], [Queue(QUEUE, 0)], NOTHING)
     assert "enqueue more at a time" in starving.remedy
 
 
 @pytest.mark.parametrize("changes", [{"batches": 20, "gathered": 20 * 60, "running": 2}, {"batches": 2, "gathered": 3}])
 def test_a_fleet_at_work_or_just_begun_is_no_news(changes: dict[str, int]) -> None:
-    assert list(fleet_at_work([worker(**changes)], [Queue(QUEUE, 40, 4000)])) == []
+    assert list(fleet_at_work([worker(**changes)], [Queue(QUEUE, 40)], NOTHING)) == []
 
 
 def test_messages_without_a_worker_and_questions_without_a_message() -> None:
-    (unserved,) = fleet_at_work([worker(state=WorkerState.BOOTING)], [Queue(QUEUE, 5, 80)])
+    (unserved,) = fleet_at_work([worker(state=WorkerState.BOOTING)], [Queue(QUEUE, 5)], NOTHING)
     assert "no worker is ready" in unserved.found
-    (lost,) = fleet_at_work([worker()], [Queue(QUEUE, 0, 80)])
-    assert "80 questions without a verdict" in lost.found
+    (lost,) = fleet_at_work([worker()], [Queue(QUEUE, 0)], {(QUEUE,): 80})
+    assert lost.found == f"{QUEUE} is empty and its workers are idle, despite 80 questions without a verdict"
+    assert list(fleet_at_work([worker(running=1)], [Queue(QUEUE, 0)], {(QUEUE,): 80})) == []
+
+
+def test_a_model_that_waits_for_passages_misses_no_message() -> None:
+    search = "retrieve.facts"
+    route: dict[tuple[str, ...], int] = {(search, QUEUE): 80}
+    model = worker()
+    searching = worker(queue=search, running=1)
+    (nobody_searches,) = fleet_at_work([model], [Queue(search, 5), Queue(QUEUE, 0)], route)
+    assert "no worker is ready" in nobody_searches.found
+    assert nobody_searches.remedy == "Start one: python -m workers up --set 'indexes=[FOLDER OF facts]'"
+    assert list(fleet_at_work([model, searching], [Queue(search, 0), Queue(QUEUE, 0)], route)) == []
+    idle = searching.model_copy(update={"running": 0})
+    (lost,) = fleet_at_work([model, idle], [Queue(search, 0), Queue(QUEUE, 0)], route)
+    assert lost.found.startswith(f"{search} and {QUEUE} are empty and their workers are idle, despite 80 questions")
+
+
+def test_a_run_that_is_put_off_is_told_with_the_reason() -> None:
+    (waiting,) = put_off([worker(puts_off={"exam-1": "the index was rebuilt"}), worker()])
+    assert (waiting.level, waiting.what) == ("warning", "put off")
+    assert waiting.found == f"exam-1 by {worker().name}: the index was rebuilt"
 
 
 def test_messages_that_no_run_needs_ask_for_no_worker() -> None:
-    (needless,) = fleet_at_work([], [Queue(QUEUE, 5, 0, needless=5)])
+    (needless,) = fleet_at_work([], [Queue(QUEUE, 5, needless=5)], NOTHING)
     assert needless.level == "ok"
     assert needless.found == f"{QUEUE}: 5 messages of runs that are purged, settled, paused or cancelled"
     assert needless.remedy.endswith(f"celery -A workers.app purge -Q {QUEUE}")
-    needed, beside = fleet_at_work([], [Queue(QUEUE, 5, 32, needless=3)])
+    needed, beside = fleet_at_work([], [Queue(QUEUE, 5, needless=3)], NOTHING)
     assert needed.found == f"{QUEUE}: 2 messages waiting, but no worker is ready"
     assert "celery" not in beside.remedy, "it would delete the two as well"
-    assert list(fleet_at_work([worker()], [Queue(QUEUE, 5, 32, needless=3)])) == []
+    assert list(fleet_at_work([worker()], [Queue(QUEUE, 5, needless=3)], NOTHING)) == []
 
 
 def test_of_several_models_each_finding_says_whose_it_is() -> None:
