@@ -88,10 +88,12 @@ class BatchWork(abc.ABC):
         """Process `batch`, and settle each of its messages."""
         if events:
             events.started(batch)
+        did_something = True
         try:
             endings = self._do(batch)
             _settle_messages(batch, endings)
-            if set(endings.values()) == {AGAIN}:  # a batch that did something is no busy loop, and may be in a hurry
+            did_something = set(endings.values()) != {AGAIN}
+            if not did_something:  # a batch that did something is no busy loop, and may be in a hurry
                 batch.pause_s = max(batch.pause_s, RETRY_PAUSE_S)
         except EngineDead as trouble:
             batch.fatal = str(trouble)
@@ -101,7 +103,8 @@ class BatchWork(abc.ABC):
         finally:
             if events:
                 events.ended(batch)
-        self._log(batch)
+        if did_something:
+            self._log(batch)
         self._pause(batch.pause_s)
 
     def note_under_way(self, reason: str) -> None:

@@ -224,6 +224,17 @@ def test_questions_for_a_build_that_is_not_here_wait_for_it_however_often_they_c
     assert (len(outbox.sent), stage.puts_off) == (1, {})
 
 
+def test_a_batch_that_was_only_put_off_is_not_logged_as_work_done(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = open_run(books, make_questions(2), rag=of_build("9"))
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    with caplog.at_level("INFO"):
+        for _ in range(3):  # it comes again every second, for as long as nobody has the build
+            stage.run(batch_of(message(run, "q0", "q1")))
+    assert [each.levelname for each in caplog.records if each.name.startswith("workers.")] == ["WARNING"]
+
+
 def test_a_run_that_was_retrieved_elsewhere_is_no_longer_put_off_here(
     books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
