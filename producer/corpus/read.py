@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -162,6 +163,11 @@ def _files(folder: Path, reading: Reading) -> Iterator[Document | Unfit]:
 
 
 def _file(path: Path, name: str, reading: Reading) -> Document:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="backslashreplace")
+        raise QuestionFileError("the file's name is not UTF-8.", path=shown, hint="Rename the file.") from None
     with explaining(str(path)):
         text = text_of(path, str(path), reading.encoding).whole().strip()
     if not text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,13 @@ def test_a_folder_gives_its_texts_by_their_path(tmp_path: Path) -> None:
     found = [(each.id, each.path, each.text) for each in documents(tmp_path, reading)]
     assert found == [("a/c.MD", "a/c.MD", "text of a/c.MD"), ("b.txt", "b.txt", "text of b.txt")]
     assert reading.other_files == {".pdf": 1}
+
+
+def test_a_file_whose_name_cannot_be_an_id_is_a_bad_document(tmp_path: Path) -> None:
+    for name in (b"a\xff.txt", b"b.txt"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("Iron rusts.")
+    with pytest.raises(QuestionFileError, match=r"a\\xff\.txt: the file's name is not UTF-8\. Rename the file\."):
+        documents(tmp_path)
 
 
 def test_a_folder_without_texts_is_told_to_have_other_files(tmp_path: Path) -> None:
