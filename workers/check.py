@@ -56,6 +56,7 @@ from workers.host.diagnostics import (
 from workers.host.indexes import index_folders
 from workers.host.placement import SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
+from workers.retrieval.files import require_readable
 
 __all__ = ["Finding", "check", "free_memory", "installed_build", "refuse_unbootable"]
 
@@ -179,10 +180,12 @@ def _on_hub(model: str, revision: str | None) -> Finding:
 
 
 def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
-    """Check whether each manifest can be read; the other files are verified when the index is opened."""
+    """Check whether each index is complete; its files are compared with the manifest when it is opened."""
     try:
         for path in index_folders(fleet).values():
-            plan = read_manifest(path).plan
+            manifest = read_manifest(path)
+            require_readable(path, manifest.files)
+            plan = manifest.plan
             yield Finding("ok", "index", f"{plan.name}: {plan.kind}, {number(plan.counts.passages, 'passage')}, {path}")
     except McqueueError as trouble:
         yield Finding("error", "index", str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)

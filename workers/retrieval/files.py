@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
+from collections.abc import Iterable
 from contextlib import ExitStack
 from io import BufferedReader
 from pathlib import Path
@@ -13,7 +14,7 @@ from contract.errors import IndexUnusable
 from contract.index import MANIFEST, PLAN, REJECTED
 from workers.packaged_weights import sha256_of
 
-__all__ = ["BM25_FOLDER", "DENSE_FILE", "HeldFiles", "digests"]
+__all__ = ["BM25_FOLDER", "DENSE_FILE", "HeldFiles", "digests", "require_readable"]
 
 BM25_FOLDER = "bm25"
 DENSE_FILE = "dense.faiss"
@@ -25,6 +26,12 @@ def digests(folder: Path) -> dict[str, str]:
     files = sorted(each for each in folder.rglob("*") if each.is_file())
     names = [each.relative_to(folder).as_posix() for each in files]
     return {name: sha256_of(folder / name) for name in names if name not in {MANIFEST, PLAN, REJECTED}}
+
+
+def require_readable(folder: Path, names: Iterable[str]) -> None:
+    """Raise IndexUnusable if one of the files of an index is missing or cannot be read, without comparing its hash."""
+    for name in names:
+        _opened(folder / name).close()
 
 
 class HeldFiles:

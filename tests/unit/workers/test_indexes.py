@@ -39,3 +39,11 @@ def test_check_looks_at_the_indexes_too(tmp_path: Path) -> None:
     (found,) = (each for each in check([settings(tmp_path / "none")], [0]) if each.what == "index")
     assert (found.level, found.found) == ("error", f"{tmp_path / 'none'}: no such index.")
     assert found.remedy.startswith("Build it: python -m producer index CORPUS -o")
+
+
+def test_check_says_that_a_copy_of_an_index_is_incomplete(tmp_path: Path) -> None:
+    index = build_test_index(tmp_path / "facts", ["Iron rusts."])
+    (index / "passages.arrow").unlink()
+    (found,) = [each for each in check([settings(index)], [0]) if each.what == "index"]
+    assert (found.level, found.found) == ("error", f"{index}/passages.arrow: is missing.")
+    assert found.remedy.startswith("Copy the whole index folder again")
