@@ -153,10 +153,13 @@ def free_device() -> str:
 
 @contextmanager
 def device_errors(device: str) -> Iterator[None]:
-    """Turn errors of the device, such as a full GPU or a missing device, into an InputError with a remedy."""
+    """Turn errors of the device, such as a full GPU or a missing device, into an InputError with a remedy.
+
+    A torch that was built for CPUs raises AssertionError when it is to use a GPU.
+    """
     try:
         yield
-    except RuntimeError as trouble:
+    except (RuntimeError, AssertionError) as trouble:
         import torch
 
         full = isinstance(trouble, torch.OutOfMemoryError)

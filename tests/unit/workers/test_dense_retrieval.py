@@ -428,6 +428,12 @@ def test_a_gpu_without_room_for_the_encoder_is_told_with_the_remedy() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
 
+def test_a_gpu_that_this_torch_cannot_use_is_told_with_the_remedy() -> None:
+    said = r"--device cuda: cannot be used: Torch not compiled with CUDA enabled\. Build with --device cpu"
+    with pytest.raises(InputError, match=said), device_errors("cuda"):
+        raise AssertionError("Torch not compiled with CUDA enabled")  # what torch raises where it was built for CPUs
+
+
 def test_a_search_keeps_to_its_threads_in_whatever_thread_it_is_asked(tmp_path: Path) -> None:
     import faiss
 
