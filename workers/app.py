@@ -141,6 +141,7 @@ class Lifecycle:
 
     def ready(self, **_: Any) -> None:
         """Called when Celery consumes messages and has installed its signal handlers."""
+        signal.signal(signal.SIGTERM, _drain)
         on_signal = StopSignals()
         for number in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, on_signal)
@@ -198,6 +199,11 @@ def grant(wish: Wish) -> None:
 
 def _exit(*_: Any) -> None:
     sys.exit(0)
+
+
+def _drain(*_: Any) -> None:
+    """Handler of SIGTERM. Celery's own writes to the log first; if that fails, on a full disk, it does nothing more."""
+    stop(0)
 
 
 def _own_queue() -> str:

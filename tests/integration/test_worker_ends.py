@@ -59,6 +59,24 @@ def test_sigterm_ends_running_batches_and_gives_the_rest_back(
     assert len(verdicts(redis_ledger, run)) == 100
 
 
+def test_sigterm_drains_a_worker_whose_log_is_on_a_full_disk(app: Celery, redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(100))
+    send(app, redis_ledger, run)
+    given = {
+        "MCQUEUE_ENGINE": "simulated",
+        "MCQUEUE_MODEL": SIMULATED_MODEL,
+        "MCQUEUE_BATCH_SIZE": "8",
+        "MCQUEUE_SIMULATED__CALL_MS": "600",
+        "MCQUEUE_DRAIN_TIMEOUT_S": "600",
+    }
+    with process(*worker_command("w0@test", 2)[1:], environment=given, log=Path("/dev/full")) as leaving:
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
+        leaving.send_signal(signal.SIGTERM)
+        assert leaving.wait(timeout=PATIENCE_S) == 0
+    assert 0 < redis_ledger.counts(run.run_id).settled < 100
+    assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
+
+
 #: Handing a batch to the pool, which the main thread does under a lock, takes a second.
 SLOW_POOL = """
 import sys, time
