@@ -10,7 +10,7 @@ from importlib import resources
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
-from redis.exceptions import LockError
+from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError, LockError
 from redis.lock import Lock as RedisLock
 from redis.retry import Retry
 
@@ -116,6 +116,11 @@ def translating(place: str) -> Iterator[None]:
 def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
     if isinstance(trouble, redis.AuthenticationError):
         return LedgerError(f"Redis at {place} refuses the credentials: {trouble}.", hint="Check MCQUEUE_REDIS_URL.")
+    if isinstance(trouble, (AskError, ClusterCrossSlotError, ClusterError)):
+        hint = "Use a single server, with replicas or without, or a service with cluster mode disabled."
+        return LedgerError(
+            f"Redis at {place} is part of a Redis Cluster ({trouble}), which mcqueue cannot use.", hint=hint
+        )
     if found := refused(trouble, f"Redis at {place}"):
         return found
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):

@@ -54,7 +54,7 @@ from workers.host.diagnostics import (
     room,
 )
 from workers.host.indexes import index_folders
-from workers.host.placement import SettingsSources, WorkerPlan, memory_share, plan_host
+from workers.host.placement import NOTHING_TO_START, SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 from workers.retrieval.files import require_readable
 
@@ -109,6 +109,9 @@ def _placing(fleet: Sequence[Settings], cores: Sequence[int], quota: int | None)
         return
     yield from (Finding("warning", "GPUs", each) for each in warnings)
     yield from memory(free_memory(gpus), _shares(fleet, plans))
+    if not plans and not any(each.indexes for each in fleet):
+        yield Finding("warning", "plan", *NOTHING_TO_START)
+        return
     planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
     yield Finding("ok", "plan", planned or "no worker for a model on this host")
 

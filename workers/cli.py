@@ -34,7 +34,7 @@ from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.live_table import screen_for
 from workers.host.name_conflicts import refuse_taken
-from workers.host.placement import SettingsSources, pick, plan_host, plan_retrieval, plan_worker
+from workers.host.placement import NOTHING_TO_START, SettingsSources, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.redis_watch import RedisWatch
 from workers.host.remote_control import drain, restart
 from workers.recheck import (
@@ -85,6 +85,8 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     cores, quota = _cpus()
     plans, warnings = plan_host(fleet, visible_gpus(), cores, sources, quota)
     plans += plan_retrieval(list(index_folders(fleet)), fleet[0], cores, sources, quota)
+    if not plans:
+        warnings = [". ".join(NOTHING_TO_START)]
     plans = pick(plans, only)
     checks.refuse_unbootable(fleet, plans)
     for warning in warnings:

@@ -73,8 +73,10 @@ class Ledger(abc.ABC):
         """Return the run with id `name`, else the only run of that name, else the only one whose id starts with it.
 
         `last` is the newest run, unless it is that of an HTTP request: somebody else waits for it, and it is purged
-        within seconds. Raises InputError if several match, and for `last` if there is no run at all.
+        within seconds. Raises InputError if several match, for an empty name, and for `last` if there is no run at all.
         """
+        if not name:  # of an unset variable: as a prefix, it would be any run
+            raise InputError("RUN is empty.", hint="`python -m producer runs` lists the runs.")
         ids = self.run_ids()  # not `runs`: each may hold thousands of examples
         if name == LAST:
             return self.run(_last(ids))

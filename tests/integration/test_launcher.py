@@ -219,6 +219,15 @@ def test_a_worker_that_could_not_boot_is_refused_before_anything_boots(
     assert not (tmp_path / "logs").exists()
 
 
+def test_a_host_without_a_worker_to_start_is_told_so_by_up_and_by_check(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    words = ("--set", "engine=simulated", "--set", "gpu_groups=[]", "--set", "cpu_workers=6")
+    for said in (workers_command("up", *words, "--logs", str(tmp_path / "logs")), workers_command("check", *words)):
+        assert "no worker to start on this host: gpu_groups is [], and there are no indexes" in said
+        assert "Leave gpu_groups out" in said
+
+
 def test_a_model_without_a_worker_here_need_not_be_here(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     words = ("--set", "hf_model_id=/nope/model", "--set", "gpu_groups=[]")
     assert "error" not in workers_command("up", *words, "--logs", str(tmp_path / "logs"))

@@ -16,13 +16,27 @@ from contract.spec import slug
 from contract.wording import number
 from workers.gpus.groups import OPTION, Device, cut, cut_all, group_name, shared
 
-__all__ = ["SettingsSources", "WorkerPlan", "memory_share", "pick", "plan_host", "plan_retrieval", "plan_worker"]
+__all__ = [
+    "NOTHING_TO_START",
+    "SettingsSources",
+    "WorkerPlan",
+    "memory_share",
+    "pick",
+    "plan_host",
+    "plan_retrieval",
+    "plan_worker",
+]
 
 #: vLLM's default `gpu_memory_utilization`.
 VLLM_MEMORY_SHARE = 0.92
 #: Maximum total share of a GPU with several workers: each CUDA context, about 0.5 GB, comes on top of what its engine
 #: requests, and vLLM does not boot if less is free than it requests.
 MOST_SHARED = 0.95
+#: Said of a plan without any worker. Only `gpu_groups: []` makes one: `auto` uses GPUs if there are any, else cores.
+NOTHING_TO_START = (
+    "no worker to start on this host: gpu_groups is [], and there are no indexes",
+    "Leave gpu_groups out: auto uses the GPUs, or starts cpu_workers if there are none.",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,14 @@ FOR_GOOD = [
 ]
 
 
+#: Of a Redis Cluster: a command or script on keys of several slots, a key of another node, and slots without a node.
+CLUSTERED = [
+    redis.exceptions.ClusterCrossSlotError("Keys in request don't hash to the same slot"),
+    redis.exceptions.MovedError("8000 10.0.0.2:6379"),
+    redis.exceptions.ClusterDownError("Hash slot not served"),
+]
+
+
 @pytest.mark.parametrize(("answer", "word"), FOR_NOW, ids=lambda each: str(each)[:40])
 def test_what_waiting_can_mend_is_told_with_its_remedy_and_can_be_tried_again(answer: Exception, word: str) -> None:
     with pytest.raises(WritesRefused) as caught, translating("redis://here"):
@@ -49,3 +57,12 @@ def test_what_no_waiting_mends_is_no_such_refusal(answer: Exception) -> None:
         raise answer
     assert not caught.value.retryable
     assert str(answer) in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", CLUSTERED, ids=lambda each: type(each).__name__)
+def test_a_redis_cluster_is_told_as_what_cannot_be_used(answer: Exception) -> None:
+    with pytest.raises(LedgerError) as caught, translating("redis://here"):
+        raise answer
+    assert not caught.value.retryable
+    assert "Redis at redis://here is part of a Redis Cluster" in caught.value.message
+    assert "a single server" in caught.value.hint

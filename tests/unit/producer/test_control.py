@@ -270,3 +270,10 @@ def test_purge_asks_and_takes_no_for_an_answer(
     assert f"deleted {run_id}; {queued}\n" in producer("purge", run_id, text="y\n").stdout
     assert ledger.runs() == []
     assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr
+
+
+def test_an_empty_name_deletes_nothing_even_if_there_is_only_one_run(
+    producer: Producer, run_id: str, ledger: MemoryLedger
+) -> None:
+    assert "RUN is empty" in producer("purge", "", "--yes", exit_code=1).stderr
+    assert [run.run_id for run in ledger.runs()] == [run_id]
