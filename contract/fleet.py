@@ -205,24 +205,29 @@ class Fleet:
         if not self._held(record, ""):
             raise NameTaken(f"Another worker took the name {record.name!r} while this one sent no heartbeat.")
 
-    def leave(self, record: WorkerRecord) -> None:
-        """Release the name after a clean stop, and delete a pending wish, which is fulfilled by it.
+    def leave(self, record: WorkerRecord, *, for_good: bool = True) -> None:
+        """Release the name after a clean stop, and if it is `for_good`, delete a pending wish, which it fulfils.
 
-        The name stays on the list while kombu may hold messages for it.
+        Another start follows a stop that is not: it fulfils a wish to restart, and grants one to drain, which may have
+        come too late for this process. The name stays on the list while kombu may hold messages for it.
         """
         there = self.get(record.name)
         if there is None or there.owner == record.owner:
             with translating(self._place):
-                self._redis.delete(keys.worker(record.name), keys.wish(record.name))
+                self._redis.delete(keys.worker(record.name), *([keys.wish(record.name)] if for_good else []))
             self._stop_missing({record.name})
 
-    def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> None:
+    def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:
         """Leave a wish for worker `name`, which reads it at its next heartbeat, even if disconnected for a while.
 
-        One that boots, for at most `boot_s` from now, grants the wish to restart only afterwards.
+        One that boots, for at most `boot_s` from now, grants the wish to restart only afterwards. That wish does not
+        replace one to drain, which somebody else is waiting for. Returns the wish that stands.
         """
         with translating(self._place):
-            self._redis.set(keys.wish(name), wish.value, ex=WISH_S + math.ceil(boot_s))
+            kept = not self._redis.set(
+                keys.wish(name), wish.value, ex=WISH_S + math.ceil(boot_s), nx=wish is Wish.RESTART
+            )
+        return (self.wish(name) if kept else None) or wish
 
     def wish(self, name: str) -> Wish | None:
         """Return the pending wish for worker `name`."""

@@ -29,7 +29,7 @@ from contract.settings import Settings, load_settings
 from workers.hard_exit import end_at_once
 from workers.host import boot_pipe
 from workers.messages import transport
-from workers.messages.aggregator import Aggregator, stop, stop_without_engine, stopping
+from workers.messages.aggregator import Aggregator, stop, stop_without_engine, stopping, stops_for_good
 from workers.messages.batch import Batch
 from workers.monitoring.flower_ui import dress_flower
 from workers.worker import Worker
@@ -106,7 +106,7 @@ class Lifecycle:
         Celery only installs its signal handlers after this, so SIGTERM gets one here that frees the engine.
         """
         signal.signal(signal.SIGTERM, _exit)
-        booted = False
+        booted = asked_to_end = False
         try:
             self.log_our_way()  # Celery only sets up logging after this
             _refuse_other_pools(sender.pool_cls)
@@ -128,6 +128,9 @@ class Lifecycle:
             app.register_task(task)
             self._worker.boot()
             booted = True
+        except SystemExit:
+            asked_to_end = True  # by SIGTERM
+            raise
         except McqueueError as trouble:
             log.error("%s", trouble)
             boot_pipe.report(str(trouble))
@@ -136,8 +139,8 @@ class Lifecycle:
             log.exception("the worker cannot boot")
             sys.exit(EXIT_ENGINE)
         finally:
-            if not booted:
-                self.close()
+            if not booted and self._worker is not None:
+                self._worker.close(for_good=asked_to_end)
 
     def ready(self, **_: Any) -> None:
         """Called when Celery consumes messages and has installed its signal handlers."""
@@ -168,7 +171,7 @@ class Lifecycle:
     def close(self, **_: Any) -> None:
         """Called after the last batch."""
         if self._worker is not None:
-            self._worker.close()
+            self._worker.close(for_good=stops_for_good())
 
 
 class StopSignals:

@@ -176,15 +176,15 @@ class Worker:
         """Requeue the messages held in our name: after a lost connection or a failed requeue, we may not know them."""
         self._janitor.restore_own_soon()
 
-    def close(self) -> None:
-        """Free the engine or index, and release the name."""
+    def close(self, *, for_good: bool) -> None:
+        """Free the engine or index, and release the name; `for_good`: this process was asked to end."""
         self._job.close()
         self._events.close()
         self._janitor.stop()
         self._heart.stop()
         self._exporter.close()
         try:
-            self._fleet.leave(self.record())
+            self._fleet.leave(self.record(), for_good=for_good)
         except LedgerError as trouble:
             log.warning("the name could not be released; it is free again in %d s: %s", LEASE_S, trouble)
 

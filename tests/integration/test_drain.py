@@ -46,6 +46,23 @@ def test_a_worker_drained_by_name_ends_its_batches_and_is_left_ended(
     assert attempts(redis_ledger, run) == [1] * 160, "batches in flight were ended, not asked again"
 
 
+def test_a_worker_that_is_drained_while_it_ends_to_restart_stays_down(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    fleet = Fleet(redis_ledger.client)
+    with launched(tmp_path, "batch_size=8", "simulated.call_ms=5000") as up:
+        up.wait_ready(1)
+        run = sent(app, redis_ledger, 16)
+        wait_until(lambda: begun(redis_ledger, run), "the call to begin")
+        (record,) = fleet.alive()
+        fleet.ask(record.name, Wish.RESTART)
+        wait_until(lambda: [each.state for each in fleet.alive()] == [WorkerState.DRAINING], "the restart to begin")
+        workers_command("drain", "cpu0")
+        assert up.process.wait(timeout=PATIENCE_S) == 0
+    assert "cpu0: stopped as requested" in up.said()
+    assert not redis_ledger.client.keys(keys.wish("*"))
+
+
 def test_a_worker_is_known_to_be_starting_before_it_has_joined(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     fleet, queue = Fleet(redis_ledger.client), keys.score_queue(SIMULATED_MODEL)
     with launched(tmp_path) as up:

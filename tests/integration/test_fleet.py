@@ -17,7 +17,7 @@ import redis
 
 from contract import keys
 from contract.errors import NameTaken
-from contract.fleet import LEASE_S, MISSING_S, STARTING_S, Fleet, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, MISSING_S, STARTING_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.process import process_start
@@ -167,6 +167,14 @@ def test_a_worker_that_joins_while_the_dead_are_looked_for_is_not_one_of_them(
 def test_a_reused_process_id_is_not_the_same_worker(fleet: Fleet) -> None:
     fleet.join(record("gpu0", process_started=1))
     assert fleet.dead() == ["gpu0"]
+
+
+def test_a_wish_to_restart_does_not_replace_one_to_drain_but_is_replaced_by_it(fleet: Fleet) -> None:
+    assert fleet.ask("gpu0", Wish.RESTART) is Wish.RESTART
+    assert fleet.ask("gpu0", Wish.RESTART) is Wish.RESTART
+    assert fleet.ask("gpu0", Wish.DRAIN) is Wish.DRAIN
+    assert fleet.ask("gpu0", Wish.RESTART) is Wish.DRAIN
+    assert fleet.wish("gpu0") is Wish.DRAIN
 
 
 def test_a_beat_that_finds_the_name_taken_says_so_and_changes_nothing(fleet: Fleet, client: redis.Redis) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from contract.errors import InputError, WorkerStays
-from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, STARTING_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.settings import Settings
 
 __all__ = ["drain", "find", "restart"]
@@ -60,6 +60,8 @@ def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> N
 def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
     """Restart the named workers, or all, one by one: each is ready again before the next one drains.
 
+    One that is drained meanwhile is left to that: it ends, and its neighbours' turn comes.
+
     Only workers with a launcher are restarted, so others are rejected before anything happens.
     """
     chosen = find_all(fleet, names) if names else fleet.alive()
@@ -72,14 +74,31 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
             hint="Drain and start it by hand.",
         )
     for record in chosen:
-        record = fleet.get(record.name) or record  # other restarts may have taken long
+        there = _there_now(fleet, record)
+        if there is None:
+            say(f"{record.name}: has ended meanwhile, and is not restarted")
+            continue
+        record = there
         boot_s = settings.server_startup_timeout if record.state is WorkerState.BOOTING else 0.0
-        fleet.ask(record.name, Wish.RESTART, boot_s)
+        if fleet.ask(record.name, Wish.RESTART, boot_s) is Wish.DRAIN:
+            say(f"{record.name}: is being drained, and is not restarted")
+            continue
         say(f"{record.name}: asked to restart" + (", which it does once it has booted" if boot_s else ""))
         _await_end(fleet, settings, record, boot_s)
         ended = time.monotonic()
         _await_successor(fleet, settings, record)
         say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
+
+
+def _there_now(fleet: Fleet, record: WorkerRecord) -> WorkerRecord | None:
+    """Return what the worker of `record` reports now: other restarts may have taken long. None if it has ended.
+
+    One that has no record may be restarting already, by another command.
+    """
+    until = time.monotonic() + STARTING_S
+    while (there := fleet.get(record.name)) is None and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    return there
 
 
 def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: float = 0.0) -> None:

@@ -31,7 +31,7 @@ from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.messages.batching import Gathered, Gathering
 from workers.retries import pause_s
 
-__all__ = ["Aggregator", "stop", "stop_without_engine", "stopping"]
+__all__ = ["Aggregator", "stop", "stop_without_engine", "stopping", "stops_for_good"]
 
 log = logging.getLogger(__name__)
 
@@ -238,6 +238,11 @@ def _read(request: Request) -> HeldMessage:
 def stopping() -> bool:
     """Whether this worker is stopping. The flags hold exit codes, of which 0 is one."""
     return any(flag is not None and flag is not False for flag in (state.should_stop, state.should_terminate))
+
+
+def stops_for_good() -> bool:
+    """Whether this worker is stopping because it was asked to end, not to start again or because it cannot work."""
+    return stopping() and state.should_stop == 0
 
 
 def stop(exit_code: int) -> None:

@@ -34,9 +34,10 @@ class Booting:
         self._boot_s = boot_s
         self.kept_s = 0.0
 
-    def ask(self, _: str, wish: Wish, boot_s: float = 0.0) -> None:
+    def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:  # noqa: ARG002 - there is one worker
         assert wish is Wish.RESTART
         self.kept_s = boot_s
+        return wish
 
     def alive(self) -> list[WorkerRecord]:
         found = self.get("gpu0@host")
@@ -74,6 +75,31 @@ def test_a_worker_that_is_booting_is_waited_for_until_it_has_booted_and_restarte
     asked, back = restarted(clock, boot_s=300)
     assert asked == "gpu0@host: asked to restart, which it does once it has booted"
     assert back.startswith("gpu0@host: ready again 10")
+
+
+class Shrinking(Booting):
+    """The registry where gpu0 is being drained and gpu1 has just ended."""
+
+    def alive(self) -> list[WorkerRecord]:
+        return [self._record(f"gpu{number}@host", 1, WorkerState.READY) for number in range(2)]
+
+    def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:
+        super().ask(name, wish, boot_s)
+        return Wish.DRAIN if name == "gpu0@host" else wish
+
+    def get(self, name: str) -> WorkerRecord | None:
+        return None if name == "gpu1@host" else self._record(name, 1, WorkerState.READY)
+
+
+def test_workers_that_are_drained_meanwhile_do_not_hold_up_the_restart_of_the_others(clock: Clock) -> None:
+    said: list[str] = []
+    settings = load_settings(None, ["drain_timeout_s=60", "server_startup_timeout=600"])
+    restart(cast("Fleet", cast(Any, Shrinking(clock, boot_s=0))), settings, ["gpu0", "gpu1"], said.append)
+    assert said == [
+        "gpu0@host: is being drained, and is not restarted",
+        "gpu1@host: has ended meanwhile, and is not restarted",
+    ]
+    assert clock.now_s < 60
 
 
 def test_a_worker_that_boots_longer_than_it_may_is_not_waited_for_any_longer(clock: Clock) -> None:
