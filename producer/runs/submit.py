@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -185,7 +185,7 @@ def submit(
     while another producer or a worker is sending the same run.
     """
     run = planned.run(Priority.NORMAL if priority is None else priority)
-    with broker.sole_sender(run.run_id):
+    with broker.sole_sender(run.run_id), _told_if_purged(run.run_id):
         written, run = run, ledger.open_run(run)
         priority = run.priority if priority is None else priority
         if weight is not None:
@@ -204,6 +204,18 @@ def submit(
         if counts.state is RunState.CANCELLED:
             return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority))
         return Submitted(run, State.RESUMED, unsettled, *broker.send_missing(run, priority))
+
+
+@contextmanager
+def _told_if_purged(run_id: str) -> Iterator[None]:
+    """Say of a run that is gone from the ledger what became of it, rather than that its name is unknown."""
+    try:
+        yield
+    except UnknownRun as trouble:
+        raise UnknownRun(
+            f"{run_id} is no longer in the ledger: while it was being written, it was purged, or Redis lost its data.",
+            hint="To ask its questions, run the same command again.",
+        ) from trouble
 
 
 def _write_and_send(planned: Plan, run: Run, ledger: Ledger, broker: Broker, priority: Priority) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract import Run
-from contract.errors import QuestionFileError, RedisUnreachable, RunConfigError
+from contract.errors import QuestionFileError, RedisUnreachable, RunConfigError, UnknownRun
 from contract.ledger import Ledger, MemoryLedger
 from contract.priority import Priority
 from contract.settings import Settings
@@ -303,6 +303,26 @@ def test_an_enqueue_that_is_cut_short_between_its_parts_sends_only_the_rest_when
 
     assert (again.state, again.unsettled, again.sent) == (State.RESUMED, 3, 3)
     assert [each for _, _, ids in broker.messages for each in ids] == ["q2", "q3", "q4"]
+
+
+class PurgingBroker(MemoryBroker):
+    """Somebody purges the run as soon as its first questions have been sent."""
+
+    def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
+        messages = super().publish(run, question_ids, priority)
+        self.ledger.purge(run.run_id)
+        return messages
+
+
+def test_an_enqueue_whose_run_is_purged_meanwhile_says_so_and_names_no_other_run(
+    five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix_order, "IN_ORDER", 2)
+
+    with pytest.raises(UnknownRun, match="it was purged, or Redis lost its data") as caught:
+        submit(planned(five), ledger, PurgingBroker(ledger))
+
+    assert caught.value.hint == "To ask its questions, run the same command again."
 
 
 def test_a_long_file_is_grouped_by_text_part_by_part(
