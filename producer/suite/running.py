@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from producer.bar import reading
 from producer.engine_differences import untaken
 from producer.export.results import export
 from producer.export.summary import Summary
-from producer.options import progress_console
+from producer.options import FOLDER, progress_console
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
 from producer.runs.submit import Submitted, asked_already
 from producer.session import Session
@@ -61,6 +62,12 @@ class Work:
     def _runs(self) -> list[tuple[str, Run]]:
         """(entry, run) of all runs."""
         return [(planned.entry.name, done.run) for planned, done in self._done]
+
+    @property
+    def _watch_command(self) -> str:
+        """The command that goes on with this suite, and writes its results where this one would."""
+        out = "" if self._out == FOLDER else f" --out {shlex.quote(str(self._out))}"
+        return f"python -m producer suite {shlex.quote(str(self._file))} --watch{out}"
 
     def standing(self) -> Table:
         """Return the table from the ledger's counters alone, without reading individual questions."""
@@ -135,7 +142,7 @@ class Work:
         table = self.standing() if as_json else self.table()
         if not as_json:
             does = "exports the runs and writes the table" if table.settled else "watches until all are settled"
-            self._echo_table(table, [("next", f"python -m producer suite {self._file} --watch     {does}")])
+            self._echo_table(table, [("next", f"{self._watch_command}     {does}")])
         return table
 
     def finish(self, *, as_json: bool) -> Table:
@@ -170,7 +177,7 @@ class Work:
             paused = [each.run.run_id for each in watchers if each.state is RunState.PAUSED]
             until = "stay paused until python -m producer resume RUN"
             but = f", but these {until}: {', '.join(paused)}" if paused else ""
-            note(f"the runs continue{but}; rejoin with: python -m producer suite {self._file} --watch")
+            note(f"the runs continue{but}; rejoin with: {self._watch_command}")
             raise click.exceptions.Exit(INTERRUPTED) from None
 
     def _echo_table(self, table: Table, more: Lines) -> None:

@@ -316,6 +316,9 @@ def test_ctrl_c_ends_the_watching_and_says_how_to_rejoin(
     assert {ledger.counts(run.run_id).state for run in ledger.runs()} == {RunState.RUNNING}
     assert not Path("results").exists()
 
+    elsewhere = f"{rejoin} --out 'my results'\n"
+    assert elsewhere in producer(two_by_two, "--watch", "--out", "my results", exit_code=130).stderr
+
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_sent(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger
