@@ -116,13 +116,16 @@ def translating(place: str) -> Iterator[None]:
 def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
     if isinstance(trouble, redis.AuthenticationError):
         return LedgerError(f"Redis at {place} refuses the credentials: {trouble}.", hint="Check MCQUEUE_REDIS_URL.")
+    if found := refused(trouble, f"Redis at {place}"):
+        return found
     if isinstance(trouble, (AskError, ClusterCrossSlotError, ClusterError)):
         hint = "Use a single server, with replicas or without, or a service with cluster mode disabled."
         return LedgerError(
             f"Redis at {place} is part of a Redis Cluster ({trouble}), which mcqueue cannot use.", hint=hint
         )
-    if found := refused(trouble, f"Redis at {place}"):
-        return found
+    if isinstance(trouble, redis.BusyLoadingError):
+        hint = "Wait until it has. Workers then continue by themselves."
+        return RedisUnreachable(f"Redis at {place} was started and is still loading its data.", hint=hint)
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
         hint = "Start one, or set MCQUEUE_REDIS_URL to another."
         return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint)

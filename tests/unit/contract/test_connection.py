@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from contract.connection import translating
-from contract.errors import LedgerError, WritesRefused
+from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 
 #: As Valkey 9.1 and redis-py 8.1 have them.
 FOR_NOW = [
@@ -66,3 +66,11 @@ def test_a_redis_cluster_is_told_as_what_cannot_be_used(answer: Exception) -> No
     assert not caught.value.retryable
     assert "Redis at redis://here is part of a Redis Cluster" in caught.value.message
     assert "a single server" in caught.value.hint
+
+
+def test_a_redis_that_loads_its_data_is_to_be_waited_for_and_not_to_be_started() -> None:
+    with pytest.raises(RedisUnreachable) as caught, translating("redis://here"):
+        raise redis.BusyLoadingError("Valkey is loading the dataset in memory")
+    assert caught.value.retryable
+    assert caught.value.message == "Redis at redis://here was started and is still loading its data."
+    assert caught.value.hint.startswith("Wait until it has")
