@@ -301,7 +301,7 @@ def test_restoring_tells_of_an_outage_that_only_kombu_notices(
         raise OperationalError("kombu's own words") from redis.ConnectionError("connection refused")
 
     client.hset(keys.unacked("gpu0"), "tag", "a message")
-    monkeypatch.setattr("contract.queue.Connection", refuse)
+    monkeypatch.setattr("contract.queue.restoring.Connection", refuse)
     with pytest.raises(RedisUnreachable, match="connection refused"):
         restore_held(settings, "gpu0")
 

@@ -1,0 +1,108 @@
+"""The backlog: messages that wait on a queue or are held by a worker. All is read here and nothing is taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import redis
+
+from contract import keys
+from contract.priority import Priority
+from contract.queue.messages import arguments_in, published_at
+
+__all__ = [
+    "by_priority",
+    "held_question_ids",
+    "oldest_published_at",
+    "queue_length",
+    "queue_lengths",
+    "queued_messages",
+    "queued_question_ids",
+    "queued_runs",
+]
+
+#: Messages of a broker list read per round trip.
+READ_CHUNK = 2000
+
+
+def queue_length(client: redis.Redis, queue: str) -> int:
+    """Return the number of messages waiting on `queue`."""
+    return sum(queue_lengths(client, queue).values())
+
+
+def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
+    """Return the number of messages waiting on `queue`, by priority."""
+    pipeline = client.pipeline(transaction=True)
+    for name in keys.broker_lists(queue):
+        pipeline.llen(name)
+    return by_priority(pipeline.execute())
+
+
+def by_priority(lengths: Iterable[int]) -> dict[Priority, int]:
+    """Sum the lengths of a queue's broker lists, most urgent first, by priority: kombu has more steps than we do."""
+    waiting = dict.fromkeys(Priority, 0)
+    for step, length in zip(keys.PRIORITY_STEPS, lengths, strict=True):
+        waiting[max(each for each in Priority if each <= step)] += length
+    return waiting
+
+
+def oldest_published_at(client: redis.Redis, queue: str) -> float | None:
+    """Return when the oldest message waiting on `queue` was published, in seconds since the epoch; None if none waits.
+
+    Only the next message of each list is read. A requeued message counts from its first publishing; malformed ones are
+    ignored.
+    """
+    pipeline = client.pipeline(transaction=True)
+    for name in keys.broker_lists(queue):
+        pipeline.lindex(name, -1)
+    published = [published_at(each) for each in pipeline.execute() if each]
+    return min((each for each in published if each is not None), default=None)
+
+
+def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:
+    """Return the question ids of `run_id` in messages waiting on `queue`."""
+    return set(_ids_in(_waiting(client, queue), run_id))
+
+
+def queued_messages(client: redis.Redis, queue: str, run_id: str) -> int:
+    """Return the number of messages of `run_id` waiting on `queue`."""
+    return sum(1 for _ in _messages_of(_waiting(client, queue), run_id))
+
+
+def queued_runs(client: redis.Redis, queue: str) -> Counter[str]:
+    """Return the number of messages waiting on `queue` by run id; malformed ones are counted under an empty one."""
+    return Counter(arguments_in(item)[0] for item in _waiting(client, queue))
+
+
+def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) -> set[str]:
+    """Return the question ids of `run_id` in unacknowledged messages held by `workers`."""
+    held = (cast("list[str]", client.hvals(keys.unacked(name))) for name in workers)
+    return {each for messages in held for each in _ids_in(messages, run_id)}
+
+
+def _waiting(client: redis.Redis, queue: str) -> Iterator[str]:
+    """Yield the messages waiting on `queue`, most urgent first."""
+    for name in keys.broker_lists(queue):
+        start = 0
+        while items := cast("list[str]", client.lrange(name, start, start + READ_CHUNK - 1)):
+            yield from items
+            start += len(items)
+
+
+def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
+    """Yield the question ids of `run_id` in waiting or held messages, skipping malformed ones."""
+    for ids in _messages_of(items, run_id):
+        yield from ids
+
+
+def _messages_of(items: Iterable[str], run_id: str) -> Iterator[list[str]]:
+    """Yield the question ids of each waiting or held message of `run_id`, skipping malformed ones."""
+    named = f'"{run_id}: '  # how `shown_arguments` begins; decoding the messages of all other runs would cost seconds
+    for item in items:
+        if named not in item:
+            continue
+        of_run, ids = arguments_in(item)
+        if of_run == run_id:
+            yield ids
