@@ -30,7 +30,9 @@ from contract.wording import number
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments, check_arguments_by_source
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
-from workers.engines.openai.server import Connection, await_server, find_out
+from workers.engines.openai.awaiting import await_server
+from workers.engines.openai.connection import Connection
+from workers.engines.openai.probing import find_out
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus.groups import Device

@@ -20,7 +20,7 @@ from tests.unit.workers.writer import Writer
 from workers.check import Finding, check
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest, UnexpectedFailure
-from workers.engines.openai.server import RateLimiter
+from workers.engines.openai.connection import RateLimiter
 from workers.pipeline import score_batch
 from workers.scoring import Item
 

@@ -17,8 +17,8 @@ from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_server import LETTERS, WRITE, Script, serving, settings_for, started
 from workers.engines import make_engine
 from workers.engines.base import UnexpectedFailure
+from workers.engines.openai.connection import Connection
 from workers.engines.openai.patience import Patience
-from workers.engines.openai.server import Connection
 from workers.messages.batch import Settlement
 from workers.pipeline import score_batch
 from workers.scoring import Item
@@ -467,7 +467,7 @@ def test_a_server_that_is_away_is_waited_for_aloud(
     def no_longer(_: float) -> None:
         raise EngineError("waited enough")
 
-    monkeypatch.setattr("workers.engines.openai.server.time.sleep", no_longer)
+    monkeypatch.setattr("workers.engines.openai.awaiting.time.sleep", no_longer)
     engine = make_engine(settings_for("http://127.0.0.1:1").model_copy(update={"server_startup_timeout": 600}))
     with pytest.raises(EngineError, match="waited enough"):
         engine.start()
@@ -482,7 +482,7 @@ def test_a_server_that_is_away_is_waited_for_aloud(
 def test_a_server_behind_a_proxy_is_waited_for_until_the_proxy_reaches_it(
     status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.engines.openai.server.WAIT_S", 0.01)
+    monkeypatch.setattr("workers.engines.openai.awaiting.WAIT_S", 0.01)
     script = Script(away=[status] * 3)
     with serving(script) as url:
         engine = make_engine(settings_for(url).model_copy(update={"server_startup_timeout": PATIENCE_S}))
@@ -513,7 +513,7 @@ def test_a_server_that_only_fails_at_its_start_is_tried_again_and_no_mistake_in_
 
 
 def test_a_server_that_is_busy_when_the_worker_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.engines.openai.server.WAIT_S", 0.01)
+    monkeypatch.setattr("workers.engines.openai.awaiting.WAIT_S", 0.01)
     with serving(Script(refusals=[429] * 100)) as url:
         engine = make_engine(settings_for(url, max_retries=0).model_copy(update={"server_startup_timeout": PATIENCE_S}))
         engine.start()

@@ -35,8 +35,8 @@ from workers.engines.base import (
 )
 from workers.engines.openai import wire
 from workers.engines.openai.client import Client
-from workers.engines.openai.echo import chat_scores, echoed, is_said
-from workers.engines.openai.server import Offers
+from workers.engines.openai.echo import Scorable, chat_scores, echoed, is_said
+from workers.engines.openai.probing import Offers
 
 __all__ = ["Asker", "PartialScore"]
 
@@ -87,7 +87,7 @@ class Asker:
         #: Adapter → the server's name for the model with it.
         self._adapters = adapters
         #: Variables of a chat template as JSON → `chat_scores` with them.
-        self._scores_with: dict[str, tuple[int, bool]] = {}
+        self._scores_with: dict[str, Scorable] = {}
         self._learning = threading.Lock()
 
     def first(self, request: Request) -> Completion | PartialScore:
@@ -167,11 +167,10 @@ class Asker:
             raise NotOffered(f"{said}: only modes that generate text can be used, such as mode: generate")
         in_chat = self._in_chat(request.chat)
         request = wire.parted(request, in_chat=in_chat)
-        scores = self._chat_scores(request) if in_chat else (offers.plain_top, offers.plain_echo)
-        if isinstance(scores, Failure):
-            return Completion(error=scores)
-        top, echo = scores
-        if not top and not echo:
+        scorable = self._chat_scores(request) if in_chat else Scorable(offers.plain_top, offers.plain_echo)
+        if isinstance(scorable, Failure):
+            return Completion(error=scorable)
+        if not scorable.top and not scorable.echo:
             kind, other = ("chat", "never") if in_chat else ("plain", "always")
             raise NotOffered(f"{server} returns no log-probabilities in {kind} completions: set chat_template: {other}")
         if not request.prompt:
@@ -181,7 +180,7 @@ class Asker:
             model=self._model(request.adapter),
             max_tokens=1,
             temperature=0,
-            **wire.top(top, in_chat=in_chat),
+            **wire.top(scorable.top, in_chat=in_chat),
             **(VLLM_SAMPLING if self._is_vllm else {}),
         )
         if isinstance(answer, Failure):
@@ -189,7 +188,7 @@ class Asker:
         likeliest = wire.next_tokens(answer["choices"][0])
         logprobs = [likeliest.get(each) for each in wire.continuations_of(request, in_chat=in_chat)]
         prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
-        if None in logprobs and not echo:
+        if None in logprobs and not scorable.echo:
             missing = request.continuations[logprobs.index(None)]
             raise NotOffered(
                 f"{missing!r} is not among the {len(likeliest)} likeliest next tokens, and {server} lists no "
@@ -204,13 +203,13 @@ class Asker:
         """Whether the server tells how long a prompt may be, as vLLM does."""
         return bool(self._offers.context)
 
-    def _chat_scores(self, request: ScoreRequest) -> tuple[int, bool] | Failure:
+    def _chat_scores(self, request: ScoreRequest) -> Scorable | Failure:
         """Return `echo.chat_scores` with these variables of the template; or why it is not known yet.
 
         They may change what the template puts before a continued turn, which `start` has only seen without them.
         """
         if not request.chat.kwargs:
-            return self._offers.chat_top, self._offers.chat_echo
+            return Scorable(self._offers.chat_top, self._offers.chat_echo)
         given = json.dumps(dict(request.chat.kwargs), sort_keys=True)
         with self._learning:
             if given not in self._scores_with:
@@ -220,7 +219,7 @@ class Asker:
                     return later[0]
                 answered = [each for each in answers if not isinstance(each, Failure)]
                 listed, known = self._offers.chat_top, len(answered) == len(answers)
-                self._scores_with[given] = chat_scores(answered, listed) if known else (listed, False)
+                self._scores_with[given] = chat_scores(answered, listed) if known else Scorable(listed, echo=False)
             return self._scores_with[given]
 
     def weigh(self, tail: tuple[ScoreRequest, PartialScore, int]) -> None:

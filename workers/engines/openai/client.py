@@ -17,9 +17,10 @@ from contract.errors import EngineDead, EngineError
 from contract.verdict import Failure
 from workers.engines.base import UnexpectedFailure
 from workers.engines.openai import wire
+from workers.engines.openai.connection import Connection
 from workers.engines.openai.parameters import remedy
 from workers.engines.openai.patience import Patience
-from workers.engines.openai.server import Connection, is_no_answer, is_spent, may_pass
+from workers.engines.openai.refusals import is_no_answer, is_spent, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from workers.engines.openai.wire import CONTINUED, UNREADABLE, prompt_tokens
 
-__all__ = ["Echo", "chat_scores", "echoed", "is_said"]
+__all__ = ["Echo", "Scorable", "chat_scores", "echoed", "is_said"]
 
 #: A token that is shown by its number instead of its text.
 NUMBER = re.compile(r"token_id:\d+")
@@ -27,6 +27,13 @@ class Echo(NamedTuple):
     logprobs: list[float | None]
     #: As the server writes them; None if it does not.
     texts: list[str] | None
+
+
+class Scorable(NamedTuple):
+    """What a server gives log-probabilities of: of how many of the likeliest next tokens, and whether of any text."""
+
+    top: int
+    echo: bool
 
 
 def echoed(answer: dict[str, Any]) -> Echo:
@@ -70,8 +77,8 @@ def _visible(text: str) -> str:
     return "".join(each for each in whole if "!" <= each <= "~")
 
 
-def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> tuple[int, bool]:
-    """Return how many of the `listed` next tokens can be used in a chat, and whether any text can be scored.
+def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> Scorable:
+    """Return what can be scored in a chat in which the server lists so many next tokens.
 
     The answers are those to `wire.one_more_token`. Any text can be scored in turns that are continued, if that
     adds only its own tokens to the prompt. Then no listed token can be used if the template puts a space before what
@@ -81,7 +88,7 @@ def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> tuple[int, bo
     try:
         echo = echoed(answers[1])
     except UNREADABLE:
-        return listed, False
+        return Scorable(listed, echo=False)
     if continued != bare + 1 or not echo.logprobs or echo.logprobs[-1] is None:
-        return listed, False
-    return (listed if echo.texts is None or echo.texts[-1] == CONTINUED else 0), True
+        return Scorable(listed, echo=False)
+    return Scorable(listed if echo.texts is None or echo.texts[-1] == CONTINUED else 0, echo=True)

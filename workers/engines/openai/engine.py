@@ -31,10 +31,12 @@ from workers.engines.base import (
 )
 from workers.engines.capacity import Capacity
 from workers.engines.openai.asking import Asker, PartialScore
+from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.client import Client, ModelClient
+from workers.engines.openai.connection import Connection
 from workers.engines.openai.judge import JudgeClient
 from workers.engines.openai.patience import Patience
-from workers.engines.openai.server import Connection, Offers, await_server, find_out
+from workers.engines.openai.probing import Offers, find_out
 from workers.engines.vllm_server import LocalServer
 
 __all__ = ["OpenAiEngine"]

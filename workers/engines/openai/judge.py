@@ -12,7 +12,8 @@ from contract.verdict import Failure
 from workers.engines.base import NotServed, UnexpectedFailure
 from workers.engines.openai import patience
 from workers.engines.openai.client import Answer, Client
-from workers.engines.openai.server import Connection, is_no_answer, may_pass
+from workers.engines.openai.connection import Connection
+from workers.engines.openai.refusals import is_no_answer, may_end, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -123,7 +124,7 @@ class JudgeWatch:
         if isinstance(trouble, APIConnectionError):
             return self._is_there
         self._is_there = True
-        return patience.may_end(trouble)
+        return may_end(trouble)
 
     def _watch(self) -> None:
         while not self._closed.wait(patience.WAIT_S):

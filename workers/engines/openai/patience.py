@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING
 from contract.errors import WaitEnded
 from contract.turns import one_turn
 from workers.engines.openai import wire
-from workers.engines.openai.server import TELL_EVERY_S, WAIT_S, Connection, is_no_answer, may_pass
+from workers.engines.openai.awaiting import TELL_EVERY_S, WAIT_S
+from workers.engines.openai.connection import Connection
+from workers.engines.openai.refusals import is_of_the_request, may_end
 
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["WAIT_S", "Patience", "may_end", "refusal"]
+__all__ = ["WAIT_S", "Patience", "refusal"]
 
 log = logging.getLogger(__name__)
-
-#: Refusals that are about the request: malformed, too large, or with values that the server does not take.
-OF_THE_REQUEST = frozenset({400, 413, 422})
-#: A server that wants to be paid. Its owner can see to that while the worker waits.
-UNPAID = 402
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ class Patience:
 
         Raises the server's OpenAIError if waiting does not help, WaitEnded if the worker stops meanwhile.
         """
-        if _status(trouble) in OF_THE_REQUEST:
+        if is_of_the_request(trouble):
             return False
         refused_at = time.monotonic()
         with self._asking:
@@ -109,20 +106,5 @@ def refusal(connection: Connection, *, in_chat: bool) -> OpenAIError | None:
     try:
         connection.post(path, once=True, **body, max_tokens=1, temperature=0)
     except OpenAIError as trouble:
-        return None if _status(trouble) in OF_THE_REQUEST else trouble
+        return None if is_of_the_request(trouble) else trouble
     return None
-
-
-def _status(trouble: OpenAIError) -> int | None:
-    return getattr(trouble, "status_code", None)
-
-
-def may_end(trouble: OpenAIError) -> bool:
-    """Whether a server that refuses everybody like this may serve them later, and is then the same.
-
-    One that cannot be connected to is gone; what comes in its place has to be probed anew.
-    """
-    from openai import APIConnectionError, APITimeoutError
-
-    is_gone = isinstance(trouble, APIConnectionError) and not isinstance(trouble, APITimeoutError)
-    return not is_gone and (may_pass(trouble) or is_no_answer(trouble) or _status(trouble) == UNPAID)

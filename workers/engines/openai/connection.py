@@ -1,0 +1,125 @@
+"""Connection to one model on an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from copy import copy
+from types import MappingProxyType
+from typing import Any, cast
+
+from contract.settings import OpenAiSettings
+from workers.engines.openai import wire
+from workers.engines.openai.parameters import Parameters
+from workers.retries import one_line
+
+__all__ = ["Connection", "RateLimiter"]
+
+log = logging.getLogger(__name__)
+
+
+class RateLimiter:
+    """Lets `per_minute` callers through per minute, evenly spaced; 0 means no limit. Thread-safe."""
+
+    def __init__(
+        self,
+        per_minute: float,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._interval_s = 60 / per_minute if per_minute else 0.0
+        self._now, self._sleep = now, sleep
+        self._lock = threading.Lock()
+        self._next_at = 0.0
+
+    def wait(self) -> None:
+        """Block until it is the caller's turn."""
+        if not self._interval_s:
+            return
+        with self._lock:
+            turn_at = max(self._now(), self._next_at)
+            self._next_at = turn_at + self._interval_s
+        if (pause_s := turn_at - self._now()) > 0:
+            self._sleep(pause_s)
+
+
+class Connection:
+    """HTTP connection to one model on one server; requests are made in the way that the model takes them."""
+
+    def __init__(self, server: OpenAiSettings) -> None:
+        from openai import DefaultHttpxClient, OpenAI
+
+        self.server = server
+        self.parameters = Parameters()
+        self.client: Any = OpenAI(
+            base_url=server.base_url,
+            api_key=server.api_key.get_secret_value() or "none",  # the client requires one
+            timeout=server.timeout_s,
+            max_retries=server.max_retries,
+            http_client=DefaultHttpxClient(event_hooks={"response": [_as_its_error_says]}),
+        )
+        self.pacer = RateLimiter(server.requests_per_minute)
+
+    def with_retries(self, most: int) -> Connection:
+        """Return the same connection with at most so many retries of a request; the two learn from each other."""
+        other = copy(self)
+        other.client = self.client.with_options(max_retries=min(self.server.max_retries, most))
+        return other
+
+    def post(self, path: str, *, once: bool = False, **body: Any) -> dict[str, Any]:
+        """Return the server's answer, which has choices; `once` means without retries. Raises OpenAIError."""
+        self.pacer.wait()
+        return self._answer(path, "choices", body, {"max_retries": 0} if once else {})
+
+    def tokenize(self, **body: Any) -> dict[str, Any]:
+        """Return the server's answer, which has a token count. Raises OpenAIError if the server does not count."""
+        return self._answer(f"{self.server.base_url.removesuffix('/v1')}/tokenize", "count", body)
+
+    def _answer(
+        self, path: str, expected: str, body: dict[str, Any], options: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        from openai import BadRequestError, OpenAIError, UnprocessableEntityError
+
+        asked = {"model": self.server.model, **self.parameters.taken(body)}
+        try:
+            answer = self.client.post(path, cast_to=object, body=asked, options=options)
+        except (BadRequestError, UnprocessableEntityError) as trouble:
+            known = self.parameters.known
+            if not self.parameters.learn(trouble, asked):
+                raise
+            if self.parameters.known > known:
+                log.info("%s", self.says(f"{self.server.model} is asked in another way: {trouble}"))
+            return self._answer(path, expected, body, options)
+        except ValueError as trouble:  # a body that is empty or cut off
+            raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
+        if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
+            raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
+        return cast("dict[str, Any]", answer)
+
+    def says(self, trouble: Exception | str) -> str:
+        """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
+        key = self.server.api_key.get_secret_value()
+        text = f"{self.server.base_url}: {_in_words(trouble)}"
+        return text.replace(key, "…") if key else text
+
+
+def _in_words(trouble: Exception | str) -> str:
+    """Return the trouble with what the server says: of an answer's body, the client repeats only a `message`."""
+    body = getattr(trouble, "body", None)
+    said = body.get("message") if isinstance(body, dict) else None
+    if not body or isinstance(said, str) or str(body).startswith("<"):  # a proxy's page says nothing more
+        return str(trouble)
+    return f"{trouble} - {one_line(str(body))}"
+
+
+def _as_its_error_says(response: Any) -> None:
+    """Give a refusal that was sent with status 200 the status that its error names.
+
+    The client then treats it like any other, and retries it after the delay that the server asks for. OpenRouter sends
+    such refusals when a server behind it fails.
+    """
+    if response.is_success:
+        response.read()
+        response.status_code = wire.refused_with(response.content) or response.status_code

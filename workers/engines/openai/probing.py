@@ -1,0 +1,184 @@
+"""What an OpenAI-compatible server offers for one model, found out with requests for a single token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from contract.errors import EngineError, SettingsError, nearest
+from contract.turns import one_turn
+from workers.engines.openai import wire
+from workers.engines.openai.awaiting import until_answered
+from workers.engines.openai.connection import Connection
+from workers.engines.openai.echo import Scorable, chat_scores, echoed
+from workers.engines.openai.refusals import is_spent, may_pass
+
+if TYPE_CHECKING:
+    from openai import OpenAIError
+
+__all__ = ["Offers", "find_out"]
+
+#: Numbers of next tokens to request, in this order; OpenAI's own plain completions list at most 5.
+TOP_WANTED = (20, 5)
+#: What is continued to learn this.
+PROMPT = "One, two, three,"
+#: A next token that certainly is the same where it is part of a prompt.
+WORD = re.compile(" [A-Za-z]+")
+#: How far two log-probabilities of the same token may be apart, in nats: they are computed in different ways.
+MOST_APART = 1.0
+#: How far above zero a log-probability may be. What exceeds it is none: some servers can list logits instead.
+ROUNDING = 0.01
+#: A server may report an unsupported feature as a server error, so probes are retried only a few times.
+PROBE_RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What a server offers for one model."""
+
+    chat: bool = False
+    plain: bool = False
+    #: How many of the likeliest next tokens it lists with log-probabilities.
+    chat_top: int = 0
+    plain_top: int = 0
+    #: Whether it returns log-probabilities of the prompt's own tokens.
+    chat_echo: bool = False
+    plain_echo: bool = False
+    #: The model's context in tokens, if the server counts tokens of a prompt (vLLM's `/tokenize`), else 0.
+    context: int = 0
+
+    @property
+    def logprobs(self) -> bool:
+        """Whether it gives any log-probabilities."""
+        return any((self.chat_top, self.plain_top, self.chat_echo, self.plain_echo))
+
+    def described(self) -> str:
+        """Return in words what can be asked of it, in chat and in plain completions."""
+        chat, plain = _scores(self.chat_echo, self.chat_top), _scores(self.plain_echo, self.plain_top)
+        if self.chat and self.plain:
+            if chat == plain:
+                return f"chat and plain completions: {chat}"
+            return f"chat completions: {chat}; plain completions (chat_template: never): {plain}"
+        return f"chat completions: {chat}" if self.chat else f"plain completions: {plain}"
+
+
+def _scores(echo: bool, top: int) -> str:
+    if echo:
+        return "log-probabilities of any text"
+    if top:
+        return f"log-probabilities of the {top} likeliest next tokens only"
+    return "no log-probabilities, so only modes that generate text can be used"
+
+
+def find_out(connection: Connection, timeout_s: float = 0) -> Offers:
+    """Probe what the server offers and which parameters its model takes, with one-token requests.
+
+    If it answers none of them, raises EngineError after `timeout_s` if all may be answered later, else SettingsError.
+    """
+    probed = connection.with_retries(PROBE_RETRIES)
+    offers = until_answered(lambda: _offers(probed), timeout_s)
+    connection.parameters.settle()
+    return offers
+
+
+def _offers(connection: Connection) -> Offers:
+    probe = _Probe(connection)
+    chat, in_chat = probe.next_tokens(in_chat=True)
+    plain, listed = probe.next_tokens(in_chat=False)
+    if not chat and not plain:
+        kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
+        said = connection.says(probe.refused[0])
+        raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
+    probe.samples(in_chat=chat)
+    scorable = probe.chat_scores(len(in_chat)) if chat else Scorable(0, echo=False)
+    # Servers that decode each token alone drop the space before a word, and with it what tells two tokens apart.
+    drops_spaces = bool(listed) and not any(token[:1].isspace() for token in listed)
+    return Offers(
+        chat=chat,
+        plain=plain,
+        chat_top=0 if drops_spaces and scorable.echo else scorable.top,
+        plain_top=0 if drops_spaces else len(listed),
+        chat_echo=scorable.echo,
+        plain_echo=plain and probe.echoes(listed),
+        context=probe.context(),
+    )
+
+
+@dataclass
+class _Probe:
+    """Requests made only to learn what the server supports."""
+
+    connection: Connection
+    #: Errors of the requests that were not answered.
+    refused: list[OpenAIError] = field(default_factory=list)
+
+    def next_tokens(self, *, in_chat: bool) -> tuple[bool, dict[str, float]]:
+        """Return whether there are completions at all, and the likeliest next tokens with their log-probabilities."""
+        path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
+        for wanted in (*TOP_WANTED, 0):
+            answer = self._tried(path, **body, max_tokens=1, temperature=0, **wire.top(wanted, in_chat=in_chat))
+            if answer is not None:
+                found = wire.next_tokens(answer["choices"][0])
+                return True, found if all(value <= ROUNDING for value in found.values()) else {}
+        return False, {}
+
+    def samples(self, *, in_chat: bool) -> None:
+        """Have the server refuse what its model does not take of a request for a text."""
+        path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
+        self._tried(path, **body, max_tokens=1, temperature=0, top_p=1, n=1, seed=0)
+
+    def echoes(self, listed: Mapping[str, float]) -> bool:
+        """Whether log-probabilities of the prompt's own tokens are returned, and agree with those `listed` behind it.
+
+        llama-cpp-python's are those of other positions if the model has no token that starts a text.
+        """
+        words = sorted(filter(WORD.fullmatch, listed), key=lambda each: -listed[each])
+        word = words[0] if words else " four"
+        path, body = wire.echo(one_turn(PROMPT), word, in_chat=False)
+        answer = self._tried(path, **body)
+        try:
+            found = echoed(answer).logprobs[-1] if answer is not None else None
+        except wire.UNREADABLE:
+            return False
+        return found is not None and abs(found - listed.get(word, found)) < MOST_APART
+
+    def chat_scores(self, listed: int) -> Scorable:
+        """Return what can be scored in a chat in which the server lists so many next tokens."""
+        answers = [self._tried(path, **body) for path, body in wire.one_more_token()]
+        answered = [each for each in answers if each is not None]
+        return chat_scores(answered, listed) if len(answered) == len(answers) else Scorable(listed, echo=False)
+
+    def context(self) -> int:
+        """Return the model's context in tokens, if the server counts tokens, else 0."""
+        from openai import OpenAIError
+
+        try:
+            return int(self.connection.tokenize(prompt="One, two,").get("max_model_len") or 0)
+        except (OpenAIError, TypeError, ValueError):
+            return 0
+
+    def _tried(self, path: str, **body: Any) -> dict[str, Any] | None:
+        from openai import OpenAIError, RateLimitError
+
+        try:
+            return self.connection.post(path, **body)
+        except RateLimitError as trouble:  # says nothing about what it offers
+            hint = "Does it limit requests? Set openai.requests_per_minute."
+            raise EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint) from None
+        except OpenAIError as trouble:
+            if is_spent(trouble):
+                return wire.NOTHING_WRITTEN
+            self.refused.append(trouble)
+            return None
+
+
+def _nearest_model(connection: Connection) -> str:
+    from openai import OpenAIError
+
+    try:
+        known = [each.id for each in connection.client.models.list()]
+    except OpenAIError:
+        return "Check openai.url and openai.model."
+    return nearest(connection.server.model, known) or f"It serves {', '.join(known[:5])}."

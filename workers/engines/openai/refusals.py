@@ -1,0 +1,74 @@
+"""What a server's refusals mean: whether they concern one request or all, and whether they may pass. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openai import OpenAIError
+
+__all__ = ["is_away", "is_no_answer", "is_of_the_request", "is_spent", "may_end", "may_pass"]
+
+#: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
+#: does not list its models.
+NOT_UP = frozenset({502, 503, 504})
+#: What OpenAI answers if a model's hidden reasoning took all tokens that the text might have had.
+SPENT = "Could not finish the message because max_tokens or model output limit was reached"
+#: Refusals that may pass, besides all server errors: time-out, conflict, too many requests.
+MAY_PASS = frozenset({408, 409, 429})
+#: Refusals that are about the request: malformed, too large, or with values that the server does not take.
+OF_THE_REQUEST = frozenset({400, 413, 422})
+#: A server that wants to be paid. Its owner can see to that while the worker waits.
+UNPAID = 402
+
+
+def is_no_answer(trouble: OpenAIError) -> bool:
+    """Whether the server reported success, and sent something else than an answer."""
+    from openai import APIError
+
+    return not isinstance(trouble, APIError)
+
+
+def is_spent(trouble: OpenAIError) -> bool:
+    """Whether the limit of tokens was used up before the text began, which other servers report as an empty text."""
+    from openai import BadRequestError
+
+    return isinstance(trouble, BadRequestError) and SPENT in str(trouble)
+
+
+def may_pass(trouble: OpenAIError) -> bool:
+    """Whether the same request may be answered later: the server was away, busy or in trouble, and refused nothing."""
+    from openai import APIConnectionError, APIStatusError
+
+    if isinstance(trouble, APIStatusError):
+        return trouble.status_code in MAY_PASS or trouble.status_code >= 500
+    return isinstance(trouble, APIConnectionError)
+
+
+def is_away(trouble: OpenAIError) -> bool:
+    """Whether nothing answers for now, for any request: no connection, or a proxy that does not reach the server."""
+    from openai import APIConnectionError, APIStatusError
+
+    if isinstance(trouble, APIStatusError):
+        return trouble.status_code in NOT_UP
+    return isinstance(trouble, APIConnectionError)
+
+
+def is_of_the_request(trouble: OpenAIError) -> bool:
+    """Whether the server refuses this request for what is in it, and may well answer others."""
+    return _status(trouble) in OF_THE_REQUEST
+
+
+def may_end(trouble: OpenAIError) -> bool:
+    """Whether a server that refuses everybody like this may serve them later, and is then the same.
+
+    One that cannot be connected to is gone; what comes in its place has to be probed anew.
+    """
+    from openai import APIConnectionError, APITimeoutError
+
+    is_gone = isinstance(trouble, APIConnectionError) and not isinstance(trouble, APITimeoutError)
+    return not is_gone and (may_pass(trouble) or is_no_answer(trouble) or _status(trouble) == UNPAID)
+
+
+def _status(trouble: OpenAIError) -> int | None:
+    return getattr(trouble, "status_code", None)
