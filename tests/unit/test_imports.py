@@ -74,6 +74,7 @@ HEAVY_AT = {
     f"workers.engines.{name}"
     for name in (
         "engine_thread",
+        "engine_boot",
         "cpu_norm",
         "cpu_sampling",
         "sampling_params",

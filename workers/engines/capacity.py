@@ -26,25 +26,25 @@ class Capacity:
     announced at most once until the next call has arrived, since that call may fill it.
     """
 
-    def __init__(self, places: int, room_came: Callable[[], object], now: Callable[[], float] = time.monotonic) -> None:
-        self._enough = places * 5 // 4
+    def __init__(self, slots: int, room_came: Callable[[], object], now: Callable[[], float] = time.monotonic) -> None:
+        self._enough = slots * 5 // 4
         self._room_came = room_came
         self._now = now
         self._wanted = 0
         self._quiet_until_s = float("-inf")
         self._lock = threading.Lock()
 
-    def want(self, places: int) -> None:
-        """Record a new call that wants `places` slots."""
+    def want(self, slots: int) -> None:
+        """Record a new call that wants `slots` slots."""
         with self._lock:
-            self._wanted += places
+            self._wanted += slots
             self._quiet_until_s = float("-inf")
         self._tell()
 
-    def leave(self, places: int = 1) -> None:
-        """Record that `places` slots are no longer wanted."""
+    def leave(self, slots: int = 1) -> None:
+        """Record that `slots` slots are no longer wanted."""
         with self._lock:
-            self._wanted -= places
+            self._wanted -= slots
         self._tell()
 
     def _tell(self) -> None:
@@ -63,8 +63,8 @@ class Demand:
     has prompts. Cached tokens are not computed; their share is estimated from recent prefills.
     """
 
-    def __init__(self, places: int, tokens_per_step: int) -> None:
-        self._tokens_per_place = STEPS_AHEAD * tokens_per_step / places
+    def __init__(self, slots: int, tokens_per_step: int) -> None:
+        self._tokens_per_slot = STEPS_AHEAD * tokens_per_step / slots
         #: Running mean of the share of a prefill's tokens that is not cached.
         self._computed = 1.0
 
@@ -72,7 +72,7 @@ class Demand:
         """Return the number of slots that `prefill` wants."""
         if prefill.generate is not None:
             return prefill.generate.sampling.samples
-        return max(1, round(self._computed * len(prefill.token_ids) / self._tokens_per_place))
+        return max(1, round(self._computed * len(prefill.token_ids) / self._tokens_per_slot))
 
     def prefilled(self, prefill: Prefill, cached_tokens: int) -> None:
         """Record that `prefill` is done and took `cached_tokens` of its tokens from the cache."""

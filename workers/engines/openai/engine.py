@@ -73,7 +73,7 @@ class OpenAiEngine(Engine):
         self._client: Client | None = None
         self._asker: Asker | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._places = Capacity(self._server.concurrency, lambda: self.room_came())
+        self._capacity = Capacity(self._server.concurrency, lambda: self.room_came())
         self._waits_for = ""
 
     def start(self) -> None:
@@ -178,9 +178,9 @@ class OpenAiEngine(Engine):
             try:
                 return ask(item)
             finally:
-                self._places.leave()
+                self._capacity.leave()
 
-        self._places.want(len(items))
+        self._capacity.want(len(items))
         unasked = len(items)
         under_way: dict[Future[R], int] = {}
         try:
@@ -193,7 +193,7 @@ class OpenAiEngine(Engine):
         except (CancelledError, RuntimeError) as trouble:  # the pool was shut down in the meantime
             raise EngineDead(f"The engine was closed: {trouble}") from None
         finally:
-            self._places.leave(unasked + sum([each.cancel() for each in under_way]))
+            self._capacity.leave(unasked + sum([each.cancel() for each in under_way]))
 
     @staticmethod
     def _started(part: T | None) -> T:
