@@ -1,15 +1,13 @@
 """The launcher: starts one child process per planned worker, watches, restarts with backoff, drains and cleans up.
 
-Decisions are pure (`after_exit`, `placement.plan_host`); the Supervisor only carries them out. Each child leads its own
-process group, so that its remaining processes can be killed with it. If the launcher itself is killed,
-`workers.parent` takes care of that.
+Decisions are pure (`restarts`, `placement`); the Supervisor only carries them out. If the launcher itself is killed,
+`workers.parent` takes care of its children.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import selectors
 import signal
 import socket
@@ -19,79 +17,23 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from contract.errors import EXIT_ENGINE, EXIT_RETRY, EXIT_UNBOOTABLE, SettingsError
+from contract.errors import EXIT_ENGINE, SettingsError
 from contract.wording import number
 from workers.host import boot_pipe
+from workers.host.child import Child
 from workers.host.placement import WorkerPlan
+from workers.host.restarts import LONGEST_PAUSE_S, STEADY_S, after_exit, boot_failed, needs_a_fix
 from workers.parent import follower
-from workers.retries import pause_s
 
-__all__ = ["Child", "Supervisor", "after_exit", "bind", "node_name", "worker_command"]
+__all__ = ["Supervisor", "bind", "node_name", "worker_command"]
 
-LONGEST_PAUSE_S = 30.0
-#: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.
-LONGEST_PAUSE_AFTER_READY_S = 4.0
-#: A child that was ready for this long restarts with the first pause again.
-STEADY_S = 60.0
-#: Consecutive failed boots before the launcher gives up on a worker.
-GIVE_UP_AFTER = 5
-#: A boot that ends by one of these signals was killed from outside; the kernel's OOM killer counts as such.
-FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 POLL_S = 0.2
 #: Added to the time of draining workers: after it they tell the ledger what they break off, and end by themselves.
 BREAK_OFF_S = 3.0
 #: How long killed workers are waited for. One that waits for a driver or a file system dies only when that answers.
 KILLED_WITHIN_S = 30.0
-#: How long what is left of a dead worker's processes may take to end: Python's resource trackers free shared memory.
-TIDY_S = 1.0
-TAIL_LINES = 20
-#: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
-ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
-ERRORS = 5
-LOOK_BACK_BYTES = 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """What to do after a child's exit."""
-
-    action: Literal["restart", "stop", "give up"]
-    pause_s: float = 0.0
-
-
-def boot_failed(exit_code: int, was_ready: bool) -> bool:
-    """Whether the boot failed by itself: the child was not killed, and did not ask for a retry."""
-    return not was_ready and exit_code != EXIT_RETRY and exit_code not in FROM_OUTSIDE
-
-
-def needs_a_fix(exit_code: int, was_ready: bool, proven: bool) -> bool:
-    """Whether a boot failed for a reason that the user must fix.
-
-    A worker that was ready once (`proven`) may boot again: how much GPU memory is free depends on other programs, and
-    a file may be replaced right now.
-    """
-    return not was_ready and not proven and exit_code in {1, EXIT_UNBOOTABLE}
-
-
-def after_exit(
-    exit_code: int, was_ready: bool, steady: bool, failures: int, failed_boots: int = 0, proven: bool = False
-) -> After:
-    """Decide what to do about a child that exited; `failures` and `failed_boots` are the previous consecutive ones.
-
-    Exit code 0 was requested (a drain by name): stop. A boot failure that the user must fix: give up. Everything else
-    is restarted after 1, 2, 4 … 30 s, at most 4 s if it was ready: forever if it was killed or exited with EXIT_RETRY,
-    five times if its boot fails by itself.
-    """
-    if exit_code == 0:
-        return After("stop")
-    if needs_a_fix(exit_code, was_ready, proven):
-        return After("give up")
-    if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
-        return After("give up")
-    longest_s = LONGEST_PAUSE_AFTER_READY_S if was_ready else LONGEST_PAUSE_S
-    return After("restart", pause_s(1 if steady else failures + 1, longest_s))
 
 
 def bind(cores: Sequence[int]) -> None:
@@ -110,49 +52,6 @@ def worker_command(node_name: str, concurrency: int, queue: str = "") -> list[st
     celery = [sys.executable, "-m", "celery", "-q", "-A", "workers.app", "worker", "--pool", "threads"]
     served = ["-Q", queue] if queue else []
     return [*celery, "-c", str(concurrency), "-n", node_name, *served, "--without-gossip", "--without-mingle"]
-
-
-@dataclass
-class Child:
-    """A worker process and the launcher's state about it."""
-
-    plan: WorkerPlan
-    log_path: Path
-    #: Offset of this boot in the log, after what earlier ones and other launchers wrote.
-    log_begins: int = 0
-    process: subprocess.Popen[bytes] | None = None
-    ready_channel: int = -1
-    ready_at: float | None = None
-    started_at: float = 0.0
-    failures: int = 0
-    failed_boots: int = 0
-    overdue: bool = False
-    #: Whether it was ready once.
-    proven: bool = False
-    #: The error it reported for its last boot, if that failed.
-    trouble: str = ""
-    #: When to start it; None: never, or it is running.
-    start_at: float | None = None
-    boots: int = 0
-    state: Literal["waiting", "booting", "ready", "draining", "stopped", "killed", "given up"] = "waiting"
-
-    @property
-    def boot_limit_s(self) -> float:
-        """Seconds after which a boot counts as hung."""
-        return self.plan.startup_timeout_s + 30
-
-    def last_lines(self) -> str:
-        """Return the end of its log, to show why it died, preceded by the last errors from further up."""
-        try:
-            with self.log_path.open("rb") as log_file:
-                log_file.seek(max(self.log_begins, log_file.seek(0, os.SEEK_END) - LOOK_BACK_BYTES))
-                lines = log_file.read().decode(errors="replace").splitlines()
-        except OSError:
-            return ""
-        tail = "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
-        errors = dict.fromkeys(found[0] for line in reversed(lines[:-TAIL_LINES]) if (found := ERROR.search(line)))
-        above = [f"    … {error}\n" for error in errors if error not in tail][:ERRORS]
-        return "".join(reversed(above)) + tail
 
 
 @dataclass
@@ -278,7 +177,7 @@ class Supervisor:
             elif child.state == "booting" and not child.overdue and now > child.started_at + child.boot_limit_s:
                 self._say(f"{child.plan.name}: not ready after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
-                self._kill(child)
+                child.kill()
         self._show()
 
     def _boots_beside(self, child: Child) -> bool:
@@ -296,7 +195,7 @@ class Supervisor:
             child.trouble = report
 
     def _on_exit(self, child: Child, exit_code: int) -> None:
-        self._kill_rest(child)
+        child.kill_rest()
         if child.ready_channel >= 0:
             self._on_report(child)  # it may have just been written
         child.process = None
@@ -346,13 +245,13 @@ class Supervisor:
         """Whether it has ended; if so, kill the rest of its process group before the group id can be reused."""
         if child.process is None or child.process.poll() is None:
             return child.process is None
-        self._kill_rest(child)
+        child.kill_rest()
         child.process, child.state = None, "stopped"
         return True
 
     def _kill_all(self) -> None:
         for child in self.children:
-            self._kill(child)
+            child.kill()
         until = time.monotonic() + KILLED_WITHIN_S
         for child in self.children:
             if child.process is not None:
@@ -362,20 +261,6 @@ class Supervisor:
                     self._say(f"{child.plan.name}: process {child.process.pid} has not died yet: a driver may hold it")
                 child.process, child.state = None, "killed"
             self._close_channel(child)
-
-    def _kill_rest(self, child: Child) -> None:
-        """Kill what is left of the process group of `child`, which has ended, after a moment to end by itself."""
-        until = time.monotonic() + TIDY_S
-        with contextlib.suppress(ProcessLookupError):  # nothing is left
-            while child.process is not None and time.monotonic() < until:
-                os.killpg(child.process.pid, 0)
-                time.sleep(0.02)
-            self._kill(child)
-
-    def _kill(self, child: Child) -> None:
-        if child.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.process.pid, signal.SIGKILL)
 
     def _close_channel(self, child: Child) -> None:
         if child.ready_channel >= 0:

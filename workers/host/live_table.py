@@ -25,7 +25,8 @@ from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembe
 from contract.sanitize import for_terminal
 from contract.settings import Settings
 from workers.gpus.nvidia import memory_used_bytes
-from workers.host.launcher import Child, node_name
+from workers.host.child import Child
+from workers.host.launcher import node_name
 from workers.host.outlet import Outlet
 from workers.monitoring.hardware import resident_bytes
 

@@ -27,8 +27,10 @@ from contract.errors import (
 )
 from tests.support import PATIENCE_S
 from workers.host import boot_pipe
-from workers.host.launcher import Child, Supervisor, after_exit, worker_command
+from workers.host.child import Child
+from workers.host.launcher import Supervisor, worker_command
 from workers.host.placement import WorkerPlan
+from workers.host.restarts import after_exit
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_a_hung_boot_that_a_kill_does_not_end_is_announced_once(
     """A process may wait for a driver for ever."""
     told: list[str] = []
     supervisor = Supervisor([WorkerPlan("gpu0", "m", startup_timeout_s=0.1)], tmp_path, told.append)
-    monkeypatch.setattr(supervisor, "_kill", lambda _: None)
+    monkeypatch.setattr(Child, "kill", lambda _: None)
     (child,) = supervisor.children
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         child.process, child.state, child.started_at = process, "booting", time.monotonic() - 40
@@ -176,7 +178,7 @@ def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
     monkeypatch.setattr("workers.host.launcher.KILLED_WITHIN_S", 0.1)
     told: list[str] = []
     supervisor = Supervisor([WorkerPlan("gpu0", "m"), WorkerPlan("gpu1", "m")], tmp_path, told.append)
-    monkeypatch.setattr(supervisor, "_kill", lambda _: None)
+    monkeypatch.setattr(Child, "kill", lambda _: None)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         supervisor.children[0].process = process
         supervisor._kill_all()
@@ -224,7 +226,7 @@ os._exit(0)
 def test_processes_of_a_dead_worker_have_a_moment_to_put_things_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.host.launcher.TIDY_S", PATIENCE_S)
+    monkeypatch.setattr("workers.host.child.TIDY_S", PATIENCE_S)
     monkeypatch.setattr("workers.host.launcher.worker_command", lambda *_: [sys.executable, "-c", LEAVE, str(tmp_path)])
     assert Supervisor([WorkerPlan("gpu0", "m")], tmp_path, print).run() == 0
     assert (tmp_path / "in-order").exists()

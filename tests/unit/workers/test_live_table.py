@@ -17,7 +17,7 @@ from contract.settings import load_settings
 from tests.support import PATIENCE_S
 from tests.unit.workers.gpus import EIGHT
 from workers.host import live_table
-from workers.host.launcher import Child
+from workers.host.child import Child
 from workers.host.live_table import LiveScreen, Observer, Screen, row_of, screen_for, state_of, table_of
 from workers.host.placement import SettingsSources, plan_worker
 

@@ -1,0 +1,87 @@
+"""A worker process of the launcher. It leads its own process group, so that all it started can be killed with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from workers.host.placement import WorkerPlan
+
+__all__ = ["Child"]
+
+#: How long what is left of a dead worker's processes may take to end: Python's resource trackers free shared memory.
+TIDY_S = 1.0
+TAIL_LINES = 20
+#: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
+ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
+ERRORS = 5
+LOOK_BACK_BYTES = 200_000
+
+
+@dataclass
+class Child:
+    """A worker process and the launcher's state about it."""
+
+    plan: WorkerPlan
+    log_path: Path
+    #: Offset of this boot in the log, after what earlier ones and other launchers wrote.
+    log_begins: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    #: The launcher's end of its boot pipe; -1: closed.
+    ready_channel: int = -1
+    #: When it became ready and was started, by the monotonic clock.
+    ready_at: float | None = None
+    started_at: float = 0.0
+    #: Exits and failed boots in a row.
+    failures: int = 0
+    failed_boots: int = 0
+    #: Whether it was killed because its boot took too long.
+    overdue: bool = False
+    #: Whether it was ready once.
+    proven: bool = False
+    #: The error it reported for its last boot, if that failed.
+    trouble: str = ""
+    #: When to start it, by the same clock; None: never, or it is running.
+    start_at: float | None = None
+    boots: int = 0
+    state: Literal["waiting", "booting", "ready", "draining", "stopped", "killed", "given up"] = "waiting"
+
+    @property
+    def boot_limit_s(self) -> float:
+        """Seconds after which a boot counts as hung."""
+        return self.plan.startup_timeout_s + 30
+
+    def last_lines(self) -> str:
+        """Return the end of its log, to show why it died, preceded by the last errors from further up."""
+        try:
+            with self.log_path.open("rb") as log_file:
+                log_file.seek(max(self.log_begins, log_file.seek(0, os.SEEK_END) - LOOK_BACK_BYTES))
+                lines = log_file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        tail = "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
+        errors = dict.fromkeys(found[0] for line in reversed(lines[:-TAIL_LINES]) if (found := ERROR.search(line)))
+        above = [f"    … {error}\n" for error in errors if error not in tail][:ERRORS]
+        return "".join(reversed(above)) + tail
+
+    def kill_rest(self) -> None:
+        """Kill what is left of its process group once it has ended, after a moment to end by itself."""
+        until = time.monotonic() + TIDY_S
+        with contextlib.suppress(ProcessLookupError):  # nothing is left
+            while self.process is not None and time.monotonic() < until:
+                os.killpg(self.process.pid, 0)
+                time.sleep(0.02)
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill it and all that it started."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
