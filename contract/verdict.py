@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,6 +34,11 @@ class Failure(BaseModel):
 
     type: str
     message: str
+
+    @classmethod
+    def of(cls, trouble: BaseException) -> Self:
+        """Return the failure whose cause is `trouble`: its class and its message."""
+        return cls(type=type(trouble).__name__, message=str(trouble))
 
 
 class ContextSource(StrEnum):

@@ -186,7 +186,7 @@ class _Interview:
         self.requests = []
         shows_where = log.isEnabledFor(logging.DEBUG)  # every question may fail alike
         log.warning("question %s cannot be %s: %s", self.arrangement.question.id, what, trouble, exc_info=shows_where)
-        self.failure = Failure(type=type(trouble).__name__, message=str(trouble))
+        self.failure = Failure.of(trouble)
 
 
 def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list[_Interview]]]:
@@ -215,7 +215,7 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
         kind = Failure if isinstance(trouble, EngineError) else UnexpectedFailure
         if kind is UnexpectedFailure:
             log.error("a request got no answer", exc_info=trouble)
-        yield [(positions[0], Completion(error=kind(type=type(trouble).__name__, message=str(trouble))))]
+        yield [(positions[0], Completion(error=kind.of(trouble)))]
     elif positions:
         log.warning("%d of %d requests got no answer, halving them: %s", len(positions), len(requests), trouble)
         middle = len(positions) // 2

@@ -82,7 +82,7 @@ class GuardedEngine(Engine):
                     shared_tries += 1
                 else:  # this request is too big by itself
                     self._room = room_before
-                    yield [(left.pop(0), Completion(error=Failure(type=type(trouble).__name__, message=str(trouble))))]
+                    yield [(left.pop(0), Completion(error=Failure.of(trouble)))]
 
     @property
     def counts_tokens(self) -> bool:

@@ -78,7 +78,7 @@ class VllmEngine(Engine):
         for i, (request, encoded) in enumerate(zip(requests, self.encoder.encode(requests), strict=True)):
             plan = encoded if isinstance(encoded, RequestRejected) else self._plan(request, encoded)
             if isinstance(plan, RequestRejected):
-                rejected.append((i, _rejection(plan)))
+                rejected.append((i, Completion(error=Failure.of(plan))))
             else:
                 asked.append(_Asked(i, plan))
         if rejected:
@@ -184,12 +184,8 @@ class _Asked:
         """Return the completion built from all outputs."""
         for each in self._outputs:
             if isinstance(each, RequestRejected):
-                return _rejection(each)
+                return Completion(error=Failure.of(each))
         return self.plan.read(self._outputs)
-
-
-def _rejection(reason: RequestRejected) -> Completion:
-    return Completion(error=Failure(type="RequestRejected", message=str(reason)))
 
 
 def prepare_environment(model: str) -> None:

@@ -50,9 +50,6 @@ VLLM_TEXTS = {**VLLM_SAMPLING, "skip_special_tokens": False}
 class NotOffered(ValueError):
     """The server cannot provide what a request needs."""
 
-    def failure(self) -> Failure:
-        return Failure(type=type(self).__name__, message=str(self))
-
 
 @dataclass(slots=True)
 class PartialScore:
@@ -95,7 +92,7 @@ class Asker:
         try:
             return self._write(request) if isinstance(request, GenerateRequest) else self._look_ahead(request)
         except NotOffered as trouble:
-            return Completion(error=trouble.failure())
+            return Completion(error=Failure.of(trouble))
         except wire.UNREADABLE as trouble:
             return Completion(error=self._client.unreadable(trouble))
 
@@ -228,7 +225,7 @@ class Asker:
         try:
             self._add_echoed(request, partial, i)
         except NotOffered as trouble:
-            partial.failure = trouble.failure()
+            partial.failure = Failure.of(trouble)
         except wire.UNREADABLE as trouble:
             partial.failure = self._client.unreadable(trouble)
 
