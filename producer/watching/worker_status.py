@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from contract.fleet import WorkerRecord, fill, pace, remembered
+from contract.fleet import WorkerRecord
+from contract.pace import fill, pace, remembered
 
 __all__ = ["Member", "RunWorkers"]
 

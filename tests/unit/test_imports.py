@@ -54,6 +54,7 @@ CONTRACT_ORDER = (
     "queue",
     "process",
     "fleet",
+    "pace",
     "metrics",
     "sender_lock",
     "fair_share",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from contract.engine_info import describe_differences, differing
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
 from contract.keys import index_of
+from contract.pace import fill
 from contract.settings import Settings
 from contract.wording import number
 from workers.gpus.groups import words_of
@@ -258,9 +259,9 @@ def fleet_at_work(
     idle: set[str] = set()
     waiting = {queue.name: queue.messages for queue in queues}
     for each in records:
-        fill = each.gathered / (each.batches * each.batch_size) if each.batches and each.batch_size else 1.0
-        if each.batches >= ENOUGH_BATCHES and fill < HALF_FULL:
-            yield _small_batches(each, fill, waiting.get(each.queue, 0))
+        share = fill([each])
+        if each.batches >= ENOUGH_BATCHES and share is not None and share < HALF_FULL:
+            yield _small_batches(each, share, waiting.get(each.queue, 0))
     for queue in queues:
         ready = [each for each in records if each.queue == queue.name and each.state is WorkerState.READY]
         needed = queue.messages - queue.needless
@@ -291,8 +292,8 @@ def _needless(queue: Queue, needed: int) -> Finding:
     return Finding("ok", "queue", found, remedy)
 
 
-def _small_batches(worker: WorkerRecord, fill: float, waiting: int) -> Finding:
-    found = f"{worker.name}: batches are {100 * fill:.0f} % full on average"
+def _small_batches(worker: WorkerRecord, share: float, waiting: int) -> Finding:
+    found = f"{worker.name}: batches are {100 * share:.0f} % full on average"
     if waiting:
         remedy = "Messages are waiting: raise batch_timeout, and make batch_size a multiple of question_batch_size."
         return Finding("warning", "batching", found, remedy)

@@ -21,7 +21,8 @@ from rich.live import Live
 from rich.table import Table
 
 from contract.errors import LedgerError
-from contract.fleet import Fleet, WorkerRecord, WorkerState, fill, pace, remembered
+from contract.fleet import Fleet, WorkerRecord, WorkerState
+from contract.pace import fill, pace, remembered
 from contract.sanitize import for_terminal
 from contract.settings import Settings
 from workers.gpus.nvidia import memory_used_bytes
