@@ -86,37 +86,34 @@ class Worker:
         self._ledger = RedisLedger.connect(settings)
         self._gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         self._metrics = WorkerMetrics(settings, name, queue, self._gpus)
-        self._job = make_job(
-            StageContext(
-                settings,
-                self._ledger,
-                name,
-                partial(send, app),
-                stopping,
-                self._metrics.committed,
-                self._metrics.generated,
-            ),
-            queue,
-            room_came,
-            on_engine_gone,
+        context = StageContext(
+            settings=settings,
+            ledger=self._ledger,
+            worker=name,
+            send=partial(send, app),
+            stopping=stopping,
+            committed=self._metrics.committed,
+            generated=self._metrics.generated,
         )
+        self._job = make_job(context, queue, room_came, on_engine_gone)
         self._job_is: dict[str, Any] = {}
         self._load = Load()
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
         self._events = BatchEvents(app, name, task_name(queue))
         self._hardware = Hardware(words_of(self._gpus))
-        self._exporter = Exporter(
-            [
-                self._metrics.registry,
-                RedisMetrics.connect(settings),
-                HardwareMetrics(Hardware(words_of(self._gpus))),
-            ],
-            targets=partial(scrape_targets, Fleet(connect_hurried(settings), self._ledger.place)),
-            ready=lambda: self.state is WorkerState.READY,
-        )
+        self._exporter = self._make_exporter()
         self._metrics_at = ""
         self._heart = Heartbeat(settings, self.record, on_name_lost, on_wish, self._metrics.beaten)
         self._janitor = Janitor(settings, app, name, queue)
+
+    def _make_exporter(self) -> Exporter:
+        # Its own `Hardware`: each measures the load of the cores since it was last asked.
+        hardware = HardwareMetrics(Hardware(words_of(self._gpus)))
+        return Exporter(
+            [self._metrics.registry, RedisMetrics.connect(self._settings), hardware],
+            targets=partial(scrape_targets, Fleet(connect_hurried(self._settings), self._ledger.place)),
+            ready=lambda: self.state is WorkerState.READY,
+        )
 
     def boot(self) -> None:
         """Take the name, requeue what an earlier worker of that name held, boot the engine. Raises McqueueError."""
@@ -136,6 +133,13 @@ class Worker:
             log.warning("%s of an earlier worker of this name requeued", number(messages, "message"))
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
+        self._start_job(boots_before)
+        for finding in alike([self.record(), *(each for each in self._fleet.alive() if each.queue == self._queue)]):
+            log.warning("%s. %s", finding.found, finding.remedy)
+        _collect_seldom()
+
+    def _start_job(self, boots_before: int) -> None:
+        """Boot the engine or open the index, and record how that went."""
         started = time.monotonic()
         gc.disable()  # to import vLLM is half of a boot's work, makes no garbage, and takes a quarter less without it
         try:
@@ -149,9 +153,6 @@ class Worker:
         self._fleet.booted(self.name, self._queue, boots_before + 1)
         self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
-        for finding in alike([self.record(), *(each for each in self._fleet.alive() if each.queue == self._queue)]):
-            log.warning("%s. %s", finding.found, finding.remedy)
-        _collect_seldom()
 
     def ready(self) -> None:
         """Announce to the fleet, and to the launcher if there is one, that messages are consumed."""
