@@ -7,48 +7,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypedDict
+from typing import TypeAlias
 
 from contract.choice_order import Arrangement, arrangements
 from contract.errors import EngineDead, EngineError
-from contract.prompts import context_source, turns_of, wants_passages
-from contract.question import Question
-from contract.relevance import sources_in
+from contract.prompts import turns_of
 from contract.spec import Judge, RunSpec
-from contract.verdict import Failure, Outcome, Passage, Verdict
+from contract.verdict import Failure, Passage, Verdict
 from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Part, Request, UnexpectedFailure, in_order
 from workers.scoring import MODES, FollowUp, Item, Reading
+from workers.verdicts import Provenance, in_original_labels, verdict_on
 
-__all__ = [
-    "JudgeEngine",
-    "Provenance",
-    "failed",
-    "in_original_labels",
-    "no_judges",
-    "outcome_of",
-    "score_batch",
-    "score_in_parts",
-]
+__all__ = ["JudgeEngine", "no_judges", "score_batch", "score_in_parts"]
 
 log = logging.getLogger(__name__)
 
 #: Returns the started engine of a judge on another server.
 JudgeEngine: TypeAlias = Callable[[Judge], Engine]
-
-
-class Provenance(TypedDict, total=False):
-    """Fields of a verdict that describe how its question was processed."""
-
-    attempts: int
-    batch_id: str
-    batch_size: int
-    worker: str
-    simulated: bool
-    queued_ms: float
 
 
 def no_judges(judge: Judge) -> Engine:
@@ -92,42 +70,26 @@ def _ask_all(interviews: Sequence[_Interview], engine: Engine, judge_engine: Jud
     """Send requests until no interview has any left; yield whenever some may be complete."""
     while waiting := [each for each in interviews if each.requests]:
         for judge, company in _by_judge(waiting):
-            try:
-                asked = judge_engine(judge) if judge else engine
-            except Exception as trouble:  # noqa: BLE001 - an unreachable judge only fails its own questions
-                for interview in company:
-                    interview.fail("judged", trouble)
-            else:
-                yield from _ask(asked, company)
+            yield from _ask(judge, company, engine, judge_engine)
     yield
 
 
-def _ask(engine: Engine, interviews: Sequence[_Interview]) -> Iterator[None]:
-    """Make one call with the requests of all `interviews`."""
+def _ask(
+    judge: Judge | None, interviews: Sequence[_Interview], engine: Engine, judge_engine: JudgeEngine
+) -> Iterator[None]:
+    """Make one call with the requests of all `interviews`: to `judge`, if there is one, else to `engine`."""
+    try:
+        asked = judge_engine(judge) if judge else engine
+    except Exception as trouble:  # noqa: BLE001 - an unreachable judge only fails its own questions
+        for interview in interviews:
+            interview.fail("judged", trouble)
+        return
     places = [(interview, k) for interview in interviews for k in range(len(interview.requests))]
-    for part in _generate(engine, [interview.requests[k] for interview, k in places]):
+    for part in _generate(asked, [interview.requests[k] for interview, k in places]):
         for position, completion in part:
             interview, k = places[position]
             interview.take(k, completion)
         yield
-
-
-def failed(question_id: str, failure: Failure, provenance: Provenance) -> Verdict:
-    """Return the verdict of a question that got no answer from the model."""
-    return Verdict(question_id=question_id, outcome=Outcome.FAILED, error=failure, settled_at=time.time(), **provenance)
-
-
-def outcome_of(question: Question, reading: Reading) -> Outcome:
-    """Return the outcome of a reading, given the question's key."""
-    if reading.judged_correct is not None:
-        return Outcome.CORRECT if reading.judged_correct else Outcome.WRONG
-    if not question.choices:
-        return Outcome.ANSWERED
-    if reading.choice is None:
-        return Outcome.UNANSWERED
-    if question.answer is None:
-        return Outcome.ANSWERED
-    return Outcome.CORRECT if reading.choice in question.right else Outcome.WRONG
 
 
 @dataclass(slots=True)
@@ -227,91 +189,11 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
 def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, provenance: Provenance) -> Verdict:
     failures = [each.failure for each in interviews if each.failure]
     completions = [completion for each in interviews for completion in each.completions]
-    found: dict[str, Any]
-    if failures:
-        found = {"outcome": Outcome.FAILED, "error": failures[0]}
-    else:
-        found = _combined(item.question, [_reading(each) for each in interviews])
-    return Verdict.model_validate(  # faster than two dozen keyword arguments, which are repacked at each call level
-        {
-            "question_id": item.question.id,
-            "latency_ms": latency_ms,
-            "prompt_tokens": sum([each.prompt_tokens for each in completions]),
-            "completion_tokens": sum([text.tokens for each in completions for text in each.texts]),
-            "prefill_tokens": sum([each.prefill_tokens for each in completions]),
-            "cached_tokens": sum([each.cached_tokens for each in completions]),
-            "context_source": context_source(item.question, item.spec, item.passages),
-            "passages": item.passages,
-            "retrieval_hit": _hit(item),
-            "settled_at": time.time(),
-            **found,
-            **provenance,
-        }
-    )
-
-
-def _hit(item: Item) -> bool | None:
-    """Whether a passage that answers the question was shown; None if unknown, or if nothing was retrieved."""
-    if not wants_passages(item.question, item.spec):
-        return None
-    sources = sources_in(item.question, item.spec.rag, item.passages)
-    return sources.hit(each for each in item.passages if each.shown)
+    found = failures[0] if failures else [_reading(each) for each in interviews]
+    return verdict_on(item, found, completions, latency_ms, provenance)
 
 
 def _reading(interview: _Interview) -> Reading:
     if interview.reading is None:
         raise RuntimeError("an interview without requests, reading or failure")
     return in_original_labels(interview.reading, interview.arrangement)
-
-
-def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:
-    """Map the labels in the reading of `arrangement` to those of the question as it was enqueued."""
-    if arrangement.as_enqueued:
-        return reading
-    original = arrangement.original
-    scores, unconditional = (
-        {original(label): score for label, score in sorted(of_choices.items())}
-        for of_choices in (reading.choice_scores, reading.unconditional_scores)
-    )
-    choice = reading.choice and original(reading.choice)
-    return reading._replace(choice=choice, choice_scores=scores, unconditional_scores=unconditional)
-
-
-def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
-    """Return the verdict's fields: a single reading as is, several rotations by their most frequent choice.
-
-    The question is only correct if all rotations are.
-    """
-    shown = readings[0] if len(readings) == 1 else _most_frequent(readings)
-    outcome = outcome_of(question, shown)
-    rotations: dict[str, Any] = {}
-    if len(readings) > 1:
-        right = sum(outcome_of(question, each) is Outcome.CORRECT for each in readings)
-        rotations = {
-            "rotations_right": right,
-            "rotations": len(readings),
-            "rotation_choices": tuple(each.choice for each in readings),
-        }
-        if outcome is Outcome.CORRECT and right < len(readings):
-            outcome = Outcome.WRONG
-    return {
-        "outcome": outcome,
-        "choice": shown.choice,
-        "choice_scores": dict(sorted(shown.choice_scores.items())),
-        "unconditional_scores": dict(sorted(shown.unconditional_scores.items())),
-        "confidence": shown.confidence,
-        "margin": shown.margin,
-        "label_mass": shown.label_mass,
-        "raw_text": shown.raw_text,
-        "rule": shown.rule,
-        "truncated": any(each.truncated for each in readings),
-        "judge_reason": shown.judge_reason,
-        **rotations,
-    }
-
-
-def _most_frequent(readings: Sequence[Reading]) -> Reading:
-    """Return the first reading with the most frequent choice."""
-    choices = Counter(each.choice for each in readings if each.choice is not None)
-    choice = choices.most_common(1)[0][0] if choices else None
-    return next(each for each in readings if each.choice == choice or choice is None)

@@ -25,11 +25,12 @@ from contract.spec import Mode, run_id_for
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from workers.engines.base import Engine
 from workers.engines.encoding import Encoded, PromptEncoder
-from workers.pipeline import JudgeEngine, in_original_labels, no_judges, outcome_of, score_batch
+from workers.pipeline import JudgeEngine, no_judges, score_batch
 from workers.scoring import Item, requests_of
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
+from workers.verdicts import in_original_labels, outcome_of
 
 __all__ = [
     "Flip",

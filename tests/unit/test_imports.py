@@ -64,6 +64,7 @@ BROKER = {"celery", "kombu", "redis"}
 FREE_OF_BROKER = (
     "workers.scoring",
     "workers.pipeline",
+    "workers.verdicts",
     "workers.messages.batching",
     "workers.stages",
     "workers.engines",

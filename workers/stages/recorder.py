@@ -18,9 +18,9 @@ from contract.spec import Stage
 from contract.verdict import Failure, Verdict
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage
-from workers.pipeline import Provenance, failed
 from workers.retries import LONGEST_PAUSE_S, pause_s, too_many
 from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, Settled, StageContext, Work, by_run
+from workers.verdicts import Provenance, failed
 
 __all__ = ["Recorder"]
 

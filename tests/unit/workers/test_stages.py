@@ -23,10 +23,10 @@ from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, HeldMessage, Settlement
-from workers.pipeline import outcome_of
 from workers.scoring import Reading
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import KNOWN_RUNS, StageContext
+from workers.verdicts import outcome_of
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 
@@ -331,7 +331,7 @@ def test_of_a_batch_in_halves_no_question_is_charged_for_a_wait_that_the_workers
 ) -> None:
     run = open_run(books, make_questions(4))
     with monkeypatch.context() as once:
-        once.setattr("workers.pipeline.outcome_of", lambda *_: 1 / 0)
+        once.setattr("workers.verdicts.outcome_of", lambda *_: 1 / 0)
         engine.dies_at = lambda requests: len(requests) < 4
         engine.death = WaitEnded("stopped while it waited for the server")
         batch = score(books, engine, message(run, "q0", "q1", "q2", "q3"))
@@ -345,7 +345,7 @@ def test_of_a_batch_in_halves_every_question_without_an_answer_is_told_why_its_e
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run(books, make_questions(4))
-    monkeypatch.setattr("workers.pipeline.outcome_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("workers.verdicts.outcome_of", lambda *_: 1 / 0)
     engine.dies_at = lambda requests: len(requests) < 4
     score(books, engine, message(run, "q0", "q1", "q2", "q3"))
     assert [books.troubles(run.run_id, f"q{n}") for n in range(4)] == [["w@host: EngineDead: gone"]] * 4
@@ -500,7 +500,7 @@ def test_a_bug_behind_the_engine_costs_the_question_that_meets_it_and_no_other(
             raise ValueError("\udcff")  # nothing that JSON or Redis would take
         return outcome_of(question, reading)
 
-    monkeypatch.setattr("workers.pipeline.outcome_of", with_a_bug)
+    monkeypatch.setattr("workers.verdicts.outcome_of", with_a_bug)
     for _ in range(4):
         score(books, engine, message(run, "q0", "q1", "q2", "q3", "q4"))
     assert books.counts(run.run_id).finished
@@ -521,7 +521,7 @@ def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_aske
             raise ValueError("odd")
         return outcome_of(question, reading)
 
-    monkeypatch.setattr("workers.pipeline.outcome_of", with_a_bug)
+    monkeypatch.setattr("workers.verdicts.outcome_of", with_a_bug)
     settings = SETTINGS.model_copy(update={"batch_tokens": 25})
     batch = batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5"))
     BatchScorer(StageContext(settings, books, "w@host", nowhere), engine).run(batch)

@@ -1,0 +1,142 @@
+"""Verdicts: from what a mode read, in each order of the choices, to the outcome of the question."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from contract.choice_order import Arrangement
+from contract.prompts import context_source, wants_passages
+from contract.question import Question
+from contract.relevance import sources_in
+from contract.verdict import Failure, Outcome, Verdict
+from workers.engines.base import Completion
+from workers.scoring import Item, Reading
+
+__all__ = ["Provenance", "failed", "in_original_labels", "outcome_of", "verdict_on"]
+
+
+class Provenance(TypedDict, total=False):
+    """Fields of a verdict that describe how its question was processed."""
+
+    attempts: int
+    batch_id: str
+    batch_size: int
+    worker: str
+    simulated: bool
+    queued_ms: float
+
+
+def failed(question_id: str, failure: Failure, provenance: Provenance) -> Verdict:
+    """Return the verdict of a question that got no answer from the model."""
+    return Verdict(question_id=question_id, outcome=Outcome.FAILED, error=failure, settled_at=time.time(), **provenance)
+
+
+def verdict_on(
+    item: Item,
+    found: Sequence[Reading] | Failure,
+    completions: Sequence[Completion],
+    latency_ms: float,
+    provenance: Provenance,
+) -> Verdict:
+    """Return the verdict on `item`, of which a reading per order of its choices was `found`, or a failure.
+
+    `completions` are all answers to its requests, whose tokens are counted.
+    """
+    fields: dict[str, Any]
+    if isinstance(found, Failure):
+        fields = {"outcome": Outcome.FAILED, "error": found}
+    else:
+        fields = _combined(item.question, found)
+    return Verdict.model_validate(  # faster than two dozen keyword arguments, which are repacked at each call level
+        {
+            "question_id": item.question.id,
+            "latency_ms": latency_ms,
+            "prompt_tokens": sum([each.prompt_tokens for each in completions]),
+            "completion_tokens": sum([text.tokens for each in completions for text in each.texts]),
+            "prefill_tokens": sum([each.prefill_tokens for each in completions]),
+            "cached_tokens": sum([each.cached_tokens for each in completions]),
+            "context_source": context_source(item.question, item.spec, item.passages),
+            "passages": item.passages,
+            "retrieval_hit": _hit(item),
+            "settled_at": time.time(),
+            **fields,
+            **provenance,
+        }
+    )
+
+
+def _hit(item: Item) -> bool | None:
+    """Whether a passage that answers the question was shown; None if unknown, or if nothing was retrieved."""
+    if not wants_passages(item.question, item.spec):
+        return None
+    sources = sources_in(item.question, item.spec.rag, item.passages)
+    return sources.hit(each for each in item.passages if each.shown)
+
+
+def outcome_of(question: Question, reading: Reading) -> Outcome:
+    """Return the outcome of a reading, given the question's key."""
+    if reading.judged_correct is not None:
+        return Outcome.CORRECT if reading.judged_correct else Outcome.WRONG
+    if not question.choices:
+        return Outcome.ANSWERED
+    if reading.choice is None:
+        return Outcome.UNANSWERED
+    if question.answer is None:
+        return Outcome.ANSWERED
+    return Outcome.CORRECT if reading.choice in question.right else Outcome.WRONG
+
+
+def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
+    """Return the verdict's fields: a single reading as is, several rotations by their most frequent choice.
+
+    The question is only correct if all rotations are.
+    """
+    shown = readings[0] if len(readings) == 1 else _most_frequent(readings)
+    outcome = outcome_of(question, shown)
+    rotations: dict[str, Any] = {}
+    if len(readings) > 1:
+        right = sum(outcome_of(question, each) is Outcome.CORRECT for each in readings)
+        rotations = {
+            "rotations_right": right,
+            "rotations": len(readings),
+            "rotation_choices": tuple(each.choice for each in readings),
+        }
+        if outcome is Outcome.CORRECT and right < len(readings):
+            outcome = Outcome.WRONG
+    return {
+        "outcome": outcome,
+        "choice": shown.choice,
+        "choice_scores": dict(sorted(shown.choice_scores.items())),
+        "unconditional_scores": dict(sorted(shown.unconditional_scores.items())),
+        "confidence": shown.confidence,
+        "margin": shown.margin,
+        "label_mass": shown.label_mass,
+        "raw_text": shown.raw_text,
+        "rule": shown.rule,
+        "truncated": any(each.truncated for each in readings),
+        "judge_reason": shown.judge_reason,
+        **rotations,
+    }
+
+
+def _most_frequent(readings: Sequence[Reading]) -> Reading:
+    """Return the first reading with the most frequent choice."""
+    choices = Counter(each.choice for each in readings if each.choice is not None)
+    choice = choices.most_common(1)[0][0] if choices else None
+    return next(each for each in readings if each.choice == choice or choice is None)
+
+
+def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:
+    """Map the labels in the reading of `arrangement` to those of the question as it was enqueued."""
+    if arrangement.as_enqueued:
+        return reading
+    original = arrangement.original
+    scores, unconditional = (
+        {original(label): score for label, score in sorted(of_choices.items())}
+        for of_choices in (reading.choice_scores, reading.unconditional_scores)
+    )
+    choice = reading.choice and original(reading.choice)
+    return reading._replace(choice=choice, choice_scores=scores, unconditional_scores=unconditional)
