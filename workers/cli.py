@@ -37,16 +37,10 @@ from workers.host.name_conflicts import refuse_taken
 from workers.host.placement import NOTHING_TO_START, SettingsSources, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.redis_watch import RedisWatch
 from workers.host.remote_control import drain, restart
-from workers.recheck import (
-    as_asked,
-    refuse_foreign_tokens,
-    refuse_lacking_adapter,
-    request_tokens,
-    rescore,
-    serving,
-    stability,
-    unlike,
-)
+from workers.recheck.rescoring import rescore
+from workers.recheck.serving import refuse_lacking_adapter, serving
+from workers.recheck.stability import stability, unlike
+from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 from workers.retrieval.build import build_index
 from workers.tuning.output import context_note, draw_trials, refuse_unwritable, table, write_deploy_file, write_record
 from workers.tuning.sample import Effort, tune_by

@@ -26,7 +26,7 @@ from workers.engines.base import GenerateRequest, Request, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import prepare
 from workers.engines.vllm import VllmEngine
-from workers.recheck import request_tokens
+from workers.recheck.tokens import request_tokens
 from workers.scoring import MODES, Item
 
 QUESTION = make_question(50)

@@ -21,16 +21,10 @@ from tests.unit.workers.engines import ReadyEngine, WordTokenizer
 from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
-from workers.recheck import (
-    as_asked,
-    refuse_foreign_tokens,
-    refuse_lacking_adapter,
-    request_tokens,
-    rescore,
-    serving,
-    stability,
-    unlike,
-)
+from workers.recheck.rescoring import rescore
+from workers.recheck.serving import refuse_lacking_adapter, serving
+from workers.recheck.stability import stability, unlike
+from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
@@ -81,7 +75,7 @@ def test_a_text_that_the_rules_fail_on_fails_its_question_and_the_others_are_rea
 
     run = open_run(books, make_questions(3), "old", **GENERATES)
     settle(books, run, stored("q0", "The answer is A."), stored("q1", "!", choice="B"), stored("q2", "No idea."))
-    monkeypatch.setattr("workers.recheck.read_text", fragile)
+    monkeypatch.setattr("workers.recheck.rescoring.read_text", fragile)
 
     done = rescore(books, run.run_id)
 
@@ -169,8 +163,8 @@ def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
 ) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     settle(books, run, stored("q0", "The answer is A."))
-    monkeypatch.setattr("workers.recheck.rules_version", lambda: "yesterday")
-    monkeypatch.setattr("workers.recheck.read_text", lambda *_, **__: NOTHING_READ)
+    monkeypatch.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
+    monkeypatch.setattr("workers.recheck.rescoring.read_text", lambda *_, **__: NOTHING_READ)
     before = rescore(books, run.run_id)
     monkeypatch.undo()
     after = rescore(books, run.run_id)

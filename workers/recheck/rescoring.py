@@ -1,0 +1,126 @@
+"""Rescoring: a run's stored texts, read again by the current rules. No model is asked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from itertools import count as count_from
+from typing import Any
+
+from contract.choice_order import arrangements
+from contract.chunks import chunks
+from contract.errors import RunConfigError
+from contract.ledger import Ledger, Run
+from contract.question import Question
+from contract.spec import Mode, run_id_for
+from contract.verdict import Failure, Outcome, Verdict
+from workers.scoring.extract import rules_version
+from workers.scoring.generate import read_text
+from workers.scoring.vote import count
+from workers.verdicts import in_original_labels, outcome_of
+
+__all__ = ["Rescored", "rescore"]
+
+log = logging.getLogger(__name__)
+
+CHUNK = 500
+#: What a verdict has where its text was not read.
+UNREAD: dict[str, Any] = {"choice": None, "choice_scores": {}, "confidence": None, "margin": None, "rule": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """A run made by rescoring another, and how many of its outcomes or choices changed."""
+
+    run: Run
+    questions: int
+    changed: int
+
+
+def rescore(ledger: Ledger, run_id: str) -> Rescored:
+    """Rescore the stored texts of a finished run with the current rules, as a new run; no model is asked.
+
+    Different rules make a different run, the same rules the same run, unless some of the texts are others than those it
+    read: failed questions may have been asked again since. Its first verdicts stand, so another run is made, with a
+    number. A question whose text the rules fail on is `failed`, with the reason.
+
+    Raises RunConfigError for a run that stores no texts to read, or is not finished.
+    """
+    old = ledger.run(run_id)
+    _refuse_unreadable(old)
+    if not ledger.counts(run_id).finished:
+        raise RunConfigError(f"Run {run_id} is not finished.", hint="Wait for it, or purge it.")
+    spec = old.spec.model_copy(update={"rescored_from": run_id, "rules_version": rules_version()})
+    name = f"{run_id.removesuffix(f'-{old.spec.fingerprint()[:8]}')}-rescored"
+    ids = (run_id_for(name, spec, repeat) for repeat in count_from(1))
+    runs = (old.model_copy(update={"run_id": each, "spec": spec, "created_at": time.time()}) for each in ids)
+    return next(done for new in runs if (done := _rescored_into(ledger, old, new)))
+
+
+def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
+    """Write the verdicts of `old`, read again, into `new`; None if it has verdicts on other texts."""
+    ledger.open_run(new)
+    questions = changed = 0
+    for results in chunks(ledger.results(old.run_id), CHUNK):
+        pairs = [(question, verdict, _read_again(old, question, verdict)) for question, verdict in results if verdict]
+        ledger.add_questions(new.run_id, [question for question, _, _ in pairs])
+        if len(ledger.commit(new.run_id, [after for _, _, after in pairs])) < len(pairs):
+            return None
+        questions += len(pairs)
+        changed += sum((before.outcome, before.choice) != (after.outcome, after.choice) for _, before, after in pairs)
+    for used in ledger.engines(old.run_id):  # the engines that wrote the texts determine these results, too
+        ledger.note_engine(new.run_id, used)
+    return Rescored(new, questions, changed)
+
+
+def _refuse_unreadable(run: Run) -> None:
+    """Raise RunConfigError if no rule for free text decided the outcomes of `run`, or not all texts are stored."""
+    if run.spec.mode is Mode.JUDGE:
+        raise RunConfigError(
+            f"The outcomes of {run.run_id} are its judge's grades: no rule read them from the texts.",
+            hint="To grade again, enqueue it with --fresh, or under another --run.",
+        )
+    if run.spec.mode not in {Mode.GENERATE, Mode.VOTE}:
+        what = f"Run {run.run_id} (mode {run.spec.mode})"
+        raise RunConfigError(f"{what} stores no texts to re-read.", hint="Only the modes generate and vote do.")
+    if run.spec.circular:
+        raise RunConfigError(
+            f"Run {run.run_id} (circular) stores the text of one rotation of each question, but all of them decide.",
+            hint="To apply the current rules, ask the model again: enqueue it with --fresh, or under another --run.",
+        )
+
+
+def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
+    """Apply the current rules to the stored text. A failure stays one: it has no text."""
+    if verdict.outcome is Outcome.FAILED:
+        return verdict
+    try:
+        found = _found_again(run, question, verdict)
+    except Exception as trouble:  # it must not keep the other texts from being read
+        log.warning("question %s cannot be read again", question.id, exc_info=True)
+        failure = Failure(
+            type=type(trouble).__name__, message=f"its text cannot be read by the current rules: {trouble}"
+        )
+        found = {**UNREAD, "outcome": Outcome.FAILED, "error": failure}
+    return verdict.model_copy(update=found)
+
+
+def _found_again(run: Run, question: Question, verdict: Verdict) -> dict[str, Any]:
+    """Return the fields of `verdict` that the current rules decide."""
+    (arrangement,) = arrangements(question, run.spec)
+    shown = arrangement.question
+    if run.spec.mode is Mode.VOTE:
+        reading = count(shown, json.loads(verdict.raw_text), run.spec, truncated=verdict.truncated)
+    else:
+        reading = read_text(shown, verdict.raw_text, run.spec, truncated=verdict.truncated)
+    reading = in_original_labels(reading, arrangement)
+    return {
+        "outcome": outcome_of(question, reading),
+        "choice": reading.choice,
+        "choice_scores": dict(sorted(reading.choice_scores.items())),
+        "confidence": reading.confidence,
+        "margin": reading.margin,
+        "rule": reading.rule,
+    }

@@ -1,0 +1,73 @@
+"""Stability: whether questions get the same answers when they are asked alone instead of in a batch."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from dataclasses import dataclass
+from importlib import metadata
+
+from contract.engine_info import describe_differences, differing
+from contract.ledger import Ledger, Run
+from contract.spec import Mode
+from contract.verdict import Verdict
+from workers.engines.base import Engine
+from workers.pipeline import JudgeEngine, no_judges, score_batch
+from workers.scoring import Item
+
+__all__ = ["Flip", "stability", "unlike"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A question with another result when asked alone.
+
+    The result is its choice, its grade with a judge, or the choices of its rotations if circular.
+    """
+
+    question_id: str
+    in_batch: str | None
+    alone: str | None
+    #: Best score minus second best, in the batch: a near-tie may flip by rounding alone.
+    margin: float | None
+
+
+def stability(
+    ledger: Ledger,
+    run_id: str,
+    engine: Engine,
+    sample: int,
+    seed: int = 0,
+    judge_engine: JudgeEngine = no_judges,
+) -> tuple[int, list[Flip]]:
+    """Ask `sample` of the run's settled questions again, one at a time; return (number asked, changed ones).
+
+    Each gets the same passages as before: nothing is retrieved again.
+    """
+    run = ledger.run(run_id)
+    settled = ((question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error)
+    draw = random.Random(seed)
+    drawn = heapq.nsmallest(sample, settled, key=lambda _: draw.random())  # holds no more than the sample
+    flips = []
+    for question, before in drawn:
+        (alone,) = score_batch([Item(question, run.spec, before.passages)], engine, judge_engine)
+        then, now = (_came_out(run, verdict) for verdict in (before, alone))
+        if then != now:
+            flips.append(Flip(question.id, then, now, before.margin))
+    return len(drawn), flips
+
+
+def _came_out(run: Run, verdict: Verdict) -> str | None:
+    if verdict.error:
+        return f"failed ({verdict.error.message})"
+    if run.spec.mode is Mode.JUDGE:
+        return verdict.outcome.value
+    if run.spec.circular:  # every rotation counts, not only the most frequent choice
+        return " ".join(each or "–" for each in verdict.rotation_choices)
+    return verdict.choice
+
+
+def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
+    """Describe answer-relevant differences between `engine` and those that answered the run; empty if none."""
+    now = {"mcqueue": metadata.version("mcqueue"), **engine.describe()}
+    return describe_differences(differing([*(each.engine for each in ledger.engines(run_id)), now]))
