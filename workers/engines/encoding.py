@@ -1,42 +1,26 @@
-"""Encoding of requests as token ids: chat template, BOS token, and the boundary between prompt and continuation.
+"""Encoding of requests as token ids: special tokens, and the boundary between prompt and continuation.
 
-All tokenisation happens here, so that what `show` prints is exactly what the engine gets.
+All tokenisation happens here, so that what `tokens` prints is exactly what the engine gets.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from jinja2 import Environment, TemplateError, meta
-
 from contract.errors import RequestRejected
-from contract.spec import OWN_VARIABLES, ChatTemplate
-from contract.turns import Role, Turns, begun, messages
+from contract.turns import begun
 from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of
+from workers.engines.chat_renderer import ChatRenderer
 
 __all__ = ["Encoded", "PromptEncoder"]
 
 #: Maximum number of lines whose tokens are cached: a prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
-#: Fixed date for chat templates, so that a run's prompts do not change from day to day. It is the default date of
-#: Llama's templates.
-TODAY = date(2024, 7, 26)
-#: What the model says in a turn rendered to see what the template puts before it.
-ANSWER = "Paris"
-#: Exceptions from a template, raised deliberately or by a bug in it.
-TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-#: What `transformers` sets in every template, besides the special tokens.
-SET_BY_TRANSFORMERS = frozenset({"raise_exception", "strftime_now", "documents"})
-#: Its own tag for the model's turns, which leaves nothing in the text.
-GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +44,12 @@ class PromptEncoder:
         self._lock = threading.Lock()
         #: Cached tokens of last lines with their continuations: with labels, all questions of a run end alike.
         self._known_lines: dict[str, list[int]] = {}
-        #: The template's variables as JSON → `_opening`.
-        self._openings: dict[str, str] = {}
+        self._chats = ChatRenderer(tokenizer)
 
     @property
-    def has_chat_template(self) -> bool:
-        """Whether the model's tokenizer has a chat template."""
-        return bool(getattr(self._tokenizer, "chat_template", None))
-
-    @cached_property
-    def _has_code_for_chats(self) -> bool:
-        """Whether chats are put together by vLLM's code for this model, as for Mistral's and DeepSeek's tokenizers."""
-        of_vllm = [each for each in type(self._tokenizer).__mro__ if each.__module__.startswith("vllm.tokenizers.")]
-        return any("apply_chat_template" in vars(each) for each in of_vllm)
+    def variables(self) -> list[str] | None:
+        """The variables of the chat template that a run may set; None if the model has no template."""
+        return self._chats.variables
 
     def digest(self, ends: object = None) -> str:
         """Return 16 hex digits over what turns text into tokens: vocabulary, its rules, the chat template; and `ends`.
@@ -117,99 +94,15 @@ class PromptEncoder:
             hint = "Here it is a variable of the chat template, if at all: chat_template_kwargs.reasoning_effort."
             return RequestRejected("sampling.reasoning_effort is for models on a server.", hint=hint)
         continuations = continuations_of(request)
-        if not self._wants_template(request):
+        if not self._chats.is_wanted(request.chat):
             (turn,) = request.turns
             keeps = not isinstance(request, ScoreRequest) or request.keeps_space
             return _Texts(False, turn.text, continuations) if keeps else _space_moved(turn.text, continuations)
-        if not self.has_chat_template:
-            return self._lacks_template(request)
-        prompt = self._in_template(request.turns, request.chat.kwargs)
+        prompt = self._chats.prompt(request.turns, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
-        opening = self._opening(request.chat.kwargs) if continuations else ""
+        opening = self._chats.opening(request.chat.kwargs) if continuations else ""
         return _Texts(True, prompt, tuple(opening + begun(each) for each in continuations))
-
-    def _lacks_template(self, request: Request) -> RequestRejected:
-        if self._has_code_for_chats:
-            what = "vLLM's own code, not a chat template, puts this model's chats together."
-            hint = "Set chat_template: never or, if the model has a template too, vllm_args.tokenizer_mode: hf."
-            return RequestRejected(what, hint=hint)
-        more = ", and leave chat_template_kwargs out" if request.chat.kwargs else ""
-        return RequestRejected("The model has no chat template.", hint=f"Set chat_template: never{more}.")
-
-    def _wants_template(self, request: Request) -> bool:
-        """Whether the prompt must be put into a template, even if the model has none."""
-        if request.chat.template is ChatTemplate.AUTO:
-            return self.has_chat_template or self._has_code_for_chats or bool(request.chat.kwargs)
-        return request.chat.template is not ChatTemplate.NEVER
-
-    @cached_property
-    def variables(self) -> list[str] | None:
-        """The variables of the chat template that a run may set; None if the model has no template."""
-        if not self.has_chat_template:
-            return None
-        try:
-            template = GENERATION_TAG.sub("", self._tokenizer.get_chat_template())
-            found = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
-        except TEMPLATE_TROUBLES:  # it will not be rendered either, or is none of Jinja's
-            return []
-        return sorted(found - OWN_VARIABLES - SET_BY_TRANSFORMERS - self._tokenizer.special_tokens_map.keys())
-
-    def _in_template(self, turns: Turns, kwargs: Mapping[str, Any]) -> str | RequestRejected:
-        """Render `turns` up to the start of the model's next turn, or return why the template does not accept them."""
-        hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which merges them into one turn.")
-        try:
-            text = self._rendered(messages(turns), kwargs, add_generation_prompt=True)
-        except TEMPLATE_TROUBLES as trouble:
-            roles = ", ".join(turn.role for turn in turns)
-            reason = str(trouble).rstrip(".") or type(trouble).__name__
-            what = f"The model's chat template does not accept these turns ({roles}): {reason}."
-            return RequestRejected(what, hint=hint)
-        if lost := _left_out(turns, text):
-            what = f"The model's chat template drops a turn of the {lost}, or changes its text."
-            return RequestRejected(what, hint=hint)
-        return self._unknown(kwargs) or text
-
-    def _unknown(self, kwargs: Mapping[str, Any]) -> RequestRejected | None:
-        for name in kwargs:
-            if name not in (known := self.variables or []):
-                what = f"chat_template_kwargs: the model's chat template has no variable {name!r}."
-                return RequestRejected(what, hint=f"It has {', '.join(known) or 'none that can be set'}.")
-        return None
-
-    def _opening(self, kwargs: Mapping[str, Any]) -> str:
-        """Return the white space that the template puts between the start of the model's turn and its text, if any.
-
-        Llama 2's puts a space there: without it, a label would be another token than in the turns of the examples.
-        Anything but white space, such as an empty reasoning, is left to the model.
-        """
-        given = json.dumps(dict(kwargs), sort_keys=True)
-        if given not in self._openings:
-            self._openings[given] = self._find_opening(kwargs)
-        return self._openings[given]
-
-    def _find_opening(self, kwargs: Mapping[str, Any]) -> str:
-        asked = [{"role": "user", "content": "Which?"}]
-        answered = [*asked, {"role": "assistant", "content": ANSWER}]
-        try:
-            begins = self._rendered(asked, kwargs, add_generation_prompt=True)
-            whole = self._rendered(answered, kwargs, add_generation_prompt=False)
-        except TEMPLATE_TROUBLES:
-            return ""
-        opening, answer, _ = whole.removeprefix(begins).partition(ANSWER)
-        return opening if whole.startswith(begins) and answer and opening.isspace() else ""
-
-    def _rendered(self, said: list[dict[str, str]], kwargs: Mapping[str, Any], *, add_generation_prompt: bool) -> str:
-        given = {**self._clock(), **kwargs}
-        text: str = self._tokenizer.apply_chat_template(
-            said, add_generation_prompt=add_generation_prompt, tokenize=False, **given
-        )
-        return text
-
-    def _clock(self) -> dict[str, Any]:
-        """Return a fixed clock for a template that states the date; nothing for other templates."""
-        template = str(getattr(self._tokenizer, "chat_template", ""))
-        return {"strftime_now": TODAY.strftime} if "strftime_now" in template else {}
 
     def _prompts(self, texts: Sequence[_Texts]) -> list[list[int]]:
         plain = iter(self._ids([each.prompt for each in texts if not each.chat], special=True))
@@ -292,18 +185,6 @@ def _space_moved(prompt: str, continuations: tuple[str, ...]) -> _Texts:
     bare = prompt.rstrip() or prompt
     space = prompt[len(bare) :]
     return _Texts(False, bare, tuple(space + each for each in continuations))
-
-
-def _left_out(turns: Turns, text: str) -> Role | None:
-    """Return the role of the first turn whose text is not found verbatim and in order in `text`, or None."""
-    at = 0
-    for turn in turns:
-        said = turn.text.strip()  # templates may strip white space
-        found = text.find(said, at)
-        if found < 0:
-            return turn.role
-        at = found + len(said)
-    return None
 
 
 def _shared(lines: Sequence[list[int]]) -> int:
