@@ -7,26 +7,17 @@ import importlib.util
 import os
 import shutil
 import sysconfig
-import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
-from redis import Redis, RedisError
-
-from contract import keys
-from contract.connection import connect, why_no_writes
-from contract.errors import McqueueError, ModelNotFound, UnreadableRun
-from contract.fleet import Fleet, WorkerState
+from contract.errors import McqueueError, ModelNotFound
 from contract.index import read_manifest
-from contract.ledger import RedisLedger
 from contract.models import prepared_models, require_hub
-from contract.queue import queue_length, queued_runs
 from contract.settings import Settings
 from contract.wording import number
+from workers.check_redis import check_redis
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments, check_arguments_by_source
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
@@ -39,21 +30,14 @@ from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
 from workers.host.diagnostics import (
     Finding,
-    Queue,
-    alike,
     beside_gpu_build,
     builds,
     check_batching,
-    clocks,
     drafting,
-    fleet_at_work,
-    leases,
     lost,
     memory,
     no_gpu,
     number_type,
-    put_off,
-    room,
 )
 from workers.host.indexes import index_folders
 from workers.host.placement import NOTHING_TO_START, SettingsSources, WorkerPlan, memory_share, plan_host
@@ -72,7 +56,7 @@ def check(fleet: Sequence[Settings], cores: Sequence[int], quota: int | None = N
     yield from _placing(fleet, cores, quota)
     yield from _each(fleet, _engine)
     yield from _indexes(fleet)
-    yield from _redis(fleet)
+    yield from check_redis(fleet)
 
 
 def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> None:
@@ -237,70 +221,6 @@ def _arguments(settings: Settings) -> Iterator[Finding]:
             yield from drafting(settings.vllm_args.get("speculative_config"))
 
 
-def _redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
-    settings = fleet[0]
-    try:
-        client = connect(settings)
-        yield Finding("ok", "Redis", f"{settings.redis_place} answers")
-        yield from _redis_configuration(client)
-        if refused := why_no_writes(client, settings.redis_place):
-            raise refused  # no worker can renew its lease, so all would seem to be gone
-        yield from _work(client, settings, fleet)
-    except (McqueueError, RedisError) as trouble:
-        yield Finding("error", "Redis", str(trouble))
-
-
-def _work(client: Redis, settings: Settings, models: Sequence[Settings]) -> Iterator[Finding]:
-    """Check the current workers, queues and clocks."""
-    fleet = Fleet(client, settings.redis_place)
-    records = fleet.alive()
-    alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
-    yield Finding("ok", "workers", ", ".join(alive) or "none is alive")
-    yield from alike(records)
-    yield from leases({name: int(client.hlen(keys.unacked(name))) for name in fleet.dead()}, records)
-    seconds, microseconds = client.time()
-    yield from clocks(time.time(), seconds + microseconds / 1e6, records)
-    ledger = RedisLedger(client, settings.redis_place)
-    #: By the queues that the questions pass through.
-    unsettled: Counter[tuple[str, ...]] = Counter()
-    waiting = {run_id for each in records for run_id in each.puts_off}
-    rerankers: set[str] = set()
-    searches = any(each.indexes for each in models)
-    unreadable: list[UnreadableRun] = []
-    runs = ledger.read_open_runs(unreadable=lambda _, trouble: unreadable.append(trouble))
-    for run, counts in ledger.standings(runs.values()):
-        unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
-        rerankers |= {run.spec.rag.reranker} if run.spec.rag and run.spec.rag.reranker else set()
-    yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable)
-    yield from (_reranker(each) for each in sorted(rerankers) if searches)
-    names = {keys.score_queue(each.served_model) for each in models}.union(*unsettled)
-    served = {each.queue for each in records if each.state is WorkerState.READY}
-    queues = [_queue(client, ledger, name, served=name in served) for name in sorted(names)]
-    yield from (Finding("ok", "queue", f"{each.name}: {number(each.messages, 'message')} waiting") for each in queues)
-    yield from put_off(records)
-    yield from fleet_at_work(records, queues, unsettled)
-
-
-def _queue(client: Redis, ledger: RedisLedger, name: str, *, served: bool) -> Queue:
-    """Look at a queue, and at its messages if no worker takes them: all may be of runs that need them no more."""
-    if served:
-        return Queue(name, queue_length(client, name))
-    by_run = queued_runs(client, name)
-    wanted = ledger.open_runs()  # after the messages: a run is open before its first one is sent
-    return Queue(name, by_run.total(), sum(n for run_id, n in by_run.items() if run_id not in wanted))
-
-
-def _reranker(name: str) -> Finding:
-    """Check whether an open run's reranker is available here; it is loaded with the run's first questions."""
-    try:
-        model = folder_or_hub_id(name, "reranker", [])
-        if not Path(model).is_dir():
-            require_hub(model, "config.json")
-    except ModelNotFound as trouble:
-        return Finding("warning", "reranker", trouble.message, trouble.hint)
-    return Finding("ok", "reranker", model)
-
-
 def _shares(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> dict[str, float]:
     """Return the total share of each GPU's memory that the engines planned on it request."""
     of_model = {each.served_model: memory_share(each) for each in fleet if each.runs_the_model}
@@ -315,19 +235,3 @@ def free_memory(gpus: Sequence[Device]) -> dict[str, tuple[int, int]]:
     """Return the free and the total memory of each GPU in bytes, without those the driver does not answer for."""
     found = Hardware([each.name for each in gpus]).gpus()
     return {each.name: (each.memory_total_bytes - each.memory_used_bytes, each.memory_total_bytes) for each in found}
-
-
-def _redis_configuration(client: Redis) -> Iterator[Finding]:
-    """Check memory, persistence and eviction policy, if the server permits the commands."""
-    with suppress(RedisError):
-        yield from room(client.info())
-    try:
-        found = cast("dict[str, str]", client.config_get("appendonly", "maxmemory-policy"))
-    except RedisError:
-        return
-    if found.get("appendonly") == "no":
-        remedy = "Set appendonly yes (appendfsync everysec), so that a server restart loses nothing."
-        yield Finding("warning", "Redis", "not persistent", remedy)
-    if found.get("maxmemory-policy", "noeviction") != "noeviction":
-        remedy = "Set maxmemory-policy noeviction: other policies delete questions when memory runs out."
-        yield Finding("error", "Redis", f"maxmemory-policy is {found['maxmemory-policy']}", remedy)

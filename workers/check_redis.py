@@ -1,0 +1,111 @@
+"""What `python -m workers check` finds in Redis: its configuration, the workers, the open runs and the queues."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from redis import Redis, RedisError
+
+from contract import keys
+from contract.connection import connect, why_no_writes
+from contract.errors import McqueueError, ModelNotFound, UnreadableRun
+from contract.fleet import Fleet, WorkerRecord, WorkerState
+from contract.ledger import RedisLedger
+from contract.models import require_hub
+from contract.queue import queue_length, queued_runs
+from contract.settings import Settings
+from contract.wording import number
+from workers.engines.packaged import folder_or_hub_id
+from workers.host.diagnostics import Finding, Queue, alike, clocks, fleet_at_work, leases, put_off, room
+
+__all__ = ["check_redis"]
+
+
+def check_redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
+    """Check Redis, the live workers, and the queues of the models of `fleet` and of all open runs."""
+    settings = fleet[0]
+    try:
+        client = connect(settings)
+        yield Finding("ok", "Redis", f"{settings.redis_place} answers")
+        yield from _configuration(client)
+        if refused := why_no_writes(client, settings.redis_place):
+            raise refused  # no worker can renew its lease, so all would seem to be gone
+        registry = Fleet(client, settings.redis_place)
+        records = registry.alive()
+        yield from _workers(client, registry, records)
+        yield from _queues(RedisLedger(client, settings.redis_place), fleet, records)
+    except (McqueueError, RedisError) as trouble:
+        yield Finding("error", "Redis", str(trouble))
+
+
+def _configuration(client: Redis) -> Iterator[Finding]:
+    """Check memory, persistence and eviction policy, if the server permits the commands."""
+    with suppress(RedisError):
+        yield from room(client.info())
+    try:
+        found = cast("dict[str, str]", client.config_get("appendonly", "maxmemory-policy"))
+    except RedisError:
+        return
+    if found.get("appendonly") == "no":
+        remedy = "Set appendonly yes (appendfsync everysec), so that a server restart loses nothing."
+        yield Finding("warning", "Redis", "not persistent", remedy)
+    if found.get("maxmemory-policy", "noeviction") != "noeviction":
+        remedy = "Set maxmemory-policy noeviction: other policies delete questions when memory runs out."
+        yield Finding("error", "Redis", f"maxmemory-policy is {found['maxmemory-policy']}", remedy)
+
+
+def _workers(client: Redis, registry: Fleet, records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Check the live workers, what dead ones left, and the clocks."""
+    alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
+    yield Finding("ok", "workers", ", ".join(alive) or "none is alive")
+    yield from alike(records)
+    yield from leases({name: int(client.hlen(keys.unacked(name))) for name in registry.dead()}, records)
+    seconds, microseconds = client.time()
+    yield from clocks(time.time(), seconds + microseconds / 1e6, records)
+
+
+def _queues(ledger: RedisLedger, models: Sequence[Settings], records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+    """Check whether the open runs can be read and reranked here, and whether all that waits has workers."""
+    #: By the queues that the questions pass through.
+    unsettled: Counter[tuple[str, ...]] = Counter()
+    waiting = {run_id for each in records for run_id in each.puts_off}
+    rerankers: set[str] = set()
+    unreadable: list[UnreadableRun] = []
+    runs = ledger.read_open_runs(unreadable=lambda _, trouble: unreadable.append(trouble))
+    for run, counts in ledger.standings(runs.values()):
+        unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
+        rerankers |= {run.spec.rag.reranker} if run.spec.rag and run.spec.rag.reranker else set()
+    yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable)
+    if any(each.indexes for each in models):
+        yield from map(_reranker, sorted(rerankers))
+    names = {keys.score_queue(each.served_model) for each in models}.union(*unsettled)
+    served = {each.queue for each in records if each.state is WorkerState.READY}
+    queues = [_queue(ledger, name, served=name in served) for name in sorted(names)]
+    yield from (Finding("ok", "queue", f"{each.name}: {number(each.messages, 'message')} waiting") for each in queues)
+    yield from put_off(records)
+    yield from fleet_at_work(records, queues, unsettled)
+
+
+def _queue(ledger: RedisLedger, name: str, *, served: bool) -> Queue:
+    """Look at a queue, and at its messages if no worker takes them: all may be of runs that need them no more."""
+    if served:
+        return Queue(name, queue_length(ledger.client, name))
+    by_run = queued_runs(ledger.client, name)
+    wanted = ledger.open_runs()  # after the messages: a run is open before its first one is sent
+    return Queue(name, by_run.total(), sum(n for run_id, n in by_run.items() if run_id not in wanted))
+
+
+def _reranker(name: str) -> Finding:
+    """Check whether an open run's reranker is available here; it is loaded with the run's first questions."""
+    try:
+        model = folder_or_hub_id(name, "reranker", [])
+        if not Path(model).is_dir():
+            require_hub(model, "config.json")
+    except ModelNotFound as trouble:
+        return Finding("warning", "reranker", trouble.message, trouble.hint)
+    return Finding("ok", "reranker", model)
