@@ -1,7 +1,6 @@
-"""Background threads of every worker: heartbeat, requeueing of dead workers' messages, audit, fair sharing.
+"""The janitor: a thread of every worker that requeues dead workers' messages, audits runs, and shares queues fairly.
 
 Every worker does this for all, so it works whether workers were launched together, by hand, or on other hosts.
-Heartbeat and janitor are separate threads, because a long audit must not make the worker look dead.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from celery import Celery
@@ -20,95 +19,27 @@ from contract.connection import translating
 from contract.errors import (
     LedgerError,
     McqueueError,
-    NameTaken,
     RedisUnreachable,
     UnknownRun,
     UnreadableRun,
     WritesRefused,
 )
 from contract.fair_share import level_if_due
-from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, Fleet, WorkerState
 from contract.ledger import RedisLedger, Run
 from contract.queue import restore_held
 from contract.settings import Settings
 from contract.wording import number
 from workers.retries import reason_of
+from workers.rounds import Rounds
 from workers.stall import StallWatch
 
-__all__ = ["Heartbeat", "Janitor"]
+__all__ = ["Janitor"]
 
 log = logging.getLogger(__name__)
 
-ROUND_S = 2.0
 
-
-class _Rounds(threading.Thread):
-    """A thread that calls `round` every two seconds until stopped, whatever it raises."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        while not self._stopped.wait(ROUND_S):
-            try:
-                self.round()
-            except Exception as trouble:  # a failed round must not end the thread
-                unexpected = not isinstance(trouble, McqueueError)
-                log.warning("%s: round skipped: %s", self.name, reason_of(trouble), exc_info=unexpected)
-
-    def stop(self) -> None:
-        """Stop after the current round."""
-        self._stopped.set()
-        if self.is_alive():
-            self.join(timeout=10)
-
-    def round(self) -> None:
-        """Do the work of one round."""
-        raise NotImplementedError
-
-
-class Heartbeat(_Rounds):
-    """Renews the worker's lease, and reads commands to it.
-
-    `on_name_lost` is called if another worker took the name, `on_wish` once per wish, `on_beat` at each heartbeat.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        record: Callable[[], WorkerRecord],
-        on_name_lost: Callable[[], None],
-        on_wish: Callable[[Wish], None],
-        on_beat: Callable[[], None],
-    ) -> None:
-        super().__init__("heart")
-        self._fleet = Fleet.connect(settings)
-        self._record = record
-        self._on_name_lost = on_name_lost
-        self._on_wish = on_wish
-        self._on_beat = on_beat
-        self._granted: Wish | None = None
-
-    def round(self) -> None:
-        """Send a heartbeat and check for a wish."""
-        record = self._record()
-        try:
-            self._fleet.beat(record)
-        except NameTaken as trouble:
-            log.critical("%s This worker stops.", trouble)
-            self._stopped.set()
-            self._on_name_lost()
-            return
-        self._on_beat()
-        wish = self._fleet.wish(record.name)
-        too_early = wish is Wish.RESTART and record.state is WorkerState.BOOTING
-        if wish is not None and wish is not self._granted and not too_early:
-            self._granted = wish
-            self._on_wish(wish)
-
-
-class Janitor(_Rounds):
+class Janitor(Rounds):
     """Requeues messages of dead workers, resends lost questions, and keeps the queue in fair order."""
 
     def __init__(self, settings: Settings, app: Celery, worker: str, queue: str) -> None:
@@ -145,7 +76,7 @@ class Janitor(_Rounds):
         self.others = sum(each.state is WorkerState.READY for each in peers)
         ended = [self._restore(name) for name in self._dead()]
         if self._restore_own.is_set():
-            ended.append(self._restore_own_books())
+            ended.append(self._restore_own_messages())
         self.look(thoroughly=any(ended))
 
     def _dead(self) -> list[str]:
@@ -172,7 +103,7 @@ class Janitor(_Rounds):
         if len(here) > 1:
             level_if_due(self._ledger, self._queue)
 
-    def _restore_own_books(self) -> bool:
+    def _restore_own_messages(self) -> bool:
         self._restore_own.clear()  # cleared first: a reconnect meanwhile requests another round
         try:
             return restore_held(self._settings, self._worker) > 0

@@ -26,9 +26,10 @@ from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
 from contract.wording import number
 from workers.gpus.groups import words_of
+from workers.heartbeat import Heartbeat
 from workers.host import boot_pipe
 from workers.host.diagnostics import alike
-from workers.janitor import Heartbeat, Janitor
+from workers.janitor import Janitor
 from workers.jobs import make_job
 from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents

@@ -10,7 +10,7 @@ import pytest
 from contract import Settings
 from contract.errors import RedisUnreachable
 from tests.support import wait_until
-from workers.janitor import Heartbeat
+from workers.heartbeat import Heartbeat
 
 
 @pytest.mark.parametrize(("trouble", "is_shown"), [(RedisUnreachable("away"), False), (KeyError("away"), True)])
@@ -20,8 +20,8 @@ def test_a_round_that_failed_does_not_end_its_thread_and_only_a_bug_has_a_traceb
     def fail() -> NoReturn:
         raise trouble
 
-    monkeypatch.setattr("workers.janitor.ROUND_S", 0.01)
-    monkeypatch.setattr("workers.janitor.Fleet", SimpleNamespace(connect=lambda _: None))
+    monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
+    monkeypatch.setattr("workers.heartbeat.Fleet", SimpleNamespace(connect=lambda _: None))
     heart = Heartbeat(Settings(), fail, lambda: None, lambda _: None, lambda: None)
     heart.start()
     wait_until(lambda: len(caplog.records) > 1, "two rounds")
