@@ -130,5 +130,5 @@ class _Leveller:
         self._call(0, count, in_front)
 
     def _call(self, *arguments: int) -> set[str]:
-        books = [self._name, keys.open_runs(), keys.weights()]
-        return set(cast("list[str]", self._script(books, list(arguments))))
+        script_keys = [self._name, keys.open_runs(), keys.weights()]
+        return set(cast("list[str]", self._script(script_keys, list(arguments))))

@@ -279,8 +279,8 @@ class Fleet:
     def _held(self, record: WorkerRecord, dead_owner: str) -> bool:
         fresh = record.model_copy(update={"seen_at": time.time()}).model_dump_json()
         with translating(self._place):
-            books = [keys.worker(record.name), keys.workers(), keys.seen()]
-            return bool(self._hold(books, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
+            script_keys = [keys.worker(record.name), keys.workers(), keys.seen()]
+            return bool(self._hold(script_keys, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
 
     def get(self, name: str) -> WorkerRecord | None:
         """Return the record of `name`, if its lease is valid."""

@@ -101,13 +101,13 @@ class RedisLedger(Ledger):
             return there
 
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:
-        names = keys.RunKeys(run_id)
-        books = [names.meta, names.questions, names.order, names.todo, keys.open_runs(), names.state]
+        own = keys.RunKeys(run_id)
+        script_keys = [own.meta, own.questions, own.order, own.todo, keys.open_runs(), own.state]
         for chunk in chunks(bodies, CHUNK):
             arguments: list[str | bytes] = [run_id]
             for question_id, canonical in chunk:
                 arguments += (question_id, canonical)
-            self._step(self._add, run_id, books, arguments)
+            self._step(self._add, run_id, script_keys, arguments)
 
     def run(self, run_id: str) -> Run:
         with translating(self._place):
@@ -137,31 +137,31 @@ class RedisLedger(Ledger):
             return sorted(cast("set[str]", self._redis.smembers(keys.open_runs())))
 
     def counts(self, run_id: str) -> Counts:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.zscore(keys.runs(), run_id)
-            pipeline.scard(names.todo)
-            pipeline.hgetall(names.counts)
-            pipeline.get(names.state)
+            pipeline.scard(own.todo)
+            pipeline.hgetall(own.counts)
+            pipeline.get(own.state)
             created_at, todo, outcomes, state = pipeline.execute()
         total = self.run(run_id).questions if created_at is None else self._total(run_id, created_at)
         by_outcome = {Outcome(name): int(n) for name, n in outcomes.items() if int(n)}
         return Counts(total=total, todo=todo, outcomes=by_outcome, state=_state(state))
 
     def unsettled(self, run_id: str) -> Iterator[str]:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         for ids in self._ids(run_id):
             with translating(self._place):
-                open_here = cast("list[int]", self._redis.smismember(names.todo, ids))
+                open_here = cast("list[int]", self._redis.smismember(own.todo, ids))
             yield from (each for each, is_open in zip(ids, open_here, strict=True) if is_open)
 
     def begin(
         self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
     ) -> list[Begun]:
-        names = keys.RunKeys(run_id)
-        books = [names.meta, names.questions, names.todo, names.attempts_at(stage), names.state, names.aside]
-        found = self._step(self._begin, run_id, books, [_new_call(), suspect_from, *question_ids])
+        own = keys.RunKeys(run_id)
+        script_keys = [own.meta, own.questions, own.todo, own.attempts_at(stage), own.state, own.aside]
+        found = self._step(self._begin, run_id, script_keys, [_new_call(), suspect_from, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
         return [
@@ -170,14 +170,14 @@ class RedisLedger(Ledger):
         ]
 
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
-        names = keys.RunKeys(run_id)
-        books = [names.meta, names.todo, names.attempts_at(stage)]
-        self._step(self._uncount, run_id, books, [_new_call(), *question_ids])
+        own = keys.RunKeys(run_id)
+        script_keys = [own.meta, own.todo, own.attempts_at(stage)]
+        self._step(self._uncount, run_id, script_keys, [_new_call(), *question_ids])
 
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
-        names = keys.RunKeys(run_id)
-        books = [names.meta, names.todo, names.troubles]
-        found = self._step(self._trouble, run_id, books, [_new_call(), reason, *question_ids])
+        own = keys.RunKeys(run_id)
+        script_keys = [own.meta, own.todo, own.troubles]
+        found = self._step(self._trouble, run_id, script_keys, [_new_call(), reason, *question_ids])
         return [int(each) for each in found]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
@@ -186,11 +186,11 @@ class RedisLedger(Ledger):
         return _REASONS.validate_json(found[found.index("[") :]) if found else []
 
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         arguments: list[str] = []
         for question_id, found in passages.items():
             arguments += (question_id, _PASSAGES.dump_json(tuple(found), exclude_defaults=True).decode())
-        self._step(self._attach, run_id, [names.meta, names.todo, names.passages, names.lookups], arguments)
+        self._step(self._attach, run_id, [own.meta, own.todo, own.passages, own.lookups], arguments)
 
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
         if not question_ids:
@@ -201,30 +201,30 @@ class RedisLedger(Ledger):
         return {each: _PASSAGES.validate_json(body) for each, body in there if body is not None}
 
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         arguments: list[str | bytes] = [run_id]
         for verdict in verdicts:
             body = _VERDICT.dump_json(verdict, exclude_defaults=True)  # bytes; `model_dump_json` would decode them
             arguments += (verdict.question_id, body, verdict.outcome.value)
-        books = [
-            names.meta,
-            names.verdicts,
-            names.todo,
-            names.counts,
-            names.attempts,
+        script_keys = [
+            own.meta,
+            own.verdicts,
+            own.todo,
+            own.counts,
+            own.attempts,
             keys.open_runs(),
-            names.passages,
-            names.lookups,
-            names.troubles,
+            own.passages,
+            own.lookups,
+            own.troubles,
         ]
-        ignored = set(self._step(self._commit, run_id, books, arguments))
+        ignored = set(self._step(self._commit, run_id, script_keys, arguments))
         return [verdict for position, verdict in enumerate(verdicts) if position not in ignored]
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         canonical = json.dumps(used.engine, sort_keys=True).encode()
         field = f"{used.worker} {hashlib.sha256(canonical).hexdigest()[:8]}"
-        self._step(self._engine, run_id, [names.meta, names.engines], [field, used.model_dump_json()])
+        self._step(self._engine, run_id, [own.meta, own.engines], [field, used.model_dump_json()])
 
     def engines(self, run_id: str) -> list[EngineUsed]:
         self._refuse_unknown(run_id)
@@ -235,62 +235,62 @@ class RedisLedger(Ledger):
     def results(
         self, run_id: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[Question, Verdict | None]]:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         for ids in self._ids(run_id, start, stop):
             with translating(self._place):
                 pipeline = self._redis.pipeline(transaction=False)
-                pipeline.hmget(names.questions, ids)
-                pipeline.hmget(names.verdicts, ids)
+                pipeline.hmget(own.questions, ids)
+                pipeline.hmget(own.verdicts, ids)
                 bodies, verdicts = pipeline.execute()
             read = (self._read(run_id, *each) for each in zip(ids, bodies, verdicts, strict=True))
             for chunk in chunks(read, TOGETHER):
                 yield from chunk
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         self._refuse_unknown(run_id)
         with translating(self._place):
-            body = self._redis.hget(names.questions, question_id)
-            verdict = self._redis.hget(names.verdicts, question_id)
+            body = self._redis.hget(own.questions, question_id)
+            verdict = self._redis.hget(own.verdicts, question_id)
         if body is None:
             raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="Its results.csv lists the ids.")
         return self._read(run_id, question_id, cast(str, body), cast("str | None", verdict))
 
     def halt(self, run_id: str, state: RunState) -> RunState:
-        names = keys.RunKeys(run_id)
-        books = [names.meta, names.state, keys.open_runs()]
-        return RunState(self._step(self._halt, run_id, books, [run_id, state.value]))
+        own = keys.RunKeys(run_id)
+        script_keys = [own.meta, own.state, keys.open_runs()]
+        return RunState(self._step(self._halt, run_id, script_keys, [run_id, state.value]))
 
     def resume(self, run_id: str) -> None:
-        names = keys.RunKeys(run_id)
-        books = [names.meta, names.state, names.todo, keys.open_runs()]
-        self._step(self._resume, run_id, books, [run_id])
+        own = keys.RunKeys(run_id)
+        script_keys = [own.meta, own.state, own.todo, keys.open_runs()]
+        self._step(self._resume, run_id, script_keys, [run_id])
 
     def take_aside(self, run_id: str) -> Iterator[str]:
-        names = keys.RunKeys(run_id)
+        own = keys.RunKeys(run_id)
         for ids in self._ids(run_id):
             with translating(self._place):
                 pipeline = self._redis.pipeline(transaction=True)
-                pipeline.smismember(names.aside, ids)
-                pipeline.smismember(names.todo, ids)
+                pipeline.smismember(own.aside, ids)
+                pipeline.smismember(own.todo, ids)
                 known = zip(ids, *pipeline.execute(), strict=True)
                 aside = [(each, is_open) for each, is_aside, is_open in known if is_aside]
                 if aside:  # removed in a second step: one that reads and removes could not be repeated
-                    self._redis.srem(names.aside, *(each for each, _ in aside))
+                    self._redis.srem(own.aside, *(each for each, _ in aside))
             yield from (each for each, is_open in aside if is_open)
 
     def reopen_failed(self, run_id: str) -> int:
-        names = keys.RunKeys(run_id)
-        books = [names.meta, names.state, names.verdicts, names.todo, names.counts, names.attempts, keys.open_runs()]
+        own = keys.RunKeys(run_id)
+        script_keys = [own.meta, own.state, own.verdicts, own.todo, own.counts, own.attempts, keys.open_runs()]
         reopened = 0
         for ids in self._ids(run_id):
             with translating(self._place):
-                bodies = cast("list[str | None]", self._redis.hmget(names.verdicts, ids))
+                bodies = cast("list[str | None]", self._redis.hmget(own.verdicts, ids))
             arguments = [_new_call(), run_id]
             for each, body in zip(ids, bodies, strict=True):
                 if body and self._failed(run_id, each, body):
                     arguments += (each, body)
-            found = self._step(self._reopen, run_id, books, arguments) if len(arguments) > 2 else 0
+            found = self._step(self._reopen, run_id, script_keys, arguments) if len(arguments) > 2 else 0
             if isinstance(found, str):
                 raise halted(run_id, found)
             reopened += int(found)
@@ -306,10 +306,12 @@ class RedisLedger(Ledger):
             pipeline.hdel(keys.weights(), run_id)
             pipeline.execute()
 
-    def _step(self, script: Script, run_id: str, books: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
+    def _step(
+        self, script: Script, run_id: str, script_keys: Sequence[str], arguments: Sequence[str | bytes | int]
+    ) -> Any:
         """Run a Lua script and return its result. Raises UnknownRun."""
         with translating(self._place):
-            found = script(books, arguments)
+            found = script(script_keys, arguments)
             if found is None:
                 self._unknown(run_id)
         return found

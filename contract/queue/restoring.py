@@ -23,14 +23,14 @@ def restore_held(settings: Settings, worker: str) -> int:
     worker's clock may have been ahead. Only for a worker that is known to be dead: a live one's messages would be
     executed twice. Raises LedgerError.
     """
-    url, books = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
+    url, unacked = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
     with translating(settings.redis_place), redis.Redis.from_url(url, decode_responses=True) as client:
         held = cast(int, client.hlen(keys.unacked(worker)))
         # A worker killed during a restore leaves its lock behind, and kombu would silently give up. The lock only saves
         # work: each message is requeued in its own transaction, only once however many try.
-        client.delete(books["unacked_mutex_key"])
+        client.delete(unacked["unacked_mutex_key"])
         if held:
-            _restore(url, {**books, "visibility_timeout": -(10**9), "socket_timeout": SOCKET_TIMEOUT_S})
+            _restore(url, {**unacked, "visibility_timeout": -(10**9), "socket_timeout": SOCKET_TIMEOUT_S})
         return held - cast(int, client.hlen(keys.unacked(worker)))
 
 

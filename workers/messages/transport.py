@@ -70,7 +70,7 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
         super().__init__(*arguments, **options)
         self._acknowledged: list[str] = []
         #: Delivery tags recorded as unacked in the same step in which their messages were taken.
-        self.on_the_books: set[str] = set()
+        self.already_recorded: set[str] = set()
         #: Returns how many messages of a priority the consumer has room for; by default the prefetch count's estimate.
         self.room_for: Callable[[int], int | None] = lambda _: self.can_consume_max_estimate()
         #: Called with the number of messages left in the queue, whenever some were taken.
@@ -78,8 +78,8 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Record a message as unacknowledged, unless it is recorded already."""
-        if delivery_tag in self.on_the_books:
-            self.on_the_books.discard(delivery_tag)
+        if delivery_tag in self.already_recorded:
+            self.already_recorded.discard(delivery_tag)
             virtual.QoS.append(self, message, delivery_tag)
         else:
             super().append(message, delivery_tag)
@@ -192,8 +192,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
         with self.conn_or_acquire() as client:
             self._take = self._take or lua(client, "take")
         lists = [(self._q_for_pri(queue, step), queue) for step in self.priority_steps for queue in queues]
-        books = [self.unacked_key, self.unacked_index_key, *(name for name, _ in lists)]
-        left, *found = self._take(books, [time.time(), *room])
+        script_keys = [self.unacked_key, self.unacked_index_key, *(name for name, _ in lists)]
+        left, *found = self._take(script_keys, [time.time(), *room])
         self.qos.left_waiting(left)
         taken = iter(found)
         for place, tag, message in zip(taken, taken, taken, strict=True):
@@ -203,11 +203,11 @@ class Channel(redis.Channel):  # type: ignore[misc]
                 self._deliver_booked(tag.decode(), message, lists[int(place) - 1][1])
 
     def _deliver_booked(self, tag: str, message: bytes, queue: str) -> None:
-        self.qos.on_the_books.add(tag)
+        self.qos.already_recorded.add(tag)
         try:
             self.connection._deliver(orjson.loads(message), queue)
         except UNREADABLE as trouble:
-            self.qos.on_the_books.discard(tag)
+            self.qos.already_recorded.discard(tag)
             self.qos.strike(tag)
             _log_dropped(trouble)
 
