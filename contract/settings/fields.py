@@ -15,8 +15,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from contract import address
 from contract.errors import SettingsError
-from contract.layers import LONGEST, brief, load_yaml
 from contract.spec import slug
+from contract.yaml_files import LONGEST, brief, load_yaml
 
 __all__ = [
     "MOST_QUESTIONS",

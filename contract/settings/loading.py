@@ -14,20 +14,12 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
 from contract.errors import SettingsError, nearest
-from contract.layers import (
-    FORMER_NAMES,
-    OVERRIDE,
-    Place,
-    explain,
-    has,
-    merge,
-    parse_overrides,
-    read_yaml,
-    without_secrets,
-)
+from contract.explain import FORMER_NAMES, explain, without_secrets
+from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec, slug
 from contract.wording import number
+from contract.yaml_files import read_yaml
 
 __all__ = [
     "CONFIG_VARIABLE",

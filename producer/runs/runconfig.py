@@ -9,8 +9,9 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from contract.errors import RunConfigError
+from contract.explain import explain
 from contract.index import can_answer, highest_score, read_manifest
-from contract.layers import LONGEST, OVERRIDE, Place, explain, has, merge, parse_overrides, read_yaml
+from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
 from contract.settings import Settings
 from contract.spec import (
     ChatTemplate,
@@ -28,6 +29,7 @@ from contract.spec import (
     kwargs_conflict,
     mode_conflict,
 )
+from contract.yaml_files import LONGEST, read_yaml
 from producer.readers import HowToRead, QuestionFile, Source, opened, understand
 from producer.runs.templates import checked_description, load_prompt, refuse_blind
 

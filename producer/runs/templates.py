@@ -9,7 +9,6 @@ from pathlib import Path
 from jinja2 import TemplateSyntaxError, meta, nodes
 
 from contract.errors import RunConfigError, nearest
-from contract.layers import brief
 from contract.prompts import (
     DESCRIPTION_VARIABLES,
     JUDGE_VARIABLES,
@@ -22,6 +21,7 @@ from contract.prompts import (
 )
 from contract.question import Question
 from contract.spec import Mode, Prompt
+from contract.yaml_files import brief
 
 __all__ = ["built_in", "checked_description", "load_prompt", "refuse_blind"]
 

@@ -14,8 +14,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from contract.errors import RunConfigError
-from contract.layers import LONGEST, explain, merge, nest, read_yaml
+from contract.explain import explain
+from contract.layers import merge, nest
 from contract.spec import slug
+from contract.yaml_files import LONGEST, read_yaml
 from producer.intake.options import how_to_read, selection_of
 from producer.intake.selection import Selection
 from producer.readers import HowToRead

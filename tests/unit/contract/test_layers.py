@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import InputError, RunConfigError
-from contract.layers import merge, parse_overrides, read_yaml
+from contract.layers import merge, parse_overrides
+from contract.yaml_files import read_yaml
 
 names = st.text("abcdefgh_", min_size=1, max_size=3)
 leaves = st.none() | st.booleans() | st.integers() | st.lists(st.integers(), max_size=3)

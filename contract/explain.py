@@ -1,0 +1,95 @@
+"""Mistakes in a configuration, explained with the closest known name; values are shown unless they are secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
+
+from contract.errors import nearest
+from contract.layers import Place
+from contract.yaml_files import brief
+
+__all__ = ["FORMER_NAMES", "explain", "without_secrets"]
+
+#: Setting names of the predecessor project, and their equivalents here.
+FORMER_NAMES = {
+    "auto_port": "Leave it out: with boot_local a free port is always found.",
+    "parallel_workers": "That is batches_in_flight, the generate calls that overlap.",
+    "random_selection": "That is an option of enqueue: --sample N.",
+    "random_seed": "That is an option of enqueue, --seed N, and of the run's configuration, seed.",
+    "save_incorrect": "Leave it out: every verdict is kept, and its outcome is in results.csv.",
+    "retrieval_top_k": "In a run's configuration it is rag.retrieval_top_k.",
+    "retrieval_score_threshold": "In a run's configuration it is rag.retrieval_score_threshold.",
+    "use_context_field": "In a run's configuration it is rag.use_context_field.",
+}
+
+
+def explain(trouble: ValidationError, model: type[BaseModel], source: str | Place) -> str:
+    """Describe each mistake in one line: its source, the field, what was found and what was expected."""
+    place = source if callable(source) else lambda _: source
+    return " ".join(_explain_one(dict(entry), model, place(entry["loc"])) for entry in trouble.errors())
+
+
+def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> str:
+    name = ".".join(str(part) for part in entry["loc"])
+    if entry["type"] == "extra_forbidden":
+        known = _known_names(model, entry["loc"][:-1])
+        unknown = str(entry["loc"][-1])
+        hint = FORMER_NAMES.get(unknown) or nearest(unknown, known) or nearest(unknown, _nested_names(model, unknown))
+        return f"{source}: unknown setting {brief(name)}. {hint}".rstrip()
+    message = str(entry["msg"]).removeprefix("Value error, ")
+    secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])
+    found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {brief(entry['input'])}"
+    shown = brief(name)[1:-1] if name else "configuration"
+    return f"{source}: {shown}: {message}{found}."
+
+
+def _nested_names(model: type[BaseModel], name: str) -> list[str]:
+    """Return the settings called `name` in a group of `model`, as `sampling.temperature` for `temperature`."""
+    groups = ((group, field.annotation) for group, field in model.model_fields.items())
+    return [
+        f"{group}.{name}"
+        for group, kind in groups
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and name in kind.model_fields
+    ]
+
+
+def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
+    """Return the field names at `path` inside `model`."""
+    here: type[BaseModel] = model
+    for part in path:
+        field = here.model_fields.get(str(part))
+        annotation = field.annotation if field else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        here = annotation
+    return list(here.model_fields)
+
+
+def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:
+    """Whether the value at `path` is a secret or contains one."""
+    fields = model.model_fields
+    annotations = [fields[name].annotation for name in map(str, path[:1] or fields) if name in fields]
+    return any(
+        _is_secret(each, path[1:])
+        if isinstance(each, type) and issubclass(each, BaseModel)
+        else each in {SecretStr, SecretBytes}
+        for each in annotations
+    )
+
+
+def without_secrets(layer: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Return `layer`, values for `model`, without its secrets, and without blocks that hold nothing else."""
+    kept: dict[str, Any] = {}
+    for name, value in layer.items():
+        annotation = model.model_fields[name].annotation if name in model.model_fields else None
+        if annotation in {SecretStr, SecretBytes}:
+            continue
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            if block := without_secrets(value, annotation):
+                kept[name] = block
+        else:
+            kept[name] = value
+    return kept
