@@ -9,33 +9,30 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TextIO, cast
 
 import psutil
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from contract.errors import LedgerError
-from contract.fleet import Fleet, WorkerRecord, WorkerState
-from contract.pace import fill, pace, remembered
+from contract.fleet import Fleet, WorkerRecord
+from contract.pace import remembered
 from contract.sanitize import for_terminal
 from contract.settings import Settings
 from workers.gpus.nvidia import memory_used_bytes
 from workers.host.child import Child
 from workers.host.launcher import node_name
 from workers.host.outlet import Outlet
+from workers.host.rows import Row, row_of, table_of
 from workers.monitoring.hardware import resident_bytes
 
-__all__ = ["LiveScreen", "Observer", "Row", "Screen", "row_of", "screen_for", "state_of", "table_of"]
+__all__ = ["LiveScreen", "Observer", "Screen", "screen_for"]
 
 LOOK_EVERY_S = 1.0
-#: Launcher state of a worker without a process → displayed state.
-ENDED = {"waiting": "dead", "stopped": "drained", "killed": "killed", "given up": "given up"}
 
 
 class Screen:
@@ -56,22 +53,6 @@ class Screen:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One worker in the table."""
-
-    name: str
-    place: str
-    serves: str
-    state: str
-    boots: int
-    questions_per_s: float | None = None
-    #: Mean batch fill as a share of `batch_size`.
-    fill: float | None = None
-    memory_bytes: int | None = None
-    gpu_memory_bytes: int | None = None
 
 
 class Observer(threading.Thread):
@@ -171,71 +152,11 @@ def screen_for(stream: TextIO, settings: Settings) -> Iterator[Screen]:
             yield screen
 
 
-def state_of(child: Child, record: WorkerRecord | None) -> str:
-    """Return booting, ready, busy, draining or dead; the worker's own record only counts while it is alive."""
-    if child.state in ENDED:
-        return ENDED[child.state]
-    if child.state == "booting":
-        return f"booting {time.monotonic() - child.started_at:.0f} s"
-    if child.state != "ready" or record is None:
-        return child.state
-    if record.state is WorkerState.DRAINING:
-        return "draining"
-    return "busy" if record.running else "ready"
-
-
-def row_of(
-    child: Child,
-    seen: Sequence[WorkerRecord] = (),
-    memory_bytes: int | None = None,
-    gpu_memory_bytes: int | None = None,
-) -> Row:
-    """Return the worker's row; `seen` are its recent records, oldest first."""
-    alive = child.process is not None and bool(seen)
-    return Row(
-        name=child.plan.name,
-        place=child.plan.place,
-        serves=child.plan.serves,
-        state=state_of(child, seen[-1] if seen else None),
-        boots=child.boots,
-        questions_per_s=pace(seen) if alive else None,
-        fill=fill(seen) if alive else None,
-        memory_bytes=memory_bytes if child.process else None,
-        gpu_memory_bytes=gpu_memory_bytes,
-    )
-
-
-def table_of(rows: Iterable[Row]) -> Table:
-    """Return `rows` as a table for a terminal."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("worker", "place", "model", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("boots", "questions/s", "batch fill", "memory", "GPU memory"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.name,
-            row.place,
-            row.serves,
-            row.state,
-            str(row.boots),
-            "-" if row.questions_per_s is None else f"{row.questions_per_s:.1f}",
-            "-" if row.fill is None else f"{row.fill:.0%}",
-            _gigabytes(row.memory_bytes),
-            _gigabytes(row.gpu_memory_bytes),
-        )
-    return table
-
-
 def _in_foreground() -> bool:
     """Whether this is the terminal's foreground job; a background job would draw over others' output."""
     with suppress(OSError):
         return os.tcgetpgrp(2) == os.getpgrp()
     return False
-
-
-def _gigabytes(number: int | None) -> str:
-    return "-" if number is None else f"{number / 2**30:.1f} GiB"
 
 
 def _records(fleet: Fleet, children: Sequence[Child]) -> dict[str, WorkerRecord]:

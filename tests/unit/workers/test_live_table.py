@@ -18,8 +18,9 @@ from tests.support import PATIENCE_S
 from tests.unit.workers.gpus import EIGHT
 from workers.host import live_table
 from workers.host.child import Child
-from workers.host.live_table import LiveScreen, Observer, Screen, row_of, screen_for, state_of, table_of
+from workers.host.live_table import LiveScreen, Observer, Screen, screen_for
 from workers.host.placement import SettingsSources, plan_worker
+from workers.host.rows import row_of, state_of, table_of
 
 
 def child(**changes: Any) -> Child:
