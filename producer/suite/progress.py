@@ -12,7 +12,9 @@ from rich.text import Text
 from contract.fleet import WorkerState
 from contract.ledger import Run
 from contract.wording import number
-from producer.watching.progress import BarScreen, LineScreen, Pace, Snapshot, crew_table, describe_workers, time_left
+from producer.watching.pace import Pace
+from producer.watching.progress import Snapshot, crew_table, describe_workers, time_left
+from producer.watching.screens import BarScreen, LineScreen
 from producer.watching.worker_status import Member
 
 __all__ = ["Board"]

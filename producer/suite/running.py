@@ -32,7 +32,7 @@ from producer.suite.render import echo_figures, figure_lines
 from producer.suite.table import Table
 from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
-from producer.watching.progress import screen_for
+from producer.watching.screens import screen_for
 from producer.watching.status import workers_of
 from producer.watching.unserved import start_workers, starting_words
 

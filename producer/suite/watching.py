@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from contract.ledger import Ledger, Run
 from producer.broker import Broker
 from producer.suite.progress import Board
-from producer.watching.progress import NothingToEnd, Snapshot
+from producer.watching.progress import Snapshot
+from producer.watching.screens import NothingToEnd
 from producer.watching.watch import TICK_S, Clock, Watcher
 
 __all__ = ["watch_suite", "watchers_of"]

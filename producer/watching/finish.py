@@ -20,7 +20,7 @@ from producer.options import CANCELLED, FOLDER, SOME_FAILED, progress_console
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 from producer.stats import Tally
-from producer.watching.progress import screen_for
+from producer.watching.screens import screen_for
 from producer.watching.status import workers_of
 from producer.watching.summary_lines import summary_lines
 from producer.watching.watch import Watcher, watch

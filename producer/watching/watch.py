@@ -13,7 +13,9 @@ from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRef
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Ledger, Run, RunState
 from contract.wording import number
-from producer.watching.progress import Pace, Screen, Snapshot
+from producer.watching.pace import Pace
+from producer.watching.progress import Snapshot
+from producer.watching.screens import Screen
 from producer.watching.status import unbooted_of, writer_of
 from producer.watching.unserved import (
     put_off_by,

@@ -22,7 +22,9 @@ from producer.intake.selection import Selection
 from producer.readers import Source
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import plan, submit
-from producer.watching.progress import BarScreen, LineScreen, NothingToEnd, Pace, Rates, Snapshot, screen_for
+from producer.watching.pace import Pace, Rates
+from producer.watching.progress import Snapshot
+from producer.watching.screens import BarScreen, LineScreen, NothingToEnd, screen_for
 from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Clock, Watcher, watch

@@ -21,7 +21,9 @@ from producer.broker import MemoryBroker
 from producer.suite import running
 from producer.suite.progress import Board
 from producer.suite.watching import watch_suite, watchers_of
-from producer.watching.progress import BarScreen, LineScreen, Rates, Snapshot
+from producer.watching.pace import Rates
+from producer.watching.progress import Snapshot
+from producer.watching.screens import BarScreen, LineScreen
 from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
 from tests.unit.producer.conftest import Producer, WriteRows

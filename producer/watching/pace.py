@@ -1,0 +1,88 @@
+"""How fast a run is, from how many of its questions were settled when."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["Pace", "Rates"]
+
+#: Window of the current pace, in seconds.
+WINDOW_S = 10.0
+#: Batches that take longer than the window finish in bursts, so the current pace cannot predict when the run ends: the
+#: steady pace covers at least this many seconds and bursts.
+STEADY_S, STEADY_BURSTS = 60.0, 6
+
+
+class Rates(NamedTuple):
+    """Questions per second at one moment: currently, over a minute, and since work began."""
+
+    lately: float
+    steady: float
+    mean: float
+
+    def describe(self) -> str:
+        """Return `12.0/s now, 11.5/s mean`."""
+        return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
+
+    def left_s(self, rest: int) -> float | None:
+        """Estimate how many seconds `rest` questions take; None while there is no progress."""
+        pace = self.steady or self.mean
+        return rest / pace if pace else None
+
+
+@dataclass
+class Pace:
+    """Questions per second: currently, over a minute, and since work began."""
+
+    #: (time, settled questions); for equal counts only the first and the last time.
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+    _first: tuple[float, int] | None = None
+
+    def observe(self, now: float, settled: int, *, working: bool = True) -> None:
+        """Record that `settled` questions are settled at `now`, in seconds of a monotonic clock.
+
+        `working` says whether a worker is ready; time before the first worker is ready does not count.
+        """
+        if self._first is None or (not working and settled == self._first[1]):
+            self._first = (now, settled)
+            self._seen.clear()
+        if len(self._seen) > 1 and self._seen[-2][1] == self._seen[-1][1] == settled:
+            self._seen.pop()
+        self._seen.append((now, settled))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= STEADY_S and self._bursts > STEADY_BURSTS:
+            self._seen.popleft()
+
+    @property
+    def _bursts(self) -> int:
+        return len({settled for _, settled in self._seen}) - 1
+
+    @property
+    def rates(self) -> Rates:
+        """All three, as they are now."""
+        return Rates(self.lately, self.steady, self.mean)
+
+    @property
+    def lately(self) -> float:
+        """Questions per second over the last `WINDOW_S` seconds."""
+        if not self._seen:
+            return 0.0
+        start = max(self._seen[0][0], self._seen[-1][0] - WINDOW_S)
+        before = next(settled for at, settled in reversed(self._seen) if at <= start)
+        return _rate((start, before), self._seen[-1])
+
+    @property
+    def steady(self) -> float:
+        """Questions per second over a minute or more, or since work began; used to estimate the time left."""
+        return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
+
+    @property
+    def mean(self) -> float:
+        """Questions per second since work began."""
+        return _rate(self._first, self._seen[-1]) if self._first else 0.0
+
+
+def _rate(start: tuple[float, int], end: tuple[float, int]) -> float:
+    elapsed = end[0] - start[0]
+    return (end[1] - start[1]) / elapsed if elapsed > 0 else 0.0
