@@ -1,31 +1,26 @@
-"""The web application: paths, API key, limits and metrics. `producer.http.door` does the work."""
+"""The web application: its paths and metrics. `producer.http.door` does the work."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
+from contract.errors import McqueueError
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from contract.question import Question
 from contract.settings import Settings
 from producer.broker import Broker
 from producer.export.columns import iso
+from producer.http.admission import BodyLimit, key_check
 from producer.http.bodies import (
     GenerateBatchIn,
     GenerateBatchOut,
@@ -41,23 +36,14 @@ from producer.http.bodies import (
 )
 from producer.http.disconnects import while_connected
 from producer.http.door import Door
+from producer.http.refusals import explain, refuse
 from producer.readers.record import FieldTrouble
 from producer.runs.runconfig import RunConfig
 
 __all__ = ["make_app"]
 
-STATUS: dict[type[McqueueError], int] = {
-    InputError: 422,
-    NoWorker: 503,
-    TooBusy: 429,
-    DeadlineMissed: 504,
-    LedgerError: 503,
-}
-
 
 BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-BEARER = HTTPBearer(auto_error=False)
-HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
 
 
 def make_app(
@@ -79,42 +65,15 @@ def make_app(
         async with door.open():
             yield
 
-    app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(_key_check(settings))])
-    app.add_exception_handler(McqueueError, _explain)
-    app.add_exception_handler(RequestValidationError, _refuse)
+    app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(key_check(settings))])
+    app.add_exception_handler(McqueueError, explain)
+    app.add_exception_handler(RequestValidationError, refuse)
     _add_scoring(app, door, settings, base)
     _add_generating(app, door, settings, base)
     _add_looking(app, ledger, workers)
     _add_metrics(app, door, metrics)
-    app.add_middleware(_BodyLimit, most_bytes=settings.http.max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=settings.http.max_body_bytes)
     return app
-
-
-class _BodyLimit:
-    """ASGI middleware that rejects requests with larger bodies with 413, and stops reading them."""
-
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
-        self._app = app
-        self._most_bytes = most_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the received bytes, regardless of headers; above the limit, the application sees a disconnect."""
-        came_bytes = 0
-
-        async def counted() -> Message:
-            nonlocal came_bytes
-            message = await receive()
-            came_bytes += len(message.get("body", b""))
-            return {"type": "http.disconnect"} if came_bytes > self._most_bytes else message
-
-        async def answered(message: Message) -> None:
-            if came_bytes <= self._most_bytes:
-                await send(message)
-
-        await self._app(scope, counted, answered)
-        if came_bytes > self._most_bytes:
-            detail = f"More than {self._most_bytes} bytes in one request (http.max_body_bytes)."
-            await JSONResponse({"detail": detail}, 413)(scope, receive, send)
 
 
 def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
@@ -227,45 +186,6 @@ def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> None:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def _key_check(settings: Settings) -> Callable[..., Awaitable[None]]:
-    """Return a dependency that requires the key, as a bearer token or in X-API-Key, except for /health."""
-    expected = settings.http.api_key.get_secret_value()
-
-    async def check(
-        request: Request,
-        token: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
-        key: Annotated[str | None, Depends(HEADER)],
-    ) -> None:
-        shown = token.credentials if token else key or ""
-        if request.url.path == "/health" or not expected or secrets.compare_digest(_digest(shown), _digest(expected)):
-            return
-        raise HTTPException(401, "An API key is required.", headers={"WWW-Authenticate": "Bearer"})
-
-    return check
-
-
-async def _explain(_: Request, trouble: Exception) -> JSONResponse:
-    """Return expected errors as one line, with the status that fits their cause."""
-    status = next((status for kind, status in STATUS.items() if isinstance(trouble, kind)), 500)
-    return JSONResponse({"detail": str(trouble)}, status)
-
-
-async def _refuse(_: Request, trouble: Exception) -> Response:
-    """Return the errors of a body without its values, which JSON (NaN) or UTF-8 (lone surrogates) may not encode."""
-    assert isinstance(trouble, RequestValidationError)
-    wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each)} for each in trouble.errors()]
-    return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
-
-
-def _said(wrong: dict[str, Any]) -> str:
-    # A body of another content type, such as curl's default, is not parsed as JSON at all.
-    if wrong["loc"] == ("body",) and wrong["type"] in {"missing", "model_attributes_type"}:
-        return "Expected a JSON object, sent with Content-Type: application/json."
-    if wrong["type"] == "json_invalid":
-        return f"{wrong['msg']} at character {wrong['loc'][1]}: {wrong['ctx']['error']}"
-    return str(wrong["msg"])
-
-
 def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
     _refuse_too_many(len(given), most, "questions")
     places = [f"questions.{n}." if len(given) > 1 else "" for n in range(len(given))]
@@ -292,8 +212,3 @@ def _refuse_too_many(count: int, most: int, what: str) -> None:
 
 def _deadline_s(asked: float | None, settings: Settings) -> float:
     return min(asked or settings.http.deadline_s, settings.http.max_deadline_s)
-
-
-def _digest(text: str) -> bytes:
-    """Return bytes of constant length for `compare_digest`, whatever the text."""
-    return hashlib.sha256(text.encode()).digest()

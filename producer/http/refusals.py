@@ -1,0 +1,45 @@
+"""What a client is told when its request fails: one line about an expected error, or what is wrong with the body."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
+
+__all__ = ["explain", "refuse"]
+
+#: HTTP status by kind of error; for all others 500.
+STATUS: dict[type[McqueueError], int] = {
+    InputError: 422,
+    NoWorker: 503,
+    TooBusy: 429,
+    DeadlineMissed: 504,
+    LedgerError: 503,
+}
+
+
+async def explain(_: Request, trouble: Exception) -> JSONResponse:
+    """Return expected errors as one line, with the status that fits their cause."""
+    status = next((status for kind, status in STATUS.items() if isinstance(trouble, kind)), 500)
+    return JSONResponse({"detail": str(trouble)}, status)
+
+
+async def refuse(_: Request, trouble: Exception) -> Response:
+    """Return the errors of a body without its values, which JSON (NaN) or UTF-8 (lone surrogates) may not encode."""
+    assert isinstance(trouble, RequestValidationError)
+    wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each)} for each in trouble.errors()]
+    return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
+
+
+def _said(wrong: dict[str, Any]) -> str:
+    # A body of another content type, such as curl's default, is not parsed as JSON at all.
+    if wrong["loc"] == ("body",) and wrong["type"] in {"missing", "model_attributes_type"}:
+        return "Expected a JSON object, sent with Content-Type: application/json."
+    if wrong["type"] == "json_invalid":
+        return f"{wrong['msg']} at character {wrong['loc'][1]}: {wrong['ctx']['error']}"
+    return str(wrong["msg"])
