@@ -43,11 +43,8 @@ class Qrels:
         """Read the file at `path`. Raises QuestionFileError with file and line for an invalid row."""
         passages: dict[str, list[str]] = {}
         try:
-            with path.open(encoding="utf-8-sig") as file:
-                for line, text in enumerate(file, start=1):
-                    if text.strip() and not (line == 1 and _is_header(text)):
-                        for question_id, passage in _pairs(text, path, line):
-                            passages.setdefault(question_id, []).append(passage)
+            for question_id, passage in _judged_relevant(path):
+                passages.setdefault(question_id, []).append(passage)
         except FileNotFoundError:
             raise QuestionFileError("no such file.", path=path, hint="Check the path.") from None
         except OSError as trouble:
@@ -80,6 +77,14 @@ class Qrels:
         if strangers:
             text += f"; no selected question has {len(strangers):,} of its ids, the first is {strangers[0]!r}"
         return text
+
+
+def _judged_relevant(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield question and passage of every judgement above 0 in the file."""
+    with path.open(encoding="utf-8-sig") as file:
+        for line, text in enumerate(file, start=1):
+            if text.strip() and not (line == 1 and _is_header(text)):
+                yield from _pairs(text, path, line)
 
 
 def _is_header(text: str) -> bool:

@@ -15,8 +15,8 @@ from pathlib import Path
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
 from producer.readers.answer_fields import Key, key_of, refuse_overlooked_key, says_beside
+from producer.readers.answer_file import with_answers
 from producer.readers.answers import INDICES, Given, Way, settle
-from producer.readers.field_names import spelled
 from producer.readers.fields import parts_of, to_row
 from producer.readers.fields_used import UsedFields
 from producer.readers.folder import Member, members
@@ -32,7 +32,6 @@ from producer.readers.source import STDIN, HowToRead, Source
 from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
 from producer.readers.suspicious_fields import refuse_doubtful_questions
-from producer.readers.text import Text, text_of
 from producer.readers.unsupported import refuse_sheet
 
 __all__ = ["QuestionFile", "refuse_missing", "understand"]
@@ -155,13 +154,13 @@ def _formats(source: Source) -> list[Format]:
     path = source.path
     if source.hub_name or (path.is_dir() and is_dataset(path)):
         found = Format("Hugging Face dataset", partial(read_dataset, source), names_split=True)
-        return [_with_answers(found, source)]
+        return [with_answers(found, source)]
     refuse_missing(source)
     if not _is_one_file(source):
         return [_format_of(member) for member in members(source)]
     found = format_of(source)
     _refuse_what_would_do_nothing(source, found)
-    return [_with_answers(found, source)]
+    return [with_answers(found, source)]
 
 
 def _is_one_file(source: Source) -> bool:
@@ -254,46 +253,3 @@ def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
     if answers is None:
         return used
     return replace(used, answer=tuple(str(answers) if name == PAIRED else name for name in used.answer))
-
-
-def _with_answers(found: Format, source: Source) -> Format:
-    """Return `found`, with the answers of a separate answer file added to its records, if there is one."""
-    path = source.how.answers
-    if path is None:
-        return found
-    answers = text_of(path, str(path), source.how.encoding)
-    _refuse_another_number(answers, found.records, source)
-    return replace(found, records=partial(_paired, found.records, answers))
-
-
-def _refuse_another_number(answers: Text, records: Records, source: Source) -> None:
-    """Raise QuestionFileError unless there is an answer for each question.
-
-    All of them are counted before any is used: after a line too many, every question would have another one's answer.
-    """
-    answered = max((number for number, line in enumerate(answers.lines(), start=1) if line.strip()), default=0)
-    asked = sum(1 for _ in records())
-    if answered != asked:
-        what = "more" if answered > asked else "fewer"
-        message = f"{what} answers than questions: {answered:,} for {asked:,}."
-        hint = (
-            f"Write one answer per line, in the order of {source.shown}, without a header. A blank line is a question"
-            " without a key; at the end of the file, write -1 instead."
-        )
-        raise QuestionFileError(message, path=answers.shown, hint=hint)
-
-
-def _paired(records: Records, answers: Text) -> Iterator[Record]:
-    """Yield the records, each with its line of the answer file; a blank one is None."""
-    for record, line in zip(records(), answers.lines(), strict=False):
-        if record.fields is None:
-            yield record
-        else:
-            # Drop the record's own `answer`, which would make it fit our own layout, and any field with PAIRED's name.
-            own = {
-                name: value
-                for name, value in record.fields.items()
-                if name != "answer" and spelled(name) != spelled(PAIRED)
-            }
-            # A nested question may have such a field too: of two, the first counts.
-            yield record._replace(fields={PAIRED: line.strip() or None, **own})

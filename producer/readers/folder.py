@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from contract.errors import QuestionFileError, nearest
@@ -69,7 +69,11 @@ def _paths(source: Source) -> list[PurePosixPath]:
 
 def _may_hold_questions(path: PurePosixPath) -> bool:
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _PACKED else path.suffix
-    return suffix.lower() in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
+    return suffix.lower() in _SUFFIXES and not _is_hidden(path)
+
+
+def _is_hidden(path: PurePosixPath) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _articles(source: Source, paths: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
@@ -77,12 +81,16 @@ def _articles(source: Source, paths: Iterable[PurePosixPath]) -> Iterator[PurePo
 
     Only for folders: opening thousands of files of a zip one by one would take hours.
     """
-    if source.path.is_dir():
-        for path in paths:
-            if path.suffix == ".txt" and not any(part.startswith(".") for part in path.parts):
-                with (source.path / path).open("rb") as file:
-                    if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-                        yield path
+    if not source.path.is_dir():
+        return
+    for path in paths:
+        if path.suffix == ".txt" and not _is_hidden(path) and _starts_with_object(source.path / path):
+            yield path
+
+
+def _starts_with_object(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
 
 
 def _member(source: Source, path: PurePosixPath) -> Source:
