@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from contract.errors import QuestionFileError, nearest
 from producer.corpus.document import TEXT_FIELDS, Document, parts_of, to_document
-from producer.readers.csv import Dialect, dialect_of, read_csv
+from producer.readers.csv import read_csv
+from producer.readers.csv_dialect import Dialect, dialect_of
 from producer.readers.jsonl import read_jsonl
 from producer.readers.parquet import read_parquet
 from producer.readers.record import Record, Records

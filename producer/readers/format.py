@@ -9,13 +9,9 @@ from functools import partial
 
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
-from producer.readers.csv import (
-    Dialect,
-    dialect_of,
-    read_csv,
-    refuse_column_before_question,
-    refuse_row_as_header,
-)
+from producer.readers.csv import read_csv
+from producer.readers.csv_dialect import Dialect, dialect_of
+from producer.readers.csv_headers import refuse_column_before_question, refuse_row_as_header
 from producer.readers.field_names import is_table_header
 from producer.readers.json import read_json
 from producer.readers.jsonl import DECODER, read_jsonl
