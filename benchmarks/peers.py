@@ -12,8 +12,8 @@ by the sum (`acc`) and by the sum per character (`acc_norm`, from the same sums)
 without the question (`acc_mutual_info`), of which the differences are then taken. Noise is the 99th percentile of the
 differences in that comparison; a disagreement is a near-tie if, on both sides, the two choices in question differ by
 less than twice the noise (either score may be off by it). On a CPU, vLLM computes the same for a prompt whatever it is
-batched with, so only mcqueue's kernel for normalisation (`workers/engines/cpu_norm.py`) makes a difference there, of the
-last bit in float32. The rows called control compare lm_eval in float32 with mcqueue in bfloat16, which shows that a
+batched with, so only mcqueue's kernel for normalisation (`workers/engines/cpu_norm.py`) makes a difference there, in
+the last bit of float32. The rows called control compare lm_eval in float32 with mcqueue in bfloat16, which shows that a
 difference would be detected.
 
 **Several right choices** (`mc2`): the probability of all of them together, in each question by lm_eval's own function
