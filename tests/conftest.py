@@ -21,8 +21,10 @@ from tests.repeating import Repeating
 from tests.support import SIMULATED_MODEL, url_of, valkey
 
 ACCEPTANCE = "tests/acceptance/"
-#: Takes as long as all other acceptance tests together.
-OWN_ENGINES = "tests/acceptance/test_engines.py"
+#: With vLLM only in the first, or without any; the first takes as long as all other acceptance tests together.
+APART = {f"{ACCEPTANCE}test_{name}.py" for name in ("engines", "engine_arguments", "demo")}
+#: What other tests add to their niceness.
+GIVING_WAY = 3
 
 # For the hundreds of processes that tests start, in parallel on a few cores: none should compile our modules again, and
 # threads that wait for each other should sleep. Otherwise vLLM's threads spin while another process has their core.
@@ -66,7 +68,7 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist ships n
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
-        return ACCEPTANCE if file.startswith(ACCEPTANCE) and file != OWN_ENGINES else file
+        return ACCEPTANCE if file.startswith(ACCEPTANCE) and file not in APART else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
@@ -90,6 +92,16 @@ def _temporary_directory_of_processes() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="mcq-", ignore_cleanup_errors=True) as theirs:
         os.environ["TMPDIR"] = theirs
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _give_way_to_vllm(request: pytest.FixtureRequest) -> None:
+    """Keep what runs beside the acceptance tests from delaying these: with vLLM they are the longest to be waited for.
+
+    They are the first in every process of pytest-xdist, which keeps its niceness.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ and not request.node.nodeid.startswith(ACCEPTANCE):
+        os.nice(max(0, GIVING_WAY - os.nice(0)))
 
 
 @pytest.fixture(autouse=True)
