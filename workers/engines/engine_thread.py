@@ -269,13 +269,16 @@ class EngineThread(threading.Thread):
         """Notify the engine thread when vLLM's core process has ended, even while it is idle.
 
         vLLM notices that its core process was killed and stops reading from it, but a caller waiting for outputs would
-        wait forever (`SyncMPClient.get_output` of vLLM 0.32). A core in this process has no reader and needs none.
+        wait forever, as would one that has asked for something else, such as to load an adapter (`get_output` and
+        `call_utility` of vLLM 0.32's `SyncMPClient`). A core in this process has no reader and needs none.
         """
         client = self.engine.engine_core
         reader = getattr(client, "output_queue_thread", None)
         if reader is not None:
             reader.join()
             ended = EngineDead("its core process has ended")
+            for asked in list(client.utility_results.values()):
+                asked.set_exception(ended)
             client.outputs_queue.put_nowait(ended)
             self._inbox.put(ended)
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,7 +79,9 @@ def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks
     ends, told = threading.Event(), queue.SimpleQueue[str]()
     reader = threading.Thread(target=ends.wait, daemon=True)  # vLLM's, which reads until its core process ends
     reader.start()
-    core = SimpleNamespace(output_queue_thread=reader, outputs_queue=queue.Queue(), shutdown=lambda: None)
+    core = SimpleNamespace(
+        output_queue_thread=reader, outputs_queue=queue.Queue(), utility_results={}, shutdown=lambda: None
+    )
     limits = SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=512)
     engine = SimpleNamespace(engine_core=core, vllm_config=SimpleNamespace(scheduler_config=limits))
     arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
@@ -90,6 +93,29 @@ def test_a_core_process_that_ends_is_told_of_though_nobody_asks_and_whoever_asks
     with pytest.raises(EngineDead, match="its core process has ended"):
         owner.call([], part_s=1)
     assert caplog.records == [], "its traceback would say nothing more"
+
+
+def test_a_core_process_that_ends_while_it_loads_an_adapter_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ends = threading.Event()
+    reader = threading.Thread(target=ends.wait, daemon=True)
+    reader.start()
+    asked: dict[int, Future[bool]] = {}
+
+    def add_lora(_: Any) -> bool:
+        asked[1] = Future()
+        ends.set()
+        return asked[1].result(PATIENCE_S)  # vLLM's has no limit
+
+    core = SimpleNamespace(output_queue_thread=reader, outputs_queue=queue.Queue(), utility_results=asked)
+    arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: arguments, SimpleNamespace(engine_core=core, add_lora=add_lora))
+    monkeypatch.setattr(sys.modules["vllm.lora.request"], "LoRARequest", lambda *_: None)
+    owner._folders = {"mine": tmp_path}
+    owner.start()
+    with pytest.raises(EngineError, match=r"adapters\.mine: its core process has ended"):
+        owner.await_boot(timeout_s=2 * PATIENCE_S)
 
 
 def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_another(
