@@ -86,6 +86,7 @@ HEAVY_AT = {
         "arguments",
         "installed",
         "vllm_plugin",
+        "mig_instance",
         "model_files",
         "model_tokenizer",
     )
