@@ -164,14 +164,14 @@ def _devices(number: int) -> list[Device]:
 
 
 def _instances(gpu: Any) -> Iterator[str]:
-    """Yield the UUIDs of the instances of a GPU in MIG mode."""
+    """Yield the UUIDs of the instances of a GPU in MIG mode, without those that this container may not use."""
     import pynvml
 
     try:
         if pynvml.nvmlDeviceGetMigMode(gpu)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
             return
         for i in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-            with contextlib.suppress(pynvml.NVMLError_NotFound):
+            with contextlib.suppress(pynvml.NVMLError_NotFound, pynvml.NVMLError_NoPermission):
                 yield _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, i)))
     except pynvml.NVMLError_NotSupported:
         return

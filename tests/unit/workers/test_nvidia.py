@@ -110,6 +110,31 @@ def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest
     assert "the driver cannot reach GPU 1 (GPU is lost): no worker is planned on it" in told.found
 
 
+def test_a_container_that_has_one_instance_of_a_gpu_sees_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {0: pynvml.NVML_ERROR_NO_PERMISSION, 2: pynvml.NVML_ERROR_NOT_FOUND}
+
+    def instance(_: object, number: int) -> str:
+        if number in refused:
+            raise pynvml.NVMLError(refused[number])
+        return f"MIG-{number}"
+
+    answers = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetHandleByIndex": lambda number: number,
+        "nvmlDeviceGetMigMode": lambda _: [pynvml.NVML_DEVICE_MIG_ENABLE, pynvml.NVML_DEVICE_MIG_ENABLE],
+        "nvmlDeviceGetMaxMigDeviceCount": lambda _: 3,
+        "nvmlDeviceGetMigDeviceHandleByIndex": instance,
+        "nvmlDeviceGetUUID": str,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(f"pynvml.{name}", answer)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpus() == [Device("MIG-1", "MIG-1", part_of="0")]
+    assert lost_gpus() == {}
+
+
 def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
