@@ -14,6 +14,7 @@ from contract.errors import EngineError, McqueueError
 from contract.settings import Settings
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Engine
+from workers.parent import follow_parent
 from workers.pipeline import score_batch
 from workers.scoring import Item
 from workers.tuning.trials import SIZES, Shape, Trial, all_marked, long_enough
@@ -53,6 +54,7 @@ _trouble: McqueueError | None = None
 
 def _boot(settings: Settings) -> None:
     global _engine, _judges, _trouble
+    follow_parent()  # a killed tune would leave it behind, with all its memory
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that Ctrl-C ends this process too, without a traceback
     try:
         _engine, _judges = make_engine(settings), JudgeEngines(settings)

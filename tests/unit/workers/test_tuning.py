@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -28,6 +32,7 @@ from tests.support import (
     make_questions,
     make_spec,
     open_run,
+    wait_until,
 )
 from workers.engines import JudgeEngines
 from workers.engines.base import Completion, Request, Text
@@ -486,3 +491,35 @@ def test_judges_on_other_servers_are_connected_to_once_per_engine_and_closed_wit
     assert Judges.living == 1
     engine_process._close()
     assert (Judges.living, Judges.made) == (0, 1)
+
+
+TRIAL = """
+import multiprocessing, time
+from contextlib import suppress
+from contract.settings import load_settings
+from workers.tuning.engine_process import engine_apart
+from workers.tuning.trials import Shape
+
+if __name__ == "__main__":
+    with engine_apart(load_settings(None, ["engine=simulated", "model=x"]), 0) as measure:
+        with suppress(Exception):
+            measure([], Shape(1, 1))
+        (engine,) = multiprocessing.active_children()
+        print(engine.pid, flush=True)
+        time.sleep(600)
+"""
+
+
+def test_the_engine_of_a_killed_tune_ends_too_and_keeps_no_memory(tmp_path: Path) -> None:
+    script = tmp_path / "trial.py"
+    script.write_text(TRIAL)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as trial:
+        assert trial.stdout is not None
+        engine = psutil.Process(int(trial.stdout.readline()))
+        trial.kill()
+    try:
+        wait_until(lambda: not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE, "its engine to end")
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            engine.kill()
