@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Self, cast
 
@@ -32,15 +32,10 @@ __all__ = [
     "Wish",
     "WorkerRecord",
     "WorkerState",
-    "fill",
-    "pace",
-    "remembered",
 ]
 
 #: A worker without a heartbeat for this long is considered dead.
 LEASE_S = 10
-#: Window for a worker's pace. Batches may take long: over a shorter one, a busy worker would seem idle in between.
-PACE_OVER_S = 20.0
 #: The boot count of a name restarts after this long without a boot.
 BOOTS_S = 7 * 24 * 3600
 #: Reasons of failed boots are deleted after this long without another.
@@ -129,30 +124,6 @@ class BootFailure(BaseModel):
     reason: str
     #: Unix time, in seconds.
     at: float
-
-
-def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[WorkerRecord]:
-    """Return `seen` with `record` of the same worker appended, without records too old for the pace; oldest first."""
-    if seen and seen[-1].owner != record.owner:
-        return (record,)  # another process under the name
-    if seen and seen[-1].seen_at >= record.seen_at:
-        return seen
-    begin = max((at for at, each in enumerate(seen) if record.seen_at - each.seen_at >= PACE_OVER_S), default=0)
-    return (*seen[begin:], record)
-
-
-def pace(seen: Sequence[WorkerRecord]) -> float | None:
-    """Return the worker's questions per second over its last records; None if unknown yet."""
-    elapsed_s = seen[-1].seen_at - seen[0].seen_at
-    return (seen[-1].done - seen[0].done) / elapsed_s if elapsed_s > 0 else None
-
-
-def fill(seen: Sequence[WorkerRecord]) -> float | None:
-    """Return the mean fill of its recent batches as a share of `batch_size`; of all its batches if none is recent."""
-    first, last = seen[0], seen[-1]
-    gathered = last.gathered - first.gathered
-    batches, questions = (last.batches - first.batches, gathered) if gathered else (last.batches, last.gathered)
-    return questions / (batches * last.batch_size) if batches and last.batch_size else None
 
 
 class Fleet:
