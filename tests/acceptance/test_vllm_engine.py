@@ -53,8 +53,18 @@ counted = one_turn("one two three one two three one two three one")
 chosen = engine.generate([GenerateRequest(counted, Sampling(max_tokens=9, **way)) for way in ways.values()])
 by_way = {name: each.texts[0].text for name, each in zip(ways, chosen)}
 (turn,) = engine.generate([GenerateRequest(one_turn("<|im_start|>user\\nHi<|im_end|>\\n"), Sampling(max_tokens=3))])
+passage = one_turn("The cat sat on the mat. " * 16 + "So where did it sit?")
+begin = " It sat, as it had done on each of the days before that one, on the " + "soft and warm " * 12
+ends = (begin + "mat", begin + "roof of the house")
+def with_nothing_cached(*continuations):
+    engine._owner.engine.reset_prefix_cache()
+    return engine.generate([ScoreRequest(passage, continuations)])[0]
+computed = [with_nothing_cached(each).logprobs[0] for each in ends]
+sharing = with_nothing_cached(*ends)
+(again,) = engine.generate([ScoreRequest(passage, ends)])
+cached = [computed, sharing.logprobs, again.logprobs, again.prefill_tokens, again.cached_tokens]
 engine.close()
-print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text]))
+print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text, cached]))
 """
 
 
@@ -72,12 +82,15 @@ class Answers:
     by_way: dict[str, str]
     #: The beginning of a turn.
     turn: str
+    #: Log-probabilities of two continuations that begin alike: asked alone when nothing was cached, together then, and
+    #: once more; and the tokens in these last prefills, and those of them that came from the cache.
+    cached: tuple[list[float], list[float], list[float], int, int]
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     folder, model = tmp_path_factory.mktemp("adapters"), prepare("smollm2-135m-instruct")
-    sizes = "max_model_len: 256, max_num_batched_tokens: 128, kv_cache_memory_bytes: 268435456"
+    sizes = "max_model_len: 256, max_num_batched_tokens: 128, block_size: 32, kv_cache_memory_bytes: 268435456"
     settings = [f"vllm_args={{dtype: float32, enforce_eager: true, {sizes}}}"]
     for name, strength in (("zeros", 0.0), ("random", 0.02)):
         settings.append(f"adapters.{name}={make_adapter(folder / name, model, strength=strength)}")
@@ -118,6 +131,14 @@ def test_every_parameter_of_sampling_reaches_vllm(answers: Answers) -> None:
 
 def test_special_tokens_stand_in_a_text_as_a_model_marks_its_reasoning_by_them(answers: Answers) -> None:
     assert answers.turn == "<|im_start|>assistant"
+
+
+def test_what_continuations_share_is_scored_alike_from_the_cache_without_all_before_it(answers: Answers) -> None:
+    computed, sharing, again, prefilled, cached = answers.cached
+    assert sharing == pytest.approx(computed, abs=1e-4)
+    assert again == pytest.approx(computed, abs=1e-4)
+    assert computed[0] != pytest.approx(computed[1], abs=0.1)
+    assert prefilled - cached < prefilled / 2, "the passage is not computed again"
 
 
 #: A text and labels in one call, of an engine that drafts tokens.

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from workers.engines.prefill_plan import Prefill
+from workers.engines.prefill import Prefill
 
 __all__ = ["Capacity", "Demand"]
 

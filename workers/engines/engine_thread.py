@@ -22,7 +22,7 @@ from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueE
 from workers.engines.boot_errors import cause_of, failure_reports
 from workers.engines.capacity import Capacity, Demand
 from workers.engines.engine_boot import boot_error, load_adapters, make_engine
-from workers.engines.prefill_plan import Prefill
+from workers.engines.prefill import Prefill
 from workers.engines.sampling_params import sampling_params
 from workers.engines.vllm_replies import answer_in, is_elsewhere, is_out_of_memory, is_refusal, why
 

@@ -1,4 +1,4 @@
-"""Planning of the cheapest exact set of prefills for a request, and reading of their outputs. Pure."""
+"""Planning of the cheapest exact set of prefills for a request, and what they tell of it. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Protocol, TypeAlias
 from contract.errors import RequestRejected
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.engines.encoding import Encoded
+from workers.engines.prefill import Prefill, Scores
 
 __all__ = [
     "LEAD_FROM_PAIRS",
     "LEAD_FROM_TOKENS",
     "Plan",
-    "Prefill",
     "excess_tokens",
     "make_plan",
 ]
@@ -32,44 +32,15 @@ LEAD_FROM_PAIRS = 3
 ENDING = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Prefill:
-    """One request to vLLM."""
-
-    token_ids: list[int]
-    #: Tokens whose log-probability after `token_ids` is wanted.
-    next_ids: tuple[int, ...] = ()
-    #: Position in `token_ids` from which on log-probabilities are wanted; 0 means none.
-    start: int = 0
-    #: Generate text instead of scoring.
-    generate: GenerateRequest | None = None
-    #: LoRA adapter; empty for none.
-    adapter: str = ""
-    #: Whether blocks from the prefix cache may be used.
-    use_cache: bool = True
-
-    def is_trustworthy(self, output: Any) -> bool:
-        """Whether the output's log-probabilities were computed and are not stale values of cached positions.
-
-        For positions whose keys and values came from the prefix cache, vLLM fills `prompt_logprobs` with stale values
-        (its model runner V1, on a CPU) or omits them (V2, on a GPU). The first token of the continuation is predicted
-        by the last one of the prompt, so that one must have been computed too.
-        """
-        if self.start == 0 or not self.use_cache:
-            return True
-        scored = len(self.token_ids) - self.start
-        return (output.num_cached_tokens or 0) < self.start and len(output.prompt_logprobs or ()) > scored
-
-
 class Plan(Protocol):
     """The prefills for one request, and how their outputs become its completion."""
 
     @property
     def prefills(self) -> Sequence[Prefill]:
-        """The prefills, in the order in which `read` expects their outputs."""
+        """The prefills, in the order in which `read` expects what was told for them."""
 
-    def read(self, outputs: Sequence[Any]) -> Completion:
-        """Return the completion for vLLM's outputs."""
+    def read(self, told: Sequence[Any]) -> Completion:
+        """Return the completion: from the `Scores` of each prefill, or from vLLM's output for one that generates."""
 
 
 def excess_tokens(request: Request, encoded: Encoded, limit: int) -> int:
@@ -138,16 +109,25 @@ class ScorePlan:
         ]
         return cls(len(prompt), tails, list(lasts), prefills)
 
-    def read(self, outputs: Sequence[Any]) -> Completion:
+    def read(self, told: Sequence[Scores]) -> Completion:
         """Return log-probabilities in the order of the continuations."""
-        said = dict(zip(self.heads, outputs, strict=True))
+        by_head = dict(zip(self.heads, told, strict=True))
+        tokens = sum(len(each.token_ids) for each in self.prefills)
         return Completion(
-            logprobs=tuple([_logprob(tail, said) for tail in self.tails]),
+            logprobs=tuple([self._logprob(tail, by_head) for tail in self.tails]),
             token_counts=tuple(map(len, self.tails)),
             prompt_tokens=self.prompt_tokens,
-            prefill_tokens=sum(len(each.token_ids) for each in self.prefills),
-            cached_tokens=_cached(outputs),
+            prefill_tokens=tokens,
+            # What was computed for tokens in cached blocks can exceed what these saved.
+            cached_tokens=max(0, tokens - sum(each.computed_tokens for each in told)),
         )
+
+    def _logprob(self, tail: list[int], by_head: Mapping[Head, Scores]) -> float:
+        """Return the log-probability of `tail`, whose first token the prefill of the prompt alone tells, if any."""
+        of_tail = by_head[_head(tail)]
+        of_first = by_head.get((), of_tail)
+        rest = enumerate(tail[1:], self.prompt_tokens + 1)
+        return of_first.of(self.prompt_tokens, tail[0]) + sum(of_tail.of(at, token) for at, token in rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,50 +143,19 @@ class TextPlan:
     def prefills(self) -> Sequence[Prefill]:
         return [Prefill(self.prompt, generate=self.request, adapter=self.request.adapter)]
 
-    def read(self, outputs: Sequence[Any]) -> Completion:
+    def read(self, told: Sequence[Any]) -> Completion:
         """Return the texts, in vLLM's order of samples."""
-        written = sorted(outputs[0].outputs, key=lambda each: each.index)
+        (output,) = told
+        written = sorted(output.outputs, key=lambda each: each.index)
         return Completion(
             texts=tuple(Text(each.text, len(each.token_ids), each.finish_reason == "length") for each in written),
             prompt_end=self.prompt_end,
             prompt_tokens=len(self.prompt),
             prefill_tokens=len(self.prompt),
             # With several texts, vLLM reports the cached tokens of the last to finish, mostly shared with the first.
-            cached_tokens=_cached(outputs) if len(written) == 1 else 0,
+            cached_tokens=(output.num_cached_tokens or 0) if len(written) == 1 else 0,
         )
 
 
 def _head(tail: Sequence[int]) -> Head:
     return tuple(tail[:-1])
-
-
-def _logprob(tail: list[int], said: Mapping[Head, Any]) -> float:
-    """Return the log-probability of `tail`, from the outputs for its head and, if prefilled, for the prompt alone."""
-    head = _head(tail)
-    found = _next_logprob(said[head], tail[-1])
-    if head and () in said:
-        found += _next_logprob(said[()], head[0])
-        return found + _fed_logprob(said[head], head[1:])
-    return found + _fed_logprob(said[head], head)
-
-
-def _next_logprob(output: Any, token: int) -> float:
-    return _at(output.outputs[0].logprobs, 0, token)
-
-
-def _fed_logprob(output: Any, fed: Head) -> float:
-    """Return the log-probability of the last tokens of a prefill, which are `fed`."""
-    if not fed:
-        return 0.0
-    # Index from the end: on a GPU, cached positions have no row.
-    return sum(_at(output.prompt_logprobs, position, token) for position, token in enumerate(fed, -len(fed)))
-
-
-def _at(flat: Any, position: int, token: int) -> float:
-    """Return the value for `token` in row `position` of vLLM's FlatLogprobs, which stores all rows concatenated."""
-    first, end = flat.start_indices[position], flat.end_indices[position]
-    return float(flat.logprobs[flat.token_ids.index(token, first, end)])
-
-
-def _cached(outputs: Sequence[Any]) -> int:
-    return sum(output.num_cached_tokens or 0 for output in outputs)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from workers.engines.base import GenerateRequest
-from workers.engines.prefill_plan import Prefill
+from workers.engines.prefill import Prefill
 
 __all__ = ["sampling_params"]
 

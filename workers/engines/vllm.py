@@ -6,7 +6,6 @@ runs in vLLM's own core process, so that tokenising and scheduling run in parall
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import warnings
@@ -28,7 +27,8 @@ from workers.engines.engine_thread import EngineThread
 from workers.engines.installed import installed_version, is_cpu_build
 from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
-from workers.engines.prefill_plan import Plan, Prefill, excess_tokens, make_plan
+from workers.engines.prefill import Prefill, Scores
+from workers.engines.prefill_plan import Plan, excess_tokens, make_plan
 from workers.engines.vllm_folder import vllm_folder
 from workers.engines.weights import model_folder, weights_digest
 
@@ -149,20 +149,20 @@ class VllmEngine(Engine):
         return self._owner
 
     def _ask(self, prefills: Sequence[tuple[_Asked, int, Prefill]]) -> Iterator[Part]:
-        """Yield completed requests. Outputs that cannot be trusted, as they used cached positions, are recomputed."""
+        """Yield completed requests. What an output lacks, as it lies in cached blocks, is asked for afterwards."""
+        block_tokens = self._running().engine.vllm_config.cache_config.block_size
         while prefills:
-            again = []
+            further = []
             for outputs in self._running().call([each for _, _, each in prefills], self.settings.settle_every_s):
                 ended: Part = []
                 for position, output in outputs:
                     asked, k, prefill = prefills[position]
-                    if not isinstance(output, RequestRejected) and not prefill.is_trustworthy(output):
-                        again.append((asked, k, dataclasses.replace(prefill, use_cache=False)))
-                    elif asked.add_output(k, output):
+                    further += [(asked, k, each) for each in asked.add(k, prefill, output, block_tokens)]
+                    if asked.is_complete:
                         ended.append((asked.position, asked.completion()))
                 if ended:
                     yield ended
-            prefills = again
+            prefills = further
 
 
 class _Asked:
@@ -171,21 +171,33 @@ class _Asked:
     def __init__(self, position: int, plan: Plan) -> None:
         self.position = position
         self.plan = plan
-        self._outputs: list[Any] = [None] * len(plan.prefills)
+        #: For each prefill: its scores, or vLLM's output with the texts.
+        self._told: list[Any] = [Scores() for _ in plan.prefills]
         self._left = len(plan.prefills)
+        self._refusal: RequestRejected | None = None
 
-    def add_output(self, k: int, output: Any) -> bool:
-        """Store the output of prefill `k`; return whether it was the last one missing."""
-        self._outputs[k] = output
+    def add(self, k: int, prefill: Prefill, output: Any, block_tokens: int) -> list[Prefill]:
+        """Store vLLM's output for prefill `k` of the plan, or for one returned for it; return those still to ask."""
         self._left -= 1
+        further = []
+        if isinstance(output, RequestRejected):
+            self._refusal = output
+        elif prefill.generate is not None:
+            self._told[k] = output
+        else:
+            further = self._told[k].add(prefill, output, block_tokens)
+        self._left += len(further)
+        return further
+
+    @property
+    def is_complete(self) -> bool:
         return self._left == 0
 
     def completion(self) -> Completion:
         """Return the completion built from all outputs."""
-        for each in self._outputs:
-            if isinstance(each, RequestRejected):
-                return Completion(error=Failure.of(each))
-        return self.plan.read(self._outputs)
+        if self._refusal is not None:
+            return Completion(error=Failure.of(self._refusal))
+        return self.plan.read(self._told)
 
 
 def prepare_environment(model: str) -> None:

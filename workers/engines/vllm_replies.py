@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from contract.errors import EngineDead, RequestRejected, first_line
-from workers.engines.prefill_plan import Prefill
+from workers.engines.prefill import Prefill
 
 __all__ = ["answer_in", "is_elsewhere", "is_out_of_memory", "is_refusal", "or_above", "why"]
 

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from contract import Prompt, Settings
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest, in_order
 
-__all__ = ["LETTERED", "ReadyEngine", "SlowTexts", "WordTokenizer"]
+__all__ = ["LETTERED", "FlatRows", "ReadyEngine", "Row", "SlowTexts", "WordTokenizer"]
 
 LETTERED = Prompt(
     name="lettered", text="{{ question }}\n{% for c in choices %}{{ c.label }}. {{ c.text }}\n{% endfor %}Answer:"
 )
+
+
+#: Token → log-probability, of one position.
+Row = Mapping[int, float]
+
+
+class FlatRows:
+    """Log-probabilities as vLLM's FlatLogprobs has them."""
+
+    def __init__(self, *rows: Row) -> None:
+        ends = list(accumulate(map(len, rows), initial=0))
+        self.start_indices, self.end_indices = ends[:-1], ends[1:]
+        self.token_ids = [token for row in rows for token in row]
+        self.logprobs = [value for row in rows for value in row.values()]
+
+    def __len__(self) -> int:
+        return len(self.start_indices)
 
 
 class ReadyEngine(Engine):

@@ -8,7 +8,7 @@ from contract.spec import Sampling
 from contract.turns import one_turn
 from workers.engines.base import GenerateRequest
 from workers.engines.capacity import PATIENCE_S, Capacity, Demand
-from workers.engines.prefill_plan import Prefill
+from workers.engines.prefill import Prefill
 
 
 class Told:

@@ -25,7 +25,7 @@ from tests.support import PATIENCE_S, wait_until
 from workers.engines.base import GenerateRequest
 from workers.engines.boot_errors import VARIABLE
 from workers.engines.engine_thread import EngineThread
-from workers.engines.prefill_plan import Prefill
+from workers.engines.prefill import Prefill
 
 WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9))
 

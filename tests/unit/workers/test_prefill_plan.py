@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from types import SimpleNamespace
 
 import pytest
@@ -11,13 +10,12 @@ import pytest
 from contract.errors import ModelNotFound, RequestRejected
 from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
-from tests.unit.workers.engines import WordTokenizer
-from workers.engines.base import GenerateRequest, ScoreRequest
+from tests.unit.workers.engines import FlatRows, Row, WordTokenizer
+from workers.engines.base import Completion, GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
+from workers.engines.prefill import Scores
 from workers.engines.prefill_plan import LEAD_FROM_PAIRS, LEAD_FROM_TOKENS, Plan, make_plan
-
-Row = Mapping[int, float]
 
 PROMPT = [1, 2, 3]
 
@@ -41,22 +39,18 @@ def says(*fed: float, head: Sequence[int] = (), then: Mapping[int, float] | None
     rows: list[Row] = [{}, {2: -99.0}, {3: -99.0}, *({token: value} for token, value in zip(head, fed, strict=True))]
     next_row = {99: -0.125, **(then or {})}  # vLLM tells of the token that it wrote, too, and of that one first
     return SimpleNamespace(
-        outputs=[SimpleNamespace(logprobs=Told(next_row))], prompt_logprobs=Told(*rows), num_cached_tokens=2
+        outputs=[SimpleNamespace(logprobs=FlatRows(next_row))], prompt_logprobs=FlatRows(*rows), num_cached_tokens=2
     )
 
 
-class Told:
-    """What vLLM's FlatLogprobs says of rows: of the first token of a prompt, whose row is empty, nothing."""
-
-    def __init__(self, *rows: Row) -> None:
-        self.rows = rows
-        ends = list(accumulate(map(len, rows), initial=0))
-        self.start_indices, self.end_indices = ends[:-1], ends[1:]
-        self.token_ids = [token for row in rows for token in row]
-        self.logprobs = [value for row in rows for value in row.values()]
-
-    def __len__(self) -> int:
-        return len(self.rows)
+def completed(made: Plan, outputs: Sequence[SimpleNamespace]) -> Completion:
+    """What `made` says once vLLM has told all of it at once."""
+    told = []
+    for prefill, output in zip(made.prefills, outputs, strict=True):
+        scores = Scores()
+        assert scores.add(prefill, output, block_tokens=16) == []
+        told.append(scores)
+    return made.read(told)
 
 
 def asked(made: Plan) -> list[tuple[list[int], tuple[int, ...], int]]:
@@ -66,7 +60,7 @@ def asked(made: Plan) -> list[tuple[list[int], tuple[int, ...], int]]:
 def test_single_tokens_share_one_prefill_of_the_prompt() -> None:
     made = plan([10], [11], [12], [13])
     assert asked(made) == [(PROMPT, (10, 11, 12, 13), 0)]
-    completion = made.read([says(then={10: -1.0, 11: -2.0, 12: -3.0, 13: -4.0})])
+    completion = completed(made, [says(then={10: -1.0, 11: -2.0, 12: -3.0, 13: -4.0})])
     assert completion.logprobs == (-1.0, -2.0, -3.0, -4.0)
     assert completion.prefill_tokens == 3
 
@@ -74,7 +68,9 @@ def test_single_tokens_share_one_prefill_of_the_prompt() -> None:
 def test_longer_continuations_take_one_prefill_each_but_for_their_last_token_and_sum_their_own_tokens() -> None:
     made = plan([10, 11], [12, 13, 14])
     assert asked(made) == [([1, 2, 3, 10], (11,), 3), ([1, 2, 3, 12, 13], (14,), 3)]
-    completion = made.read([says(-1.0, head=[10], then={11: -2.0}), says(-0.5, -0.5, head=[12, 13], then={14: -0.5})])
+    completion = completed(
+        made, [says(-1.0, head=[10], then={11: -2.0}), says(-0.5, -0.5, head=[12, 13], then={14: -0.5})]
+    )
     assert completion.logprobs == pytest.approx((-3.0, -1.5))
     assert completion.token_counts == (2, 3)
     assert completion.prefill_tokens == 9
@@ -89,19 +85,21 @@ def test_short_and_long_continuations_mix_in_the_order_asked() -> None:
     ]
     begin = says(then={10: -0.5, 14: -7.0, 15: -0.25, 17: -8.0})
     outputs = [begin, says(-99.0, -1.0, head=[10, 11], then={12: -2.0}), says(-99.0, head=[15], then={16: -4.0})]
-    assert made.read(outputs).logprobs == (-3.5, -7.0, -4.25, -8.0), "a shared prefill tells how each of them begins"
+    assert completed(made, outputs).logprobs == (-3.5, -7.0, -4.25, -8.0), (
+        "a shared prefill tells how each of them begins"
+    )
 
 
 def test_continuations_that_differ_in_their_last_token_alone_share_a_prefill() -> None:
     made = plan([10, 11, 12], [10, 11, 13], [10, 11, 12])
     assert asked(made) == [([1, 2, 3, 10, 11], (12, 13), 3)]
-    assert made.read([says(-1.0, -2.0, head=[10, 11], then={12: -0.5, 13: -4.0})]).logprobs == (-3.5, -7.0, -3.5)
+    assert completed(made, [says(-1.0, -2.0, head=[10, 11], then={12: -0.5, 13: -4.0})]).logprobs == (-3.5, -7.0, -3.5)
 
 
 def test_a_continuation_that_another_one_begins_with_is_read_on_its_own() -> None:
     made = plan([10, 11], [10, 11, 12])
     outputs = [says(-1.0, head=[10], then={11: -2.0}), says(-1.0, -2.0, head=[10, 11], then={12: -4.0})]
-    assert made.read(outputs).logprobs == (-3.0, -7.0)
+    assert completed(made, outputs).logprobs == (-3.0, -7.0)
 
 
 def test_several_pairs_of_tokens_share_a_prefill_of_the_prompt_and_nothing_is_asked_of_what_they_are_fed() -> None:
@@ -111,7 +109,7 @@ def test_several_pairs_of_tokens_share_a_prefill_of_the_prompt_and_nothing_is_as
     assert asked(made) == [(PROMPT, tuple(first for first, _ in pairs), 0), *heads]
     begin = says(then={first: -1.0 for first, _ in pairs})
     outputs = [says(-99.0, head=[first], then={second: -2.0}) for first, second in pairs]
-    assert made.read([begin, *outputs]).logprobs == (-3.0,) * LEAD_FROM_PAIRS
+    assert completed(made, [begin, *outputs]).logprobs == (-3.0,) * LEAD_FROM_PAIRS
     assert len(plan(*pairs[1:], caches=False).prefills) == LEAD_FROM_PAIRS - 1, "for fewer, that is dearer"
 
 
@@ -124,10 +122,7 @@ def test_a_long_prompt_is_prefilled_once_for_how_its_continuations_begin_and_the
         ([*long, 12, 13], (14,), len(long) + 1),
     ]
     outputs = [says(-99.0, head=[10], then={11: -2.0}), says(-99.0, -0.5, head=[12, 13], then={14: -0.5})]
-    assert made.read([says(then={10: -1.0, 12: -0.25}), *outputs]).logprobs == (-3.0, -1.25)
-    for output in outputs:
-        output.num_cached_tokens = len(long)  # the whole prompt: its last row is not wanted any more
-    assert all(each.is_trustworthy(output) for each, output in zip(made.prefills[1:], outputs, strict=True))
+    assert completed(made, [says(then={10: -1.0, 12: -0.25}), *outputs]).logprobs == (-3.0, -1.25)
 
 
 def test_a_long_prompt_is_not_prefilled_by_itself_where_nothing_is_cached() -> None:
@@ -148,35 +143,10 @@ def test_single_token_choices_need_room_for_the_prompt_and_one_more() -> None:
     assert isinstance(planned([10], [11], limit=3), RequestRejected)
 
 
-def test_what_came_from_the_cache_beyond_the_prompt_is_not_trusted() -> None:
-    (prefill,) = plan([10, 11, 12]).prefills
-    output = says(-1.0, -1.0, head=[10, 11])
-    assert prefill.is_trustworthy(output)
-    # The prompt's last token predicts the continuation's first: it must be computed, not cached.
-    output.num_cached_tokens = 3
-    assert not prefill.is_trustworthy(output)
-    (shared,) = plan([10], [11]).prefills
-    assert shared.is_trustworthy(SimpleNamespace(num_cached_tokens=3)), "what comes next is always computed"
-
-
-def test_a_continuation_is_read_where_cached_positions_have_no_row_as_on_a_gpu() -> None:
-    made = plan([10, 11, 12])
-    output = says(-1.0, -2.0, head=[10, 11], then={12: -4.0})
-    output.prompt_logprobs = Told({}, *output.prompt_logprobs.rows[3:])  # of five positions, two were cached
-    assert made.prefills[0].is_trustworthy(output)
-    assert made.read([output]).logprobs == (-7.0,)
-
-
-def test_a_continuation_that_lacks_a_row_is_not_trusted() -> None:
-    (prefill,) = plan([10, 11, 12]).prefills
-    output = says(-1.0, -2.0, head=[10, 11])
-    output.prompt_logprobs = Told({}, *output.prompt_logprobs.rows[4:])
-    assert not prefill.is_trustworthy(output)
-
-
 def test_cached_and_prefilled_tokens_are_counted_over_all_prefills() -> None:
-    completion = plan([10, 11], [12, 13]).read(
-        [says(-1.0, head=[10], then={11: -1.0}), says(-1.0, head=[12], then={13: -1.0})]
+    completion = completed(
+        plan([10, 11], [12, 13]),
+        [says(-1.0, head=[10], then={11: -1.0}), says(-1.0, head=[12], then={13: -1.0})],
     )
     assert (completion.prefill_tokens, completion.cached_tokens, completion.prompt_tokens) == (8, 4, 3)
 
