@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from producer.readers.choices import decoded
 from producer.readers.field_names import Names, spelled
 from producer.readers.record import FieldTrouble
 
@@ -104,14 +104,14 @@ def are_ids(found: object) -> bool:
 def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
     """Return the passage ids in field `name`; None if it holds something else.
 
-    The name `gold_passages` is unambiguous, so a single id, a number, and a JSON list in a table cell are accepted.
+    The name `gold_passages` is unambiguous, so a single id, a number, and a list in a table's cell are accepted.
     Under other names, only a list of strings counts as ids.
     """
     if spelled(name) != "gold_passages":
         return tuple(found) if isinstance(found, list) and are_ids(found) else None
     if isinstance(found, str) and found.startswith("["):
-        with suppress(ValueError):
-            found = json.loads(found)
+        with suppress(FieldTrouble):
+            found = decoded(found)
     listed = found if isinstance(found, list) else [found]
     if not all(each is None or (isinstance(each, str | int) and not isinstance(each, bool)) for each in listed):
         return None
@@ -127,9 +127,23 @@ def context_of(fields: Fields, names: Names, used: Collection[str | None]) -> tu
 
 def _text_in(name: str, found: object) -> str:
     try:
-        return _joined(found)
+        inside = _joined(_in_cell(found)) if isinstance(found, str) else ""
+        return inside or _joined(found)
     except RecursionError:
         raise FieldTrouble(name, "the lists are nested too deeply.", "Put the text there.") from None
+
+
+def _in_cell(text: str) -> object:
+    """Return the object, or the list of texts or objects, that a table's cell has as text; None for any other text."""
+    cell = text.strip()
+    if cell[:1] not in {"[", "{"}:
+        return None
+    with suppress(FieldTrouble):
+        found = decoded(cell)
+        texts = found if isinstance(found, list) else [found]
+        # A table, or numbers, would lose what is no text.
+        return found if all(isinstance(each, str | Mapping) for each in texts) else None
+    return None
 
 
 def _joined(found: object) -> str:

@@ -36,9 +36,12 @@ def test_gold_passages_may_be_one_id_a_number_or_a_list_in_a_text(
 
 
 def test_gold_passages_in_a_table_are_taken(tmp_path: Path) -> None:
-    table = 'question,A,B,answer,gold_passages\nq,x,y,A,p1\nr,x,y,B,"[""p1"", ""p2""]"\ns,x,y,B,\nt,x,y,B,59\n'
-    found = [each.gold_passages for each in questions(read(tmp_path, table, "q.csv"))]
-    assert found == [("p1",), ("p1", "p2"), (), ("59",)]
+    cells = ["p1", '"[""p1"", ""p2""]"', "", "59", "\"['p1', 'p2']\"", "[p1]"]
+    rows = "".join(f"q{at},x,y,A,{cell}\n" for at, cell in enumerate(cells))
+    found = [
+        each.gold_passages for each in questions(read(tmp_path, f"question,A,B,answer,gold_passages\n{rows}", "q"))
+    ]
+    assert found == [("p1",), ("p1", "p2"), (), ("59",), ("p1", "p2"), ("[p1]",)]
 
 
 def test_a_gold_list_of_numbers_is_the_answer(tmp_path: Path) -> None:

@@ -302,6 +302,37 @@ def test_contexts_of_every_kind_become_the_context(tmp_path: Path) -> None:
     assert (two.context, two.metadata) == (" as it is ", {"source_id": "s"})
 
 
+@pytest.mark.parametrize(
+    ("cell", "context"),
+    [
+        ('["passage one", "passage two"]', "passage one\n\npassage two"),
+        (' ["only one"]\n', "only one"),
+        ("['printed by', 'Python']", "printed by\n\nPython"),
+        ("['printed by' 'numpy']", "printed by\n\nnumpy"),
+        ('[{"title": "t", "text": "one"}, {"text": "two"}]', "one\n\ntwo"),
+        ("{'contexts': array(['one', 'two'], dtype=object), 'labels': array(['a', 'b'])}", "one\n\ntwo"),
+        ("[Applause] Thank you.", None),
+        ("[1] Iron is a metal.", None),
+        ("[1, 2]", None),
+        ('[["year", 2004]]', None),
+        ('["no end", "of the list"', None),
+        ('{"title": "t"}', None),
+    ],
+)
+def test_a_list_of_texts_in_a_tables_cell_is_a_list_of_contexts_and_any_other_text_stays_as_it_is(
+    tmp_path: Path, cell: str, context: str | None
+) -> None:
+    """The model was shown the brackets and quotes."""
+    quoted = cell.replace('"', '""')
+    header = "question,choices,answer,contexts"
+
+    (of_table,) = questions(read(tmp_path, f'{header}\nq,"[""x"", ""y""]",A,"{quoted}"\n'))
+    row = {"question": "q", "choices": ["x", "y"], "answer": "A", "contexts": cell}
+    (of_text,) = questions(read(tmp_path, lines(row)))
+
+    assert of_table.context == of_text.context == (context or cell)
+
+
 def test_choices_in_a_question_that_cannot_be_told_apart_are_refused_with_a_remedy(tmp_path: Path) -> None:
     rows = [{"question": text, "answer": "A"} for text in ("Which? A) x B) y", "Which? A) see B) below B) x C) y")]
 
