@@ -47,9 +47,10 @@ def _question_warnings(planned: Plan) -> list[str]:
     found = [file.doubt] if file.doubt else []
     if (sample := planned.taken.sample) and digest.count < sample:
         found.append(f"--sample {sample:,}: only {number(digest.count, 'question')} available; all of them are asked")
-    if digest.with_context and not (spec.use_context_field or spec.rag):
-        told = number(digest.with_context, "question")
-        found.append(f"{told} with a context, which the model is not shown: --set rag.use_context_field=true shows it")
+    if digest.with_context and not spec.use_context_field:
+        told = f"{number(digest.with_context, 'question')} with a context, which the model is not shown"
+        why, instead = (", as the run retrieves", " instead of passages") if spec.rag else ("", "")
+        found.append(f"{told}{why}: --set rag.use_context_field=true shows it{instead}")
     found += digest.oddities.warnings() + planned.choice_references.warnings()
     found += contradiction_warnings(digest.repeats, file)
     if spec.mode is not Mode.JUDGE:

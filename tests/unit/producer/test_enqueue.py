@@ -18,6 +18,7 @@ from contract.errors import WritesRefused
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.cli import main
+from tests.support import build_test_index
 from tests.unit.producer.conftest import Producer, WriteRows, settle
 
 
@@ -278,3 +279,19 @@ def test_a_context_that_the_model_is_not_shown_is_pointed_out(
     result = producer("enqueue", file, *words)
 
     assert ("4 questions with a context, which the model is not shown" in result.stderr) is told
+
+
+@pytest.mark.parametrize(("words", "told"), [((), True), (("--set", "rag.use_context_field=true"), False)])
+def test_a_context_that_makes_way_for_what_is_retrieved_is_pointed_out(
+    producer: Producer, tmp_path: Path, words: tuple[str, ...], told: bool
+) -> None:
+    """The questions' own contexts were left out without a word."""
+    index = build_test_index(tmp_path / "facts", ["Iron is a metal."])
+    file = tmp_path / "questions.jsonl"
+    asked = {"choices": ["tea", "salt"], "answer": "A", "context": "It is a red box."}
+    file.write_text("".join(json.dumps({"question": f"What is in box {i}?", **asked}) + "\n" for i in range(4)))
+
+    result = producer("enqueue", file, "--set", "rag.enabled=true", "--set", f"rag.index={index}", "--dry-run", *words)
+
+    warning = "4 questions with a context, which the model is not shown, as the run retrieves: --set rag.use_context_f"
+    assert (warning in result.stderr) is told
