@@ -9,7 +9,7 @@ import click
 
 from contract.ledger import Run
 from contract.wording import number
-from producer.options import as_json
+from producer.options import as_json, shared_questions
 from producer.output import (
     Lines,
     chance,
@@ -22,7 +22,7 @@ from producer.output import (
     p_value,
     shared_context,
 )
-from producer.pairing import MANY, UNDECIDED, Comparison, Flip, differences, pair_up
+from producer.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
 from producer.retrieval_summary import effect_lines, recall_lines
 from producer.session import Session
 from producer.stats import Pairs, Share
@@ -48,16 +48,18 @@ COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
     metavar="N",
     help="Flipped questions to list at most.  [default: 10]",
 )
+@shared_questions
 @as_json
 @click.pass_obj
-def compare(session: Session, name_a: str, name_b: str, flips: int, as_json: bool) -> None:
+def compare(session: Session, name_a: str, name_b: str, flips: int, shared: bool, as_json: bool) -> None:
     """Compare the settled runs A and B over the same questions: is B better, and how certain is that?
 
     Differences are B minus A. Questions that failed in either run are excluded and counted separately. With --json, all
     flipped questions are listed. If one of the runs used retrieval, the comparison shows which answers the passages
     repaired and which they broke; if both did, which of them retrieved a relevant passage more often.
     """
-    found = pair_up(session.ledger, session.run(name_a), session.run(name_b), None if as_json else flips)
+    a, b = session.run(name_a), session.run(name_b)
+    found = pair_up(session.ledger, a, b, None if as_json else flips, shared=shared)
     if as_json:
         echo_json(found.to_json())
         return
@@ -84,6 +86,8 @@ def _lines(found: Comparison) -> Lines:
         *([("undecided", UNDECIDED)] if found.undecided else []),
         ("detectable", _detectable(found)),
     ]
+    if found.left_out.of:
+        lines.append(("left out", f"{found.left_out.describe()}; the figures are over the questions of both"))
     if any(found.unanswered):
         lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as incorrect"))
     if any(found.simulated):
@@ -127,7 +131,7 @@ def _context_lines(found: Comparison) -> Lines:
 
 def _chance(found: Comparison) -> str:
     """Return the chance level, of each run if they differ: guessing right in every rotation is harder."""
-    a, b = chance(found.a), chance(found.b)
+    a, b = map(chance, found.chances)
     return a if a == b else f"A {a} · B {b}"
 
 
@@ -136,7 +140,7 @@ def _accuracy(run: Run, accuracy: Share) -> str:
 
 
 def _changes(found: Comparison) -> Iterator[str]:
-    for name, (a, b) in differences(found.a.spec, found.b.spec).items():
+    for name, (a, b) in found.differences.items():
         yield f"{name}: {_shown(a)} → {_shown(b)}"
 
 

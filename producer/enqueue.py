@@ -210,7 +210,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
         ("file", f"{run.source}: {found.rows_shown()}"),
         ("read", describe_reading(found.file, digest.count, digest.keys.choices) + answers),
         ("fields", found.file.fields.describe()),
-        ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run)}"),
+        ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run.chance)}"),
     ]
     return lines + ([("skipped", f"{', '.join(found.troubles.by_kind())}; see {rejected}")] if rejected else [])
 

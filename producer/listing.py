@@ -55,7 +55,7 @@ def _run_row(run: Run, counts: Counts) -> tuple[str, ...]:
     settled = f"{counts.settled:,}/{counts.total:,}{failed}"
     accuracy = f"{share.value:.3f}" if share else "-"
     how = (run.spec.model, run.spec.mode, run.source)
-    return run.run_id, iso(run.created_at)[:19], counts.standing, settled, accuracy, chance(run), *how
+    return run.run_id, iso(run.created_at)[:19], counts.standing, settled, accuracy, chance(run.chance), *how
 
 
 @click.command()

@@ -27,6 +27,7 @@ __all__ = [
     "progress_console",
     "run_argument",
     "run_config_options",
+    "shared_questions",
     "to_priority",
     "to_weight",
 ]
@@ -68,6 +69,12 @@ def priority_option(command: Command) -> Command:
 def run_config_options(of_config: str) -> Callable[[Command], Command]:
     """Add `--config` and `--set` for the run configuration."""
     return config_options(of_config, "Override one value of the configuration.")
+
+
+def shared_questions(command: Command) -> Command:
+    """Add `--shared`."""
+    said = "Compare runs over different questions, by those that both have: same id, text, choices, context and key."
+    return click.option("--shared", is_flag=True, help=said)(command)
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:

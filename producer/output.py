@@ -114,9 +114,9 @@ def interval(figure: Share | Mean) -> str:
     return f"{figure.value:.3f}  95 % interval {figure.low:.3f} to {figure.high:.3f} ({counted})"
 
 
-def chance(run: Run) -> str:
-    """Return the run's chance level."""
-    return "-" if run.chance is None else f"{run.chance:.3f}"
+def chance(level: float | None) -> str:
+    """Return a chance level."""
+    return "-" if level is None else f"{level:.3f}"
 
 
 def difference(pairs: Pairs) -> str:
@@ -162,7 +162,7 @@ def result_lines(
         *([] if standing == "settled" else [("state", unfinished)]),
         *_accuracy_lines(run, tally),
         *beside,
-        ("chance", chance(run) + remark),
+        ("chance", chance(run.chance) + remark),
         *_calibration_lines(tally.calibration, run.spec),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(run.spec, tally),

@@ -1,4 +1,4 @@
-"""Paired comparison of two settled runs over the same questions, used by `compare`, `report` and `suite`."""
+"""Paired comparison of two settled runs over the questions that both have, used by `compare`, `report` and `suite`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from contract.errors import InputError
 from contract.ledger import Ledger, Run
@@ -16,9 +16,12 @@ from contract.verdict import Outcome, Verdict
 from contract.wording import number
 from producer.bar import reading, with_bar
 from producer.engine_differences import Engines
+from producer.incomparable import refuse_incomparable
+from producer.shared_questions import Asked, LeftOut, Shared
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
+from producer.stats.guessing import Guessing
 from producer.stats.paired import ALPHA
 from producer.stats.side import Side
 
@@ -29,9 +32,9 @@ __all__ = [
     "Failed",
     "Flip",
     "Pairing",
+    "Sides",
     "differences",
     "pair_up",
-    "refuse_incomparable",
     "side",
 ]
 
@@ -104,18 +107,21 @@ class Comparison:
     #: Number of pairs without an answer, and answered by the simulated engine, each as (A, B).
     unanswered: tuple[int, int]
     simulated: tuple[int, int]
+    #: Chance level of A and of B, over the questions that they share.
+    chances: tuple[float | None, float | None]
+    #: Excluded from everything above, because only one run has them.
+    left_out: LeftOut = field(default_factory=LeftOut)
     engines: Engines = field(default_factory=Engines)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for `--json`."""
         return {
-            "a": _side(self.a, self.pairs.accuracy_a, self.unanswered[0], self.simulated[0]),
-            "b": _side(self.b, self.pairs.accuracy_b, self.unanswered[1], self.simulated[1]),
-            "spec_differences": {
-                name: {"a": a, "b": b} for name, (a, b) in differences(self.a.spec, self.b.spec).items()
-            },
+            "a": self._side_json(0, self.a, self.pairs.accuracy_a),
+            "b": self._side_json(1, self.b, self.pairs.accuracy_b),
+            "spec_differences": {name: {"a": a, "b": b} for name, (a, b) in self.differences.items()},
             "engine_differences": self.engines.to_json(),
-            "chance": self.a.chance if self.a.chance == self.b.chance else None,
+            "chance": self.chances[0] if self.chances[0] == self.chances[1] else None,
+            "left_out": asdict(self.left_out),
             **self.pairs.to_json(),
             **self._context_json(),
             "undecided": self.undecided,
@@ -134,9 +140,16 @@ class Comparison:
         return ("A", "B") if self.a.spec.rag is None else ("B", "A")
 
     @property
+    def differences(self) -> dict[str, tuple[Any, Any]]:
+        """The fields in which the runs' specs differ; that they asked other questions is said by `left_out`."""
+        found = differences(self.a.spec, self.b.spec)
+        found.pop("questions_digest", None)
+        return found
+
+    @property
     def besides_retrieval(self) -> list[str]:
         """Settings other than retrieval in which the runs differ, which may have caused a changed answer."""
-        names = {name.partition(".")[0] for name in differences(self.a.spec, self.b.spec)}
+        names = {name.partition(".")[0] for name in self.differences}
         return sorted(names - {"rag"})
 
     @property
@@ -157,6 +170,10 @@ class Comparison:
         bounds = self.context_interval or self.pairs.interval()
         return (bounds.low > 0 or bounds.high < 0) != (self.p_value < ALPHA)
 
+    def _side_json(self, at: int, run: Run, accuracy: Share) -> dict[str, Any]:
+        counted = {"unanswered": self.unanswered[at], "simulated": self.simulated[at], "chance": self.chances[at]}
+        return {"run_id": run.run_id, "accuracy_pairs": accuracy.to_json(), **counted}
+
     def _context_json(self) -> dict[str, Any]:
         found, contexts = self.context_interval, self.contexts
         if found is None:
@@ -172,32 +189,58 @@ class Comparison:
         return {"retrieval": {**runs, **self.retrieval.to_json()}}
 
 
-def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None) -> Comparison:
+def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None, *, shared: bool = False) -> Comparison:
     """Return the comparison of `a` and `b`, in one pass over both, with the first `most_flips` flips (None: all).
 
-    Raises InputError if they cannot be compared.
+    If `shared`, the runs may have asked different questions, of which those that both have are compared. Raises
+    InputError if they cannot be compared.
     """
-    refuse_incomparable(ledger, a, b)
-    pairing = Pairing(a, b, most_flips)
-    with closing(with_bar(_paired(ledger, a, b), "compare", a.questions)) as pairs:
-        for question, of_a, of_b in pairs:
-            pairing.add(question, side(a, question, of_a), side(b, question, of_b))
+    refuse_incomparable(ledger, a, b, shared=shared)
+    if a.spec.questions_digest == b.spec.questions_digest:
+        pairing = Pairing(a, b, most_flips)
+        with closing(with_bar(_paired(ledger, a, b), "compare", a.questions)) as pairs:
+            for question, of_a, of_b in pairs:
+                pairing.add(question, side(a, question, of_a), side(b, question, of_b))
+    else:
+        pairing = _paired_by_id(ledger, a, b, most_flips)
     return replace(pairing.comparison(), engines=Engines.of(ledger, a, b))
 
 
-def refuse_incomparable(ledger: Ledger, a: Run, b: Run) -> None:
-    """Raise InputError if `a` and `b` cannot be paired: they asked different questions, or one is not settled."""
-    if a.spec.questions_digest != b.spec.questions_digest:
-        raise _different_questions(ledger, a, b)
-    for run in (a, b):
-        _refuse_unsettled(ledger, run)
+def _paired_by_id(ledger: Ledger, a: Run, b: Run, most_flips: int | None) -> Pairing:
+    asked, sides = Asked(), Sides()
+    with reading(ledger, a, "compare") as results:
+        for question, verdict in results:
+            asked.add(question)
+            sides.add(side(a, question, verdict))
+    pairing = Pairing(a, b, most_flips, Shared(asked))
+    with reading(ledger, b, "compare") as results:
+        for question, verdict in results:
+            pairing.add_if_shared(question, sides, side(b, question, verdict))
+    return pairing
+
+
+class Sides:
+    """One run's sides in input order; few of them are different, so each is kept only once."""
+
+    def __init__(self) -> None:
+        self._sides: list[Side] = []
+        self._kinds: dict[Side, Side] = {}
+
+    def add(self, side: Side) -> None:
+        self._sides.append(self._kinds.setdefault(side, side))
+
+    def __getitem__(self, place: int) -> Side:
+        return self._sides[place]
 
 
 class Pairing:
-    """Accumulates the comparison of two runs over the same questions, question by question in input order."""
+    """Accumulates the comparison of two runs over the questions that both have, one by one in input order."""
 
-    def __init__(self, a: Run, b: Run, most_flips: int | None) -> None:
-        """Create it; `most_flips` limits the flipped questions that are kept (None: all are), which are the first."""
+    def __init__(self, a: Run, b: Run, most_flips: int | None, shared: Shared | None = None) -> None:
+        """Create it; `most_flips` limits the flipped questions that are kept (None: all are), which are the first.
+
+        `shared` finds the questions that both have, if the runs asked different ones.
+        """
         self.a = a
         self.b = b
         self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
@@ -212,6 +255,17 @@ class Pairing:
         #: (failed in A, failed in B) → questions.
         self._failed: Counter[tuple[bool, bool]] = Counter()
         self._without_key = 0
+        self.shared = shared
+        #: Of the shared questions: the runs' own chance levels are those of all that each asked.
+        self._guessing = Guessing()
+
+    def add_if_shared(self, question: Question, sides_of_a: Sides, of_b: Side) -> None:
+        """Count the next question of B, unless A does not have it."""
+        assert self.shared, "runs over the same questions need no search"
+        place = self.shared.place_in_a(question)
+        if place is not None:
+            self._guessing.add(question)
+            self.add(question, sides_of_a[place], of_b)
 
     def add(self, question: Question, of_a: Side, of_b: Side) -> None:
         """Count the next question."""
@@ -237,10 +291,16 @@ class Pairing:
     def comparison(self) -> Comparison:
         """Return the comparison of the pairs counted so far. Raises InputError if there are none."""
         kinds = sum(self._subjects.values(), Counter[tuple[bool, bool]]())
-        left_out = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
-        if not kinds and left_out.of:
+        left_out = self.shared.left_out() if self.shared else LeftOut()
+        failed = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
+        if self.shared and not self.shared.found:
             raise InputError(
-                f"No question with a key was answered in both runs; failed: {left_out.describe()}.",
+                f"Runs {self.a.run_id} and {self.b.run_id} share no question: {left_out.describe()}.",
+                hint="Shared are those with the same id, text, choices, context, key and relevant passages.",
+            )
+        if not kinds and failed.of:
+            raise InputError(
+                f"No question with a key was answered in both runs; failed: {failed.describe()}.",
                 hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks it again.",
             )
         if not kinds:
@@ -255,7 +315,7 @@ class Pairing:
             b=self.b,
             pairs=Pairs.counted(kinds),
             flips=self._flips,
-            failed=left_out,
+            failed=failed,
             without_key=self._without_key,
             retrieval=self._effect,
             recall=self._recall,
@@ -263,7 +323,14 @@ class Pairing:
             contexts=Contexts.of([self._contexts]),
             unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
             simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
+            chances=self._chances(),
+            left_out=left_out,
         )
+
+    def _chances(self) -> tuple[float | None, float | None]:
+        if self.shared is None:
+            return self.a.chance, self.b.chance
+        return self._guessing.chance(self.a.spec), self._guessing.chance(self.b.spec)
 
 
 def _recall(a: RunSpec, b: RunSpec) -> RecallPairs | None:
@@ -311,58 +378,6 @@ def side(run: Run, question: Question, verdict: Verdict | None) -> Side:
 def _flip(question: Question, a: Side, b: Side, retrieval: Effect | None, hit: bool | None) -> Flip:
     of_question = question.id, question.subject, ",".join(question.right) or None
     return Flip(*of_question, a.outcome, a.choice, b.outcome, b.choice, retrieval, hit)
-
-
-def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
-    counts = ledger.counts(run.run_id)
-    if not counts.finished:
-        raise InputError(
-            f"Run {run.run_id} is not settled: {counts.settled:,} of {number(counts.total, 'question')} settled.",
-            hint=f"Wait until it is settled: python -m producer watch {run.run_id}",
-        )
-
-
-def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
-    with reading(ledger, a, "compare") as results_a, reading(ledger, b, "compare") as results_b:
-        ids_a = {question.id for question, _ in results_a}
-        shared = sum(question.id in ids_a for question, _ in results_b)
-    how = f"they have {a.questions:,} and {number(b.questions, 'question id')}, with {shared:,} in common"
-    hint = "Enqueue the same file for both, with the same --limit or --sample."
-    if shared == a.questions == b.questions:
-        apart = _first_difference(ledger, a, b)
-        how += f", but {apart.describe() if apart else 'in another order'}"
-        if apart and "gold_passages" in apart.fields:
-            hint = (
-                "Relevance judgements belong to the questions: enqueue the same file, and give --qrels to both or none."
-            )
-    return InputError(f"Runs {a.run_id} and {b.run_id} asked different questions: {how}.", hint=hint)
-
-
-class _Difference(NamedTuple):
-    """A question that two runs have in different versions, and the fields in which they differ."""
-
-    question_id: str
-    fields: list[str]
-
-    def describe(self) -> str:
-        return f"they differ, first in {' and '.join(self.fields)} of {self.question_id}"
-
-
-def _first_difference(ledger: Ledger, a: Run, b: Run) -> _Difference | None:
-    """Return the first difference between questions of equal ids; None if the runs have them in another order."""
-    with reading(ledger, a, "compare") as results_a, reading(ledger, b, "compare") as results_b:
-        for (one, _), (other, _) in zip(results_a, results_b, strict=True):
-            if one.id != other.id:
-                return None
-            fields = [name for name in Question.model_fields if getattr(one, name) != getattr(other, name)]
-            if fields:
-                return _Difference(one.id, fields)
-    return None
-
-
-def _side(run: Run, accuracy: Share, unanswered: int, simulated: int) -> dict[str, Any]:
-    counted = {"unanswered": unanswered, "simulated": simulated}
-    return {"run_id": run.run_id, "accuracy_pairs": accuracy.to_json(), **counted, "chance": run.chance}
 
 
 def _subject(pairs: Pairs) -> dict[str, Any]:

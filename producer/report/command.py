@@ -10,7 +10,7 @@ import click
 
 from contract.ledger import Run
 from producer.export.files import explaining, refuse_unwritable, replacing
-from producer.options import as_json, folder
+from producer.options import as_json, folder, shared_questions
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 
@@ -23,10 +23,13 @@ LONGEST_NAME = 200
 @click.command()
 @click.argument("run_names", metavar="[RUN…]", nargs=-1)
 @click.option("--no-questions", is_flag=True, help="Omit the table of all questions, for very large runs.")
+@shared_questions
 @folder
 @as_json
 @click.pass_obj
-def report(session: Session, run_names: tuple[str, ...], no_questions: bool, out: Path, as_json: bool) -> None:
+def report(
+    session: Session, run_names: tuple[str, ...], no_questions: bool, shared: bool, out: Path, as_json: bool
+) -> None:
     """Write an HTML report on the current results of RUN (default: the newest run).
 
     With several runs, it also compares the first one with each of the others. The file is self-contained and needs no
@@ -37,7 +40,7 @@ def report(session: Session, run_names: tuple[str, ...], no_questions: bool, out
     runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
     path = out / runs[0].run_id / file_name(runs)
     refuse_unwritable(path.parent)  # a page of many questions takes a while
-    page = build(session.ledger, runs, session.live_workers(), questions=not no_questions)
+    page = build(session.ledger, runs, session.live_workers(), questions=not no_questions, shared=shared)
     with explaining(path.parent), replacing(path) as file:
         file.writelines(page)
     if as_json:

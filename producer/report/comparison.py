@@ -10,12 +10,13 @@ from contract.errors import InputError
 from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
+from producer.incomparable import refuse_incomparable
 from producer.output import Lines, difference, p_value, sharing
-from producer.pairing import Comparison, Pairing, differences, refuse_incomparable, side
+from producer.pairing import Comparison, Pairing, Sides, differences, side
 from producer.retrieval_summary import effect_lines, recall_lines
+from producer.shared_questions import Asked, Shared
 from producer.stats import Pairs
 from producer.stats.paired import holm
-from producer.stats.side import Side
 
 __all__ = ["ComparisonView", "RunComparison"]
 
@@ -72,26 +73,35 @@ class ComparisonView:
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
-        return [(name, *both) for name, both in differences(self.a.spec, self.b.spec).items()]
+        found = self.found.differences if self.found else differences(self.a.spec, self.b.spec)
+        return [(name, *both) for name, both in found.items()]
 
 
 class RunComparison:
     """Pairs the first run with each of the others, streaming each run once."""
 
-    def __init__(self, ledger: Ledger, runs: Sequence[Run]) -> None:
+    def __init__(self, ledger: Ledger, runs: Sequence[Run], *, shared: bool = False) -> None:
+        """Create it; if `shared`, runs that asked different questions are paired by those that they have in common."""
         self._runs = runs
+        #: The first run's questions, if another run asked different ones, and its side of each.
+        self._asked: Asked | None = None
+        self._sides = Sides()
         #: By the other run's id: the pairs so far, or why they cannot be paired.
         self._pairings: dict[str, Pairing | InputError] = {}
         for other in runs[1:]:
             try:
-                refuse_incomparable(ledger, runs[0], other)
-                self._pairings[other.run_id] = Pairing(runs[0], other, MOST_FLIPS)
+                refuse_incomparable(ledger, runs[0], other, shared=shared)
+                self._pairings[other.run_id] = Pairing(runs[0], other, MOST_FLIPS, self._shared_with(other))
             except InputError as trouble:
                 self._pairings[other.run_id] = trouble
         self._wanted = any(isinstance(each, Pairing) for each in self._pairings.values())
-        #: The first run's side of each question, and the distinct sides, which are few and shared to save memory.
-        self._sides: list[Side] = []
-        self._kinds: dict[Side, Side] = {}
+
+    def _shared_with(self, other: Run) -> Shared | None:
+        if other.spec.questions_digest == self._runs[0].spec.questions_digest:
+            return None
+        if self._asked is None:
+            self._asked = Asked()
+        return Shared(self._asked)
 
     def watching(self, run: Run, results: Results) -> Results:
         """Return the `results` of `run`, pairing each as it passes. The first run must come first."""
@@ -102,13 +112,18 @@ class RunComparison:
 
     def _noting(self, run: Run, results: Results) -> Results:
         for question, verdict in results:
-            mine = side(run, question, verdict)
-            self._sides.append(self._kinds.setdefault(mine, mine))
+            if self._asked is not None:
+                self._asked.add(question)
+            self._sides.add(side(run, question, verdict))
             yield question, verdict
 
     def _pairing(self, pairing: Pairing, results: Results) -> Results:
-        for of_a, (question, verdict) in zip(self._sides, results, strict=True):
-            pairing.add(question, of_a, side(pairing.b, question, verdict))
+        for place, (question, verdict) in enumerate(results):
+            of_b = side(pairing.b, question, verdict)
+            if pairing.shared:
+                pairing.add_if_shared(question, self._sides, of_b)
+            else:
+                pairing.add(question, self._sides[place], of_b)
             yield question, verdict
 
     def comparisons(self) -> list[ComparisonView]:

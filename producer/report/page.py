@@ -30,15 +30,22 @@ __all__ = ["build"]
 
 
 def build(
-    ledger: Ledger, runs: Sequence[Run], live: Sequence[WorkerRecord] = (), *, questions: bool = True
+    ledger: Ledger,
+    runs: Sequence[Run],
+    live: Sequence[WorkerRecord] = (),
+    *,
+    questions: bool = True,
+    shared: bool = False,
 ) -> Iterator[str]:
     """Return the page, piece by piece, with or without the table of all questions.
+
+    If `shared`, runs that asked different questions are compared by those that they have in common.
 
     Each run is read once, all of them before the first piece is produced. The engines of those `live` workers that
     serve a run's model are described in its section.
     """
     table = Table() if questions else None
-    beside = RunComparison(ledger, runs)
+    beside = RunComparison(ledger, runs, shared=shared)
     parts = [_part(ledger, run, table, beside, live) for run in runs]
     if table:
         table.close()

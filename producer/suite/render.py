@@ -44,7 +44,7 @@ def _wide(table: Table) -> Iterator[tuple[str, ...]]:
     yield ("entry", "chance", *table.models)
     for entry in table.entries:
         cells = (table.cell(entry, model) for model in table.models)
-        yield (entry, chance(table.of_entry(entry)[0].run), *map(_cell, cells))
+        yield (entry, chance(table.of_entry(entry)[0].run.chance), *map(_cell, cells))
     if means := table.means():
         yield (_mean_title(table), _share(table.mean_chance), *(_mean_cell(table, each) for each in means))
 
@@ -109,7 +109,7 @@ def _long(table: Table) -> Iterator[tuple[str, ...]]:
             each.model,
             _share(found.value if found else None),
             _bounds(each.interval),
-            chance(each.run),
+            chance(each.run.chance),
             f"{counts.settled:,}/{counts.total:,}",
             f"{each.unanswered:,}",
             f"{each.failed:,}",

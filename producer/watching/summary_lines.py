@@ -91,8 +91,8 @@ def _mean_lines(label: str, found: SubjectMean | None, run: Run, which: str = ""
     """Return the mean over subjects, with its chance level if that differs from the run's."""
     if found is None:
         return []
-    guess = f"{found.chance:.3f}" if found.chance is not None and run.chance is not None else chance(run)
-    beside = f", chance {guess}" if guess != chance(run) else ""
+    guess = f"{found.chance:.3f}" if found.chance is not None and run.chance is not None else chance(run.chance)
+    beside = f", chance {guess}" if guess != chance(run.chance) else ""
     reach = f"{found.interval.low:.3f} to {found.interval.high:.3f}"
     return [(label, f"{found.value:.3f}  95 % interval {reach} (mean of {found.subjects:,}){which}{beside}")]
 

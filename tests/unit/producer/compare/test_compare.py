@@ -241,7 +241,11 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
 @pytest.mark.parametrize(
     ("ids", "wanted"),
     [
-        (["q0", "q1", "x2"], "they have 7 and 3 question ids, with 2 in common. Enqueue the same file"),
+        (
+            ["q0", "q1", "x2"],
+            "they have 7 and 3 question ids, with 2 in common, of which 2 differ, first in question and subject of q0. "
+            "Enqueue the same file",
+        ),
         (
             [f"q{n}" for n in range(7)],
             "they have 7 and 7 question ids, with 7 in common, but they differ, first in question and subject of q0.",
@@ -259,7 +263,70 @@ def test_runs_over_different_questions_are_refused(ran: Ran, compare: Producer, 
 
     assert "error: Runs one and two asked different questions: " in result.stderr
     assert wanted in result.stderr
+    assert "--shared" not in result.stderr, "they have nothing to compare"
     assert result.stdout == ""
+
+
+def test_runs_that_share_some_questions_are_compared_by_these_alone_if_asked(ran: Ran, compare: Producer) -> None:
+    """A run of a file and one of its first questions, or of a repaired version, could not be compared at all."""
+    many = keyed(6)
+    repaired = many[2].model_copy(update={"answer": "B"})
+    renamed = many[3].model_copy(update={"subject": "law", "metadata": {"level": 1}})
+    new = many[0].model_copy(update={"id": "new"})
+    ran("one", "cwccww", many)
+    # In another order.
+    ran("two", "ccwcc", [new, many[1], repaired, renamed, many[0]], questions_digest="1" * 64, model="large")
+
+    refused = compare("one", "two", exit_code=1).stderr
+    text = compare("one", "two", "--shared").stdout
+    found = json.loads(compare("one", "two", "--shared", "--json").stdout)
+
+    assert "6 and 5 question ids, with 4 in common, of which 1 differ, first in answer of q2." in refused
+    assert "Add --shared to compare the 3 that are the same in both." in refused
+    assert "pairs       3: both right 2 · only A 0 · only B 1 · neither 0\n" in text
+    assert "left out    4 questions: 2 only in A · 1 only in B · 1 changed between A and B; the figures are" in text
+    assert found["left_out"] == {"only_a": 2, "only_b": 1, "changed": 1}
+    assert (found["pairs"], [each["id"] for each in found["flips"]]) == (3, ["q1"])
+    assert found["spec_differences"] == {"model": {"a": "small", "b": "large"}}
+    mirrored = json.loads(compare("two", "one", "--shared", "--json").stdout)
+    assert mirrored["left_out"] == {"only_a": 1, "only_b": 2, "changed": 1}
+    assert mirrored["contingency"] == {"both": 2, "only_a": 1, "only_b": 0, "neither": 0}
+
+
+def test_runs_over_the_same_questions_are_compared_alike_with_and_without_the_option(
+    ran: Ran, compare: Producer
+) -> None:
+    ran("one", "ccwwufa")
+    ran("two", "cwcccwa", model="large")
+
+    assert compare("one", "two", "--shared").stdout == compare("one", "two").stdout
+    assert "left out" not in compare("one", "two").stdout
+    assert json.loads(compare("one", "two", "--json").stdout)["left_out"] == {"only_a": 0, "only_b": 0, "changed": 0}
+
+
+def test_of_shared_questions_chance_is_that_of_these_alone(ran: Ran, compare: Producer) -> None:
+    hard = [
+        Question(id=f"h{at}", question="q", choices=("a", "b", "c", "d"), answer="A", subject="hard") for at in range(4)
+    ]
+    ran("one", "cccccc", [*keyed(2), *hard], chance=0.333)
+    ran("two", "cc", keyed(2), questions_digest="1" * 64)
+
+    found = json.loads(compare("one", "two", "--shared", "--json").stdout)
+
+    assert (found["chance"], found["a"]["chance"], found["b"]["chance"]) == (0.5, 0.5, 0.5)
+    assert "chance      0.500\n" in compare("one", "two", "--shared").stdout
+
+
+def test_runs_that_share_no_question_or_of_which_one_is_not_settled_are_refused_also_with_the_option(
+    ran: Ran, compare: Producer
+) -> None:
+    ran("one", "cc", keyed(2))
+    ran("two", "c", [keyed(1)[0].model_copy(update={"id": "x"})], questions_digest="1" * 64)
+    ran("three", "-", keyed(1), questions_digest="2" * 64)
+
+    told = compare("one", "two", "--shared", exit_code=1).stderr
+    assert "Runs one and two share no question: 3 questions: 2 only in A · 1 only in B." in told
+    assert "Run three is not settled" in compare("one", "three", "--shared", exit_code=1).stderr
 
 
 def test_runs_of_which_one_has_relevance_judgements_are_refused_with_the_option(ran: Ran, compare: Producer) -> None:
@@ -277,7 +344,9 @@ def test_runs_over_the_same_questions_in_another_order_are_refused(ran: Ran, com
     ran("one", "cc", keyed(2))
     ran("two", "cc", keyed(2)[::-1], questions_digest="1" * 64)
 
-    assert "with 2 in common, but in another order" in compare("one", "two", exit_code=1).stderr
+    told = compare("one", "two", exit_code=1).stderr
+    assert "with 2 in common, but in another order. Add --shared to compare the 2 that are the same in both." in told
+    assert "difference  +0.000" in compare("one", "two", "--shared").stdout
 
 
 @pytest.mark.parametrize(("one", "two", "culprit"), [("ccccc-c", "ccccccc", "one"), ("ccccccc", "ccccc-c", "two")])

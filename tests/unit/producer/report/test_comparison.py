@@ -57,6 +57,30 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "odd 10 0.000 0.500 +0.500" in page.text
 
 
+def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_asked(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    questions = make_questions(20)
+    a, b = open_run(ledger, questions, "a"), open_run(ledger, questions[5:], "b", seed=7)
+    c = open_run(ledger, questions, "c", seed=8)
+    settle(ledger, a)
+    settle(ledger, b, right=lambda n: n % 4 != 1)
+    settle(ledger, c)
+
+    report(a.run_id, b.run_id, c.run_id)
+    page = page_of(a)
+    report(a.run_id, b.run_id, c.run_id, "--shared")
+    shared = page_of(a)
+
+    assert "No paired comparison: Runs a-" in page.text
+    assert "with 15 in common. Add --shared to compare the 15 that are the same in both." in page.text
+    assert "No paired comparison" not in shared.text
+    assert "15 pairs" in shared.text
+    assert "20 pairs" in shared.text
+    assert "Left out, as only one run has them, or in another version: 5 questions: 5 only in A." in shared.text
+    assert shared.text.count("1 field") == 2, "they differ in the seed"
+
+
 @pytest.mark.parametrize(("flipped", "told"), [(30, "30 questions, the first 20"), (3, "3 questions")])
 def test_of_many_flipped_questions_a_report_lists_the_first_and_tells_how_many_there_are(
     ledger: MemoryLedger, report: Producer, flipped: int, told: str
