@@ -19,14 +19,12 @@ from producer.readers.parts import Parts, answers_of
 from producer.readers.record import FieldTrouble, shown_value
 from producer.readers.second_key import Column, way_of_second_key
 
-__all__ = ["Key", "key_of", "refuse_contradiction", "refuse_overlooked_key", "says_beside"]
+__all__ = ["Key", "key_of", "name_all", "refuse_contradiction", "say_by_label_or_text", "says_beside"]
 
 #: Share of the rows in which two fields must agree to be considered equivalent.
 _MOST = 0.9
 #: Share from which the lists in a field `gold` may be keys.
 _HALF = 0.5
-#: With fewer rows, a field that names choices may do so by chance.
-_LEAST_ROWS = 3
 #: Usual names for an index that counts from 0, unless choices are in columns: SocialIQA's label counts from 1.
 _FROM_0 = frozenset(
     ["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index", "label", "labels"]
@@ -51,6 +49,8 @@ class Key(NamedTuple):
     beside: tuple[tuple[str, Way], ...] = ()
     #: Whether the base of its numbers is assumed from the field's name alone.
     supposed: bool = False
+    #: Whether the user says that there is none.
+    none: bool = False
 
     def taken(self, parts: Parts) -> Parts:
         """Return `parts` with the answer taken from this field."""
@@ -78,7 +78,7 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
     if name is None:
         return Key(settle((), ways))
     fields = {each: _given(head, each) for each in (name, *_others(head, name))}
-    said = [each for each, given in fields.items() if _says_by_label_or_text(given)]
+    said = [each for each, given in fields.items() if say_by_label_or_text(given)]
     field = name
     if name not in said and _are_numbers(fields[name]):
         if said:
@@ -88,7 +88,7 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
             field = said[0]
         elif _is_else(name, fields[name]):
             field = next((each for each in fields if _may_be_index(each, fields[each])), name)
-    elif name not in said and said and _name_all(fields[name]):
+    elif name not in said and said and name_all(fields[name]):
         field = said[0]
     given = [each for each in fields[field] if each]
     supposed = False
@@ -106,7 +106,7 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
 def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
     """Return the fields that give the answer as well as the key in `name`, whose numbers count from 0."""
     fields = {each: _given(head, each) for each in (name, *_others(head, name))}
-    return _beside(name, Way.ANY_0, fields, [each for each, given in fields.items() if _says_by_label_or_text(given)])
+    return _beside(name, Way.ANY_0, fields, [each for each, given in fields.items() if say_by_label_or_text(given)])
 
 
 def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None:
@@ -122,22 +122,6 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
             message = f"{shown}, but {name!r} says {shown_value(parts.rest[name])}, which is {', '.join(other)}."
             hint = f"Use --map answer={name} for the latter, --map answer={parts.used.answer} for the former."
             raise FieldTrouble("answer", message, hint, kind="two answers contradict")
-
-
-def refuse_overlooked_key(head: Sequence[Parts]) -> None:
-    """Raise FieldTrouble if no question has a key, but a field with an unknown name names a choice in each row."""
-    if len(head) < _LEAST_ROWS or any(each.marked or not no_key(each.answer, each.choices) for each in head):
-        return
-    columns = {
-        name: [Given.of(each.rest.get(name), each.choices, each.labels) for each in head]
-        for name in dict.fromkeys(name for each in head for name in each.rest)
-    }
-    for name, column in columns.items():
-        constant = len({str(each.answer) for each in column}) == 1
-        if not constant and _says_by_label_or_text(column) and not _name_all(column):
-            message = f"no field has a usual name of the key, but {name!r} names a choice in nearly every row."
-            hint = f"Use --map answer={name} if it is the key, --map answer= if there is none."
-            raise FieldTrouble("answer", message, hint, kind="may be the key")
 
 
 def _given(head: Sequence[Parts], name: str) -> Column:
@@ -181,7 +165,7 @@ def _others(head: Sequence[Parts], name: str) -> Iterable[str]:
     return [each for each in there if each != name]
 
 
-def _says_by_label_or_text(column: Column) -> bool:
+def say_by_label_or_text(column: Column) -> bool:
     """Whether these values name choices other than by number."""
     given = [each for each in column if each]
     return bool(given) and _named_otherwise(given) >= _MOST * len(given)
@@ -192,7 +176,7 @@ def _named_otherwise(given: Sequence[Given]) -> int:
     return sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
 
 
-def _name_all(column: Column) -> bool:
+def name_all(column: Column) -> bool:
     """Whether these values merely list all choices or all labels."""
     return all(len(meant(each, Way.ANY)) == len(each.choices) for each in column if each)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
-from producer.readers.answer_fields import Key, key_of, refuse_overlooked_key, says_beside
+from producer.readers.answer_fields import Key, key_of, says_beside
 from producer.readers.answer_file import with_answers
 from producer.readers.answers import INDICES, Given, Way, settle
 from producer.readers.fields import parts_of, to_row
@@ -24,6 +24,7 @@ from producer.readers.format import JSON, Format, format_of
 from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.layouts import OWN, Layout, choose, layout_called
 from producer.readers.mapping import mapped
+from producer.readers.overlooked_key import possible_keys, refuse_overlooked_key
 from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row, head_of
@@ -52,6 +53,8 @@ class QuestionFile:
     parts: tuple[Format, ...]
     #: The fields that question, choices and answer were taken from.
     fields: UsedFields
+    #: If no question has a key: what `--map` needs for each field that may be the key.
+    possible_keys: tuple[str, ...] = ()
 
     @property
     def way(self) -> Way:
@@ -60,7 +63,9 @@ class QuestionFile:
 
     @property
     def doubt(self) -> str:
-        """A warning if the base of its indices was assumed rather than detected, otherwise an empty string."""
+        """A warning if the key may be overlooked, or the base of its indices was assumed; otherwise an empty string."""
+        if self.possible_keys:
+            return f"warning: no question has a key, but these numbers may be one: {'; '.join(self.possible_keys)}."
         if not self.key.supposed:
             return ""
         name = ", ".join(self.fields.answer)
@@ -135,13 +140,15 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(apart)
             _refuse_answers_that_would_do_nothing(source, layout, apart)
-            if not (source.how.answers or "answer" in source.how.mapping):
+            told = source.how.answers or "answer" in source.how.mapping
+            if not told:
                 refuse_overlooked_key([parts for _, parts in apart])
             key = _key([each for _, each in apart], layout, source.how, like)
         except FieldTrouble as trouble:
             raise trouble.at(apart[0][0].file or source.shown, apart[0][0].line) from None
         used = UsedFields.of([(record, key.taken(each)) for record, each in apart])
-        return QuestionFile(source, layout, key, parts, _fields(used, source.how.answers))
+        maybe = () if told else tuple(possible_keys([each for _, each in apart]))
+        return QuestionFile(source, layout, key, parts, _fields(used, source.how.answers), maybe)
 
 
 def _head(parts: Sequence[Format]) -> list[Record]:
@@ -236,7 +243,7 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
     given = [Given.of(each.answer, each.choices, each.labels) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
         # The user named the field, or the layout has only one.
-        return Key(settle(given, layout.ways))
+        return Key(settle(given, layout.ways), none=how.mapping.get("answer") == "")
     return key_of(head, layout.ways, _like(head, like) if like else None)
 
 

@@ -81,6 +81,61 @@ def test_a_key_under_an_unknown_name_is_not_overlooked(tmp_path: Path) -> None:
     assert keys(tmp_path, table, answer="") == keys(tmp_path, without) == ["", "", ""]
 
 
+@pytest.mark.parametrize("choices", ["choices", "options"])
+@pytest.mark.parametrize(
+    ("name", "numbers", "remedies"),
+    [
+        ("gold_idx", (2, 0, 3), {"": "CAD"}),
+        ("correct_option_number", (2, 1, 4), {"": "BAD"}),
+        ("golden_number", (2, 1, 3), {"base=0": "CBD", "base=1": "BAC"}),
+        ("true_answer_no", ("2", "1", "4"), {"": "BAD"}),
+    ],
+)
+def test_a_key_of_numbers_under_an_unknown_name_is_not_overlooked(
+    tmp_path: Path, choices: str, name: str, numbers: tuple[object, ...], remedies: dict[str, str]
+) -> None:
+    """It was only listed as not used, and the run had no accuracy."""
+    content = rows(*({name: each, "level": at} for at, each in enumerate(numbers)), choices=choices)
+
+    told = refusal(tmp_path, content)
+
+    assert f"no field has a usual name of the key, but the numbers in '{name}' may be positions of choices" in told
+    options = " or ".join(f"--map answer={name}{base and ','}{base}" for base in remedies)
+    assert f"Use {options} if it is the key, --map answer= if there is none" in told
+    for base, right in remedies.items():
+        more: dict[str, Any] = {"base": base[-1]} if base else {}
+        assert keys(tmp_path, content, answer=name, **more) == list(right)
+    assert keys(tmp_path, content, answer="") == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ((1, 2, 3) * 3, "--map answer=level,base=0 or --map answer=level,base=1"),
+        ((0, 2, 3) * 3, "--map answer=level"),
+        ((1, 2, 3), ""),
+        ((1,) * 9, ""),
+        ((0, 1, 1) * 3, ""),
+        ((3, 4, 5) * 3, ""),
+        ((True, False, True) * 3, ""),
+        ((0.5, 1.5, 2) * 3, ""),
+    ],
+    ids=["either", "from 0", "few rows", "constant", "flags", "too large", "truths", "fractions"],
+)
+def test_other_numbers_that_may_be_the_key_are_pointed_out_where_no_question_has_one(
+    tmp_path: Path, values: tuple[object, ...], remedy: str
+) -> None:
+    content = rows(*({"level": each} for each in values))
+    keyed = rows(*({"level": each, "answer": "ABC"[at % 3]} for at, each in enumerate(values)))
+
+    told = understood(tmp_path, content).doubt
+
+    expected = f"warning: no question has a key, but these numbers may be one: {remedy}." if remedy else ""
+    assert told == expected
+    assert understood(tmp_path, content, answer="").doubt == ""
+    assert understood(tmp_path, keyed).doubt == ""
+
+
 def test_the_unused_fields_are_told_if_no_field_was_found_for_the_key(tmp_path: Path) -> None:
     table = "stem,opt_1,opt_2,number,{}\none?,x,y,n1,0\ntwo?,u,v,n2,1\nthree?,s,t,n3,1\n"
 
