@@ -70,20 +70,21 @@ class Ledger(abc.ABC):
         """Return all runs that this version can read, newest first."""
 
     def named(self, name: str) -> Run:
-        """Return the run with id `name`, else the only run of that name, else the only one whose id starts with it.
+        """Return the run with id `name`, else the only run of that name, else the only one whose id starts so.
 
         `last` is the newest run, unless it is that of an HTTP request: somebody else waits for it, and it is purged
-        within seconds. Raises InputError if several match, for an empty name, and for `last` if there is no run at all.
+        within seconds. Case does not matter. Raises InputError if several match, for an empty name, and for `last` if
+        there is no run at all.
         """
         if not name:  # of an unset variable: as a prefix, it would be any run
             raise InputError("RUN is empty.", hint="`python -m producer runs` lists the runs.")
         ids = self.run_ids()  # not `runs`: each may hold thousands of examples
-        if name == LAST:
+        if name.lower() == LAST:
             return self.run(_last(ids))
         meant = (
             [each for each in ids if each == name]
             or [each for each in ids if is_called(each, name)]
-            or [each for each in ids if each.startswith(name)]
+            or [each for each in ids if each.startswith(name.lower())]  # ids have no capitals
         )
         if len(meant) > 1:
             listed = ", ".join(meant[:MOST_LISTED])

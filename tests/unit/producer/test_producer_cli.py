@@ -92,6 +92,18 @@ def test_a_run_is_named_by_its_beginning_or_as_the_last(producer: Producer, five
     assert f"'alp' matches 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
 
 
+def test_a_run_is_found_by_its_beginning_in_whatever_case(producer: Producer, five: Path) -> None:
+    """`--run My-Test` makes the run my-test-…, of which only the whole name was found as it was given."""
+    run_id = producer.json("enqueue", five, "--run", "My-Test")["run_id"]
+    other = producer.json("enqueue", five, "--run", "My-Tests")["run_id"]
+
+    assert producer.json("status", "My-Test")["run_id"] == run_id, "the whole name is more than a beginning"
+    assert producer.json("status", "My-Test-")["run_id"] == producer.json("status", run_id.upper())["run_id"] == run_id
+    assert producer.json("status", "MY-TESTS-")["run_id"] == other
+    assert "'My-Tes' matches 2 runs" in producer("status", "My-Tes", exit_code=1).stderr
+    assert producer.json("status", "LAST")["run_id"] == other
+
+
 def test_the_last_run_is_never_the_request_of_somebody_who_asks_over_http(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:
