@@ -27,6 +27,7 @@ __all__ = [
     "LEASE_S",
     "MISSING_S",
     "STARTING_S",
+    "WISH_S",
     "BootFailure",
     "Fleet",
     "Wish",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from contract.errors import InputError, WorkerStays
-from contract.fleet import LEASE_S, STARTING_S, Fleet, Wish, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, STARTING_S, WISH_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.settings import Settings
 
 __all__ = ["drain", "find", "restart"]
@@ -54,7 +54,10 @@ def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> N
         say(f"{record.name}: asked to drain")
     for record in chosen:
         _await_end(fleet, settings, record)
-        say(f"{record.name}: drained")
+        if _stays_down(fleet, record):
+            say(f"{record.name}: drained")
+        else:
+            say(f"{record.name}: has ended; if it is started within {WISH_S // 60} minutes, it drains again")
 
 
 def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
@@ -99,6 +102,19 @@ def _there_now(fleet: Fleet, record: WorkerRecord) -> WorkerRecord | None:
     while (there := fleet.get(record.name)) is None and time.monotonic() < until:
         time.sleep(LOOK_S)
     return there
+
+
+def _stays_down(fleet: Fleet, record: WorkerRecord) -> bool:
+    """Whether the worker of `record`, which has ended, is not started again: it was ending already, or was killed.
+
+    The process that its launcher starts then reads the wish, and ends as well.
+    """
+    until = time.monotonic() + STARTING_S + GRACE_S
+    while record.launched and fleet.wish(record.name) is Wish.DRAIN:
+        if time.monotonic() > until:
+            return False
+        time.sleep(LOOK_S)
+    return True
 
 
 def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""Restarting workers by name, on a registry and a clock that are made up."""
+"""Restarting and draining workers by name, on a registry and a clock that are made up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contract import load_settings
 from contract.errors import WorkerStays
 from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
 from workers.host import remote_control
-from workers.host.remote_control import restart
+from workers.host.remote_control import drain, restart
 
 
 class Clock:
@@ -105,3 +105,53 @@ def test_workers_that_are_drained_meanwhile_do_not_hold_up_the_restart_of_the_ot
 def test_a_worker_that_boots_longer_than_it_may_is_not_waited_for_any_longer(clock: Clock) -> None:
     with pytest.raises(WorkerStays, match="gpu0@host did not stop"):
         restarted(clock, boot_s=5000)
+
+
+class Returning(Booting):
+    """The registry where one worker ends to restart, too late to read a wish, and is back 2 s later if it `returns`.
+
+    Its successor reads the wish after 3 s more, and leaves.
+    """
+
+    def __init__(self, clock: Clock, *, launched: bool, returns: bool) -> None:
+        super().__init__(clock, 0)
+        self._launched = launched
+        self._returns = returns
+
+    def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:  # noqa: ARG002 - there is one worker
+        assert wish is Wish.DRAIN
+        return wish
+
+    def wish(self, name: str) -> Wish | None:  # noqa: ARG002
+        return None if self._returns and self._clock.now_s >= 6 else Wish.DRAIN
+
+    def get(self, name: str) -> WorkerRecord | None:
+        if self._clock.now_s < 1:
+            record = self._record(name, 1, WorkerState.DRAINING)
+        elif self._returns and 3 <= self._clock.now_s < 6:
+            record = self._record(name, 2, WorkerState.BOOTING)
+        else:
+            return None
+        return record.model_copy(update={"launched": self._launched})
+
+
+@pytest.mark.parametrize(
+    ("launched", "returns", "last", "after_s"),
+    [
+        (True, True, "drained", (6, 7)),
+        (True, False, "has ended; if it is started within 10 minutes, it drains again", (30, 60)),
+        (False, False, "drained", (1, 2)),
+    ],
+    ids=["started again", "its launcher is gone as well", "without a launcher"],
+)
+def test_a_worker_that_was_about_to_restart_is_drained_once_its_successor_is(
+    clock: Clock, launched: bool, returns: bool, last: str, after_s: tuple[float, float]
+) -> None:
+    """It was told to be drained when it ended, and was there again a moment later."""
+    said: list[str] = []
+    fleet = Returning(clock, launched=launched, returns=returns)
+
+    drain(cast("Fleet", cast(Any, fleet)), load_settings(None, []), ["gpu0"], said.append)
+
+    assert said == ["gpu0@host: asked to drain", f"gpu0@host: {last}"]
+    assert after_s[0] <= clock.now_s <= after_s[1]
