@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictS
 
 from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
 from contract.spec import ChatTemplate, Mode, Normalization, Sampling
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.readers.fields import trouble_of
 from producer.readers.own_answers import own_labels
 from producer.readers.record import FieldTrouble
@@ -112,6 +112,23 @@ class ScoreBatchIn(ScoreOptions):
     questions: Annotated[list[QuestionIn], Field(min_length=1)]
 
 
+class PassageOut(BaseModel):
+    """A retrieved passage, without its text; `shown` says whether it fit into the prompt."""
+
+    id: str
+    rank: int
+    score: float | None
+    shown: bool
+    #: Id and path of the document it was cut from, if the index has them.
+    document: str
+    path: str
+
+    @classmethod
+    def of(cls, passage: Passage) -> PassageOut:
+        """Create it; a score that JSON cannot represent becomes null."""
+        return cls(**passage.model_dump(include=set(cls.model_fields) - {"score"}), score=_finite(passage.score))
+
+
 class ScoreOut(BaseModel):
     """A verdict; `error` is set if the outcome is `failed`."""
 
@@ -122,6 +139,9 @@ class ScoreOut(BaseModel):
     confidence: float | None
     choice_scores: dict[str, float | None]
     raw_text: str
+    #: Where the context in the prompt came from.
+    context_source: ContextSource
+    passages: list[PassageOut]
     error: Failure | None
     model: str
     worker: str
@@ -142,6 +162,8 @@ class ScoreOut(BaseModel):
             confidence=_finite(verdict.confidence),
             choice_scores={label: _finite(score) for label, score in verdict.choice_scores.items()},
             raw_text=verdict.raw_text,
+            context_source=verdict.context_source,
+            passages=[PassageOut.of(each) for each in verdict.passages],
             error=verdict.error,
             model=model,
             worker=verdict.worker,

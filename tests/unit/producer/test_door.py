@@ -14,11 +14,13 @@ from contract.errors import DeadlineMissed, NoWorker, RedisUnreachable, RunConfi
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.priority import Priority
+from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Normalization, Selection, request_id
+from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.http import door
-from producer.http.bodies import ScoreOptions
+from producer.http.bodies import ScoreOptions, ScoreOut
 from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from tests.support import PATIENCE_S, build_test_index, make_question, make_questions, open_run
@@ -130,6 +132,32 @@ def test_a_door_asks_by_its_files_as_they_were_when_it_opened(
         await asyncio.wait(asking)
 
     at(ledger, broker, act, base)
+
+
+def test_an_answer_names_the_passages_that_were_retrieved_for_it_and_those_that_were_shown() -> None:
+    """Nobody could find out: the run of a request is deleted once it is answered."""
+    question = Question(id="q", question="Which?", choices=("a", "b"), answer="A")
+    passages = (
+        Passage(id="iron#2", score=2.5, text="Iron.", document="iron", path="metals.md"),
+        Passage(id="tin", score=float("inf"), text="Tin.", rank=2, shown=False),
+    )
+    retrieved = Verdict(
+        question_id="q",
+        outcome=Outcome.CORRECT,
+        choice="A",
+        context_source=ContextSource.RETRIEVED,
+        passages=passages,
+    )
+    alone = Verdict(question_id="q", outcome=Outcome.CORRECT, choice="A")
+
+    said, said_alone = (ScoreOut.of(question, each, "m", []).model_dump(mode="json") for each in (retrieved, alone))
+
+    assert said["context_source"] == "retrieved"
+    assert said["passages"] == [
+        {"id": "iron#2", "rank": 1, "score": 2.5, "shown": True, "document": "iron", "path": "metals.md"},
+        {"id": "tin", "rank": 2, "score": None, "shown": False, "document": "", "path": ""},
+    ]
+    assert (said_alone["context_source"], said_alone["passages"]) == ("none", [])
 
 
 def test_a_request_with_a_normalization_of_its_own_leaves_the_prompt_that_belongs_to_the_servers() -> None:
