@@ -60,7 +60,7 @@ def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
         else "Enqueue the same file for both, with the same --limit or --sample."
     )
     if shared.found:
-        hint = f"Add --shared to compare the {shared.found:,} that are the same in both. {hint}"
+        hint = f"Add --shared to compare the {shared.found:,} that are the same in both, or {hint[0].lower()}{hint[1:]}"
     return InputError(f"Runs {a.run_id} and {b.run_id} asked different questions: {how}.", hint=hint)
 
 

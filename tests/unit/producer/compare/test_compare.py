@@ -282,7 +282,7 @@ def test_runs_that_share_some_questions_are_compared_by_these_alone_if_asked(ran
     found = json.loads(compare("one", "two", "--shared", "--json").stdout)
 
     assert "6 and 5 question ids, with 4 in common, of which 1 differ, first in answer of q2." in refused
-    assert "Add --shared to compare the 3 that are the same in both." in refused
+    assert "Add --shared to compare the 3 that are the same in both" in refused
     assert "pairs       3: both right 2 · only A 0 · only B 1 · neither 0\n" in text
     assert "left out    4 questions: 2 only in A · 1 only in B · 1 changed between A and B; the figures are" in text
     assert found["left_out"] == {"only_a": 2, "only_b": 1, "changed": 1}
@@ -345,7 +345,7 @@ def test_runs_over_the_same_questions_in_another_order_are_refused(ran: Ran, com
     ran("two", "cc", keyed(2)[::-1], questions_digest="1" * 64)
 
     told = compare("one", "two", exit_code=1).stderr
-    assert "with 2 in common, but in another order. Add --shared to compare the 2 that are the same in both." in told
+    assert "with 2 in common, but in another order. Add --shared to compare the 2 that are the same in both" in told
     assert "difference  +0.000" in compare("one", "two", "--shared").stdout
 
 

@@ -73,7 +73,7 @@ def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_aske
     shared = page_of(a)
 
     assert "No paired comparison: Runs a-" in page.text
-    assert "with 15 in common. Add --shared to compare the 15 that are the same in both." in page.text
+    assert "with 15 in common. Add --shared to compare the 15 that are the same in both" in page.text
     assert "No paired comparison" not in shared.text
     assert "15 pairs" in shared.text
     assert "20 pairs" in shared.text
