@@ -12,6 +12,7 @@ import click
 from contract import keys
 from contract.commands import INTERRUPTED, note
 from contract.ledger import Run, RunState
+from contract.wording import number
 from producer.bar import reading
 from producer.engine_differences import untaken
 from producer.export.results import export
@@ -38,7 +39,7 @@ from producer.watching.unserved import start_workers, starting_words
 
 __all__ = ["Work"]
 
-#: Maximum number of runs whose failures are printed; `status` shows those of the others.
+#: Maximum number of runs whose failures are printed; `export` shows those of the others.
 MOST_FAILED = 3
 
 
@@ -186,7 +187,11 @@ class Work:
         echo_figures(table)
         click.echo()
         why: Lines = []
-        for each in [each for each in table.cells if each.failed][:MOST_FAILED]:
-            with reading(self._session.ledger, each.run, "failures") as results:
-                why += failed_lines(each.run.run_id, Failures.of(results))
+        failed = [each.run for each in table.cells if each.failed]
+        for run in failed[:MOST_FAILED]:
+            with reading(self._session.ledger, run, "failures") as results:
+                why += failed_lines(run.run_id, Failures.of(results))
+        if len(failed) > MOST_FAILED:
+            others = number(len(failed) - MOST_FAILED, "more run")
+            why.append(("", f"and {others} with failed questions; python -m producer export RUN says why"))
         echo_lines([*figure_lines(table), *why, *more])

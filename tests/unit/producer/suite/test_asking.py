@@ -313,3 +313,18 @@ def test_failed_questions_of_a_settled_suite_are_told_and_exit_with_3(
     assert "1 unanswered · 1 failed" in said
     assert "1 × RequestRejected, for example q0: too long" in said
     assert f"python -m producer requeue {first} --failed" in said
+
+
+def test_of_many_runs_with_failed_questions_the_first_are_told_and_how_many_more_there_are(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    """The fourth run's failures were in the table, but nobody was told why, or how to ask them again."""
+    runs = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
+    for run_id in runs:
+        settle(ledger, run_id, Outcome.FAILED)
+    settle_all(ledger)
+
+    said = producer(two_by_two, exit_code=3).stdout
+
+    assert [f"python -m producer requeue {each} --failed" in said for each in runs] == [True, True, True, False]
+    assert "and 1 more run with failed questions; python -m producer export RUN says why" in said
