@@ -39,7 +39,7 @@ from workers.host.redis_watch import RedisWatch
 from workers.host.remote_control import drain, restart
 from workers.recheck.rescoring import rescore
 from workers.recheck.serving import refuse_lacking_adapter, serving
-from workers.recheck.stability import stability, unlike
+from workers.recheck.stability import refuse_unanswered, stability, unlike
 from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 from workers.retrieval.build import build_index
 from workers.tuning.output import context_note, draw_trials, refuse_unwritable, table, write_deploy_file, write_record
@@ -181,6 +181,7 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     """Ask a sample of RUN again, one question at a time, and report the choices that change."""
     settings, ledger, run = _asked_of(name, config, overrides)
     refuse_lacking_adapter(settings, run)
+    refuse_unanswered(ledger, run)
     engine, judges = make_engine(settings), JudgeEngines(settings)
     engine.start()
     try:

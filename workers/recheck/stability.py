@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from contract.engine_info import describe_differences, differing
+from contract.errors import InputError
 from contract.ledger import Ledger, Run
 from contract.spec import Mode
-from contract.verdict import Verdict
+from contract.verdict import Outcome, Verdict
 from workers.engines.base import Engine
 from workers.pipeline import JudgeEngine, no_judges, score_batch
 from workers.scoring import Item
 
-__all__ = ["Flip", "stability", "unlike"]
+__all__ = ["Flip", "refuse_unanswered", "stability", "unlike"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,18 @@ class Flip:
     alone: str | None
     #: Best score minus second best, in the batch: a near-tie may flip by rounding alone.
     margin: float | None
+
+
+def refuse_unanswered(ledger: Ledger, run: Run) -> None:
+    """Raise InputError if there is nothing to ask again, as no question of the run was answered."""
+    counts = ledger.counts(run.run_id)
+    failed = counts.of(Outcome.FAILED)
+    if counts.settled == failed:
+        far = f"{counts.settled:,} of {counts.total:,} settled" + (f", {failed:,} of them failed" if failed else "")
+        raise InputError(
+            f"No question of {run.run_id} was answered yet: {far}.",
+            hint=f"python -m producer status {run.run_id} says what it waits for.",
+        )
 
 
 def stability(

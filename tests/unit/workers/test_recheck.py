@@ -13,7 +13,7 @@ import pytest
 from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Question, Run, Settings, Verdict, load_settings
 from contract.choice_order import arrangements
 from contract.engine_info import EngineUsed
-from contract.errors import RunConfigError, SettingsError
+from contract.errors import InputError, RunConfigError, SettingsError
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import Passage
 from tests.support import make_question, make_questions, open_run
@@ -23,7 +23,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.recheck.rescoring import rescore
 from workers.recheck.serving import refuse_lacking_adapter, serving
-from workers.recheck.stability import stability, unlike
+from workers.recheck.stability import refuse_unanswered, stability, unlike
 from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
@@ -254,6 +254,19 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
     assert engine.calls == [1] * 10
     assert {flip.question_id for flip in flips} == {"q0", "q2", "q4", "q6", "q8"}
     assert {(flip.in_batch, flip.alone, flip.margin) for flip in flips} == {("A", "D", 0.1)}
+
+
+def test_a_run_that_answered_nothing_yet_is_refused_before_an_engine_boots(books: MemoryLedger) -> None:
+    """It booted an engine for minutes and said that 0 of 0 questions changed, which sounds stable."""
+    run = open_run(books, make_questions(2), "old")
+    with pytest.raises(InputError, match=f"No question of {run.run_id} was answered yet"):
+        refuse_unanswered(books, run)
+    error = Failure(type="Made", message="up")
+    settle(books, run, Verdict(question_id="q0", outcome=Outcome.FAILED, error=error))
+    with pytest.raises(InputError, match="was answered yet: 1 of 2 settled, 1 of them failed"):
+        refuse_unanswered(books, run)
+    settle(books, run, stored("q1", "", choice="A"))
+    refuse_unanswered(books, run)
 
 
 def test_of_a_large_run_only_the_sample_is_in_memory(books: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
