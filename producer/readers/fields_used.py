@@ -78,9 +78,13 @@ class UsedFields:
         }
         found = [f"{part} ← {names}" for part, names in shown.items() if names]
         if self.unused and not self.answer:
-            more = ", …" if len(self.unused) > MOST_UNUSED else ""
-            found.append(f"not used: {', '.join(self.unused[:MOST_UNUSED])}{more}")
+            found.append(f"not used: {self.listed_unused()}")
         return " · ".join(found)
+
+    def listed_unused(self) -> str:
+        """Return the first of the fields that are not used."""
+        more = ", …" if len(self.unused) > MOST_UNUSED else ""
+        return ", ".join(self.unused[:MOST_UNUSED]) + more
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for `--json`."""

@@ -51,6 +51,12 @@ def _question_warnings(planned: Plan) -> list[str]:
         told = f"{number(digest.with_context, 'question')} with a context, which the model is not shown"
         why, instead = (", as the run retrieves", " instead of passages") if spec.rag else ("", "")
         found.append(f"{told}{why}: --set rag.use_context_field=true shows it{instead}")
+    if spec.use_context_field and not digest.with_context:
+        unused = f" (not used: {file.fields.listed_unused()})" if file.fields.unused else ""
+        found.append(
+            "no question has a context, which rag.use_context_field=true would show: --map context=FIELD names its"
+            f" field{unused}"
+        )
     found += digest.oddities.warnings() + planned.choice_references.warnings()
     found += contradiction_warnings(digest.repeats, file)
     if spec.mode is not Mode.JUDGE:

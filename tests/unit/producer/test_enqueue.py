@@ -295,3 +295,29 @@ def test_a_context_that_makes_way_for_what_is_retrieved_is_pointed_out(
 
     warning = "4 questions with a context, which the model is not shown, as the run retrieves: --set rag.use_context_f"
     assert (warning in result.stderr) is told
+
+
+@pytest.mark.parametrize(
+    ("more", "mapping", "told"),
+    [
+        ({"documents": "It is a red box.", "level": 1}, (), "not used: documents, level"),
+        ({}, (), "--map context=FIELD"),
+        ({"documents": "It is a red box."}, ("--map", "context=documents"), ""),
+        ({"context": "It is a red box."}, (), ""),
+    ],
+    ids=["unknown name", "nowhere", "named", "there"],
+)
+def test_that_no_question_has_the_context_that_is_to_be_shown_is_pointed_out(
+    producer: Producer, write_rows: WriteRows, more: dict[str, object], mapping: tuple[str, ...], told: str
+) -> None:
+    """All questions were asked without it."""
+    asked = {"question": "What is in the box?", "choices": ["tea", "salt"], "answer": "A"}
+    file = write_rows({**asked, **more}, {**asked, **more, "question": "And in this one?"})
+
+    result = producer("enqueue", file, "--set", "rag.use_context_field=true", "--dry-run", *mapping)
+
+    warning = (
+        "no question has a context, which rag.use_context_field=true would show: --map context=FIELD names its field"
+    )
+    assert (warning in result.stderr) is bool(told)
+    assert told in result.stderr

@@ -333,6 +333,18 @@ def test_a_list_of_texts_in_a_tables_cell_is_a_list_of_contexts_and_any_other_te
     assert of_table.context == of_text.context == (context or cell)
 
 
+@pytest.mark.parametrize("name", ["text", "passage", "paragraph", "content", "page_content", "context"])
+def test_the_texts_of_passages_with_titles_and_scores_are_the_context(tmp_path: Path, name: str) -> None:
+    """Under another name than `text` they were dropped without a word."""
+    passages = [{"title": "t", name: text, "score": 0.5} for text in ("one", "two")]
+    own = {"question": "q", "choices": ["x", "y"], "answer": "A", "context": passages}
+    named = {"question": "q", "options": ["x", "y"], "answer": "A", "contexts": passages}
+
+    assert [each.context for row in (own, named) for each in questions(read(tmp_path, lines(row)))] == [
+        "one\n\ntwo"
+    ] * 2
+
+
 def test_choices_in_a_question_that_cannot_be_told_apart_are_refused_with_a_remedy(tmp_path: Path) -> None:
     rows = [{"question": text, "answer": "A"} for text in ("Which? A) x B) y", "Which? A) see B) below B) x C) y")]
 
