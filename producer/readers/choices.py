@@ -152,7 +152,14 @@ _NUMPY = re.compile(
 )
 
 
+#: What follows a backslash, and what does where Python printed it: it would read `\alpha` as a control character.
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_PRINTED_ESCAPES = frozenset("\\'\"nrtxuU")
+
+
 def _printed(cell: str) -> object:
+    if not _PRINTED_ESCAPES.issuperset(_ESCAPE.findall(cell)):
+        return None
     # Python would concatenate two texts that are separated only by a blank.
     plain = _NUMPY.sub(lambda found: (found["text"] or "") + (", " if found["gap"] else ""), cell)
     try:

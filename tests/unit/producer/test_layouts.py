@@ -311,6 +311,8 @@ def test_contexts_of_every_kind_become_the_context(tmp_path: Path) -> None:
         ("['printed by' 'numpy']", "printed by\n\nnumpy"),
         ('[{"title": "t", "text": "one"}, {"text": "two"}]', "one\n\ntwo"),
         ("{'contexts': array(['one', 'two'], dtype=object), 'labels': array(['a', 'b'])}", "one\n\ntwo"),
+        (r"['it\'s \\beta', 'a\nb']", "it's \\beta\n\na\nb"),
+        (r'["$\alpha$ decay", "$\beta$"]', None),
         ("[Applause] Thank you.", None),
         ("[1] Iron is a metal.", None),
         ("[1, 2]", None),

@@ -352,6 +352,16 @@ def test_a_csv_cell_of_broken_json_is_refused(tmp_path: Path) -> None:
     assert "field 'choices': malformed JSON in the cell" in str(row.trouble)
 
 
+@pytest.mark.parametrize("cell", [r'["$\alpha$", "$\beta$"]', r"['$\frac12$', '$\dots$']"])
+def test_a_cell_with_backslashes_that_neither_json_nor_python_wrote_is_refused(tmp_path: Path, cell: str) -> None:
+    r"""The choices were asked with control characters in place of \a, \b and \f."""
+    quoted = cell.replace('"', '""')
+
+    (row,) = rows_of(write(tmp_path, "q.csv", f'question,choices,answer\nq,"{quoted}",A\n'))
+
+    assert "field 'choices': malformed JSON in the cell" in str(row.trouble)
+
+
 def test_duplicate_choices_are_allowed_while_the_answer_is_clear(tmp_path: Path) -> None:
     (question,) = questions_of(write(tmp_path, "q.jsonl", json.dumps({**GOOD, "choices": ["x", "x"]})))
 
