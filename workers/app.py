@@ -21,25 +21,24 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from contract import logs
-from contract.errors import EXIT_ENGINE, EXIT_RETRY, McqueueError, SettingsError
-from contract.fleet import Wish, WorkerState
+from contract.errors import EXIT_ENGINE, McqueueError, SettingsError
+from contract.fleet import WorkerState
 from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
 from contract.settings import Settings, load_settings
 from workers.hard_exit import end_at_once
 from workers.host import boot_pipe
 from workers.messages import transport
-from workers.messages.aggregator import Aggregator, stop, stop_without_engine, stopping, stops_for_good
+from workers.messages.aggregator import Aggregator
 from workers.messages.batch import Batch
 from workers.monitoring.flower_ui import dress_flower
+from workers.shutdown import StopSignals, stop, stops_for_good
 from workers.worker import Worker
 
 __all__ = ["app"]
 
 log = logging.getLogger(__name__)
 
-#: Celery's exit code after SIGINT and SIGQUIT.
-EXIT_INTERRUPTED = 1
 #: How long an immediate exit waits for Redis, which may be unreachable.
 FAREWELL_S = 1.0
 
@@ -113,17 +112,7 @@ class Lifecycle:
             queue = _own_queue()
             # Only the task of this worker's queue: a second one would also gather messages and limit consumption.
             task = BatchTask()
-            self._worker = Worker(
-                settings,
-                app,
-                sender.hostname,
-                queue,
-                stopping=stopping,
-                on_name_lost=lambda: stop(EXIT_RETRY),
-                on_wish=grant,
-                room_came=task.room_came,
-                on_engine_gone=stop_without_engine,
-            )
+            self._worker = Worker(settings, app, sender.hostname, queue, task.room_came)
             task.name, task.worker = task_name(queue), self._worker
             app.register_task(task)
             self._worker.boot()
@@ -172,32 +161,6 @@ class Lifecycle:
         """Called after the last batch."""
         if self._worker is not None:
             self._worker.close(for_good=stops_for_good())
-
-
-class StopSignals:
-    """Handler of SIGINT and SIGQUIT: stop after the running batches, and at the third signal without waiting for them.
-
-    Celery's own handlers of SIGQUIT and of the second SIGINT stop the thread pool inside the handler. If the signal
-    arrives while the main thread hands a batch to the pool, that deadlocks.
-    """
-
-    def __init__(self) -> None:
-        self._times = 0
-
-    def __call__(self, *_: Any) -> None:
-        self._times += 1
-        if self._times > 2:
-            end_at_once(EXIT_INTERRUPTED)
-        stop(EXIT_INTERRUPTED)
-
-
-def grant(wish: Wish) -> None:
-    """Carry out a command to this worker."""
-    log.warning("asked to %s", wish)
-    if wish is Wish.DRAIN:
-        os.kill(os.getpid(), signal.SIGTERM)
-    else:
-        stop(EXIT_RETRY)
 
 
 def _exit(*_: Any) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from contract.errors import NameTaken
+from contract.errors import EXIT_RETRY, NameTaken
 from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
 from contract.settings import Settings
 from workers.rounds import Rounds
+from workers.shutdown import grant, stop
 
 __all__ = ["Heartbeat"]
 
@@ -21,22 +22,13 @@ log = logging.getLogger(__name__)
 class Heartbeat(Rounds):
     """Renews the worker's lease, and reads commands to it.
 
-    `on_name_lost` is called if another worker took the name, `on_wish` once per wish, `on_beat` at each heartbeat.
+    It stops the worker if another one took the name, grants each wish once, and calls `on_beat` at each heartbeat.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        record: Callable[[], WorkerRecord],
-        on_name_lost: Callable[[], None],
-        on_wish: Callable[[Wish], None],
-        on_beat: Callable[[], None],
-    ) -> None:
+    def __init__(self, settings: Settings, record: Callable[[], WorkerRecord], on_beat: Callable[[], None]) -> None:
         super().__init__("heart")
         self._fleet = Fleet.connect(settings)
         self._record = record
-        self._on_name_lost = on_name_lost
-        self._on_wish = on_wish
         self._on_beat = on_beat
         self._granted: Wish | None = None
 
@@ -48,11 +40,11 @@ class Heartbeat(Rounds):
         except NameTaken as trouble:
             log.critical("%s This worker stops.", trouble)
             self._stopped.set()
-            self._on_name_lost()
+            stop(EXIT_RETRY)
             return
         self._on_beat()
         wish = self._fleet.wish(record.name)
         too_early = wish is Wish.RESTART and record.state is WorkerState.BOOTING
         if wish is not None and wish is not self._granted and not too_early:
             self._granted = wish
-            self._on_wish(wish)
+            grant(wish)

@@ -18,6 +18,7 @@ from workers.host.indexes import index_folders
 from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
+from workers.shutdown import stop_without_engine
 from workers.stages.base import BatchWork
 from workers.stages.retrieval import BatchRetriever
 from workers.stages.scoring import BatchScorer
@@ -83,9 +84,7 @@ class Scoring(Job):
 
     _stage: BatchScorer
 
-    def __init__(
-        self, context: StageContext, room_came: Callable[[], object], engine_gone: Callable[[str], object]
-    ) -> None:
+    def __init__(self, context: StageContext, room_came: Callable[[], object]) -> None:
         self._settings = settings = context.settings
         self.name = settings.served_model
         engine = make_engine(settings)
@@ -94,7 +93,7 @@ class Scoring(Job):
         self._stage = BatchScorer(context, self._engine, self._judges.engine_of, self._judges.waits_for)
         # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.
         engine.room_came = lambda: None if self._stage.asks_alone else room_came()
-        engine.gone = engine_gone
+        engine.gone = stop_without_engine
         engine.stopping = context.stopping
 
     def _end_hung(self) -> NoReturn:
@@ -179,13 +178,10 @@ class Searching(Job):
         }
 
 
-def make_job(
-    context: StageContext, queue: str, room_came: Callable[[], object], engine_gone: Callable[[str], object]
-) -> Job:
-    """Create the job for `queue`.
+def make_job(context: StageContext, queue: str, room_came: Callable[[], object]) -> Job:
+    """Create the job for `queue`, which calls `room_came`, from any thread, when it has capacity for another batch.
 
-    From any thread it calls `room_came` when it has capacity for another batch, and `engine_gone`, with the reason,
-    when it cannot work any more. Raises SettingsError for a queue that the settings do not serve.
+    Raises SettingsError for a queue that the settings do not serve.
     """
     if keys.index_of(queue):
         return Searching(context, queue)
@@ -193,4 +189,4 @@ def make_job(
     own = keys.score_queue(model)
     if queue != own:
         raise SettingsError(f"-Q {queue}: these settings serve {model}, whose queue is {own}.")
-    return Scoring(context, room_came, engine_gone)
+    return Scoring(context, room_came)

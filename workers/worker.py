@@ -36,6 +36,7 @@ from workers.monitoring.events import BatchEvents
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Hardware
 from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
+from workers.shutdown import stopping
 from workers.stages.work import StageContext
 
 __all__ = ["Worker"]
@@ -65,21 +66,12 @@ class Load:
 
 
 class Worker:
-    """Everything in a worker process besides Celery. Creating it connects to Redis and raises RedisUnreachable."""
+    """Everything in a worker process besides Celery. Creating it connects to Redis and raises RedisUnreachable.
 
-    def __init__(
-        self,
-        settings: Settings,
-        app: Celery,
-        name: str,
-        queue: str,
-        *,
-        stopping: Callable[[], bool],
-        on_name_lost: Callable[[], None],
-        on_wish: Callable[[Wish], None],
-        room_came: Callable[[], None],
-        on_engine_gone: Callable[[str], None],
-    ) -> None:
+    It calls `room_came`, from any thread, when its engine has capacity for another batch.
+    """
+
+    def __init__(self, settings: Settings, app: Celery, name: str, queue: str, room_came: Callable[[], object]) -> None:
         self.name = name
         self.state = WorkerState.BOOTING
         self._settings = settings
@@ -96,7 +88,7 @@ class Worker:
             committed=self._metrics.committed,
             generated=self._metrics.generated,
         )
-        self._job = make_job(context, queue, room_came, on_engine_gone)
+        self._job = make_job(context, queue, room_came)
         self._job_is: dict[str, Any] = {}
         self._load = Load()
         self._fleet = Fleet(self._ledger.client, self._ledger.place)
@@ -104,7 +96,7 @@ class Worker:
         self._hardware = Hardware(words_of(self._gpus))
         self._exporter = self._make_exporter()
         self._metrics_at = ""
-        self._heart = Heartbeat(settings, self.record, on_name_lost, on_wish, self._metrics.beaten)
+        self._heart = Heartbeat(settings, self.record, self._metrics.beaten)
         self._janitor = Janitor(settings, app, name, queue)
 
     def _make_exporter(self) -> Exporter:

@@ -18,20 +18,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from celery import Task, signals
+from celery import Task
 from celery.exceptions import InvalidTaskError
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 
-from contract.errors import EXIT_RETRY
 from contract.queue import UNREADABLE, ReceivedBatch
 from contract.settings import Settings
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.messages.batching import Gathered, Gathering
 from workers.retries import pause_s
+from workers.shutdown import stop_without_engine, stopping
 
-__all__ = ["Aggregator", "stop", "stop_without_engine", "stopping", "stops_for_good"]
+__all__ = ["Aggregator"]
 
 log = logging.getLogger(__name__)
 
@@ -233,27 +233,3 @@ def _read(request: Request) -> HeldMessage:
         version=batch.version,
         arrived_at=time.time(),
     )
-
-
-def stopping() -> bool:
-    """Whether this worker is stopping. The flags hold exit codes, of which 0 is one."""
-    return any(flag is not None and flag is not False for flag in (state.should_stop, state.should_terminate))
-
-
-def stops_for_good() -> bool:
-    """Whether this worker is stopping because it was asked to end, not to start again or because it cannot work."""
-    return stopping() and state.should_stop == 0
-
-
-def stop(exit_code: int) -> None:
-    """Stop this worker after the running batches, from any thread."""
-    if not stopping():
-        signals.worker_shutting_down.send(sender=None, sig="", how="Warm", exitcode=exit_code)  # as Celery does
-        state.should_stop = exit_code
-
-
-def stop_without_engine(reason: str) -> None:
-    """Stop this worker because its engine is gone, from any thread."""
-    if not stopping():
-        log.critical("%s This worker stops; its messages are requeued.", reason)
-        stop(EXIT_RETRY)

@@ -22,7 +22,7 @@ def test_a_round_that_failed_does_not_end_its_thread_and_only_a_bug_has_a_traceb
 
     monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
     monkeypatch.setattr("workers.heartbeat.Fleet", SimpleNamespace(connect=lambda _: None))
-    heart = Heartbeat(Settings(), fail, lambda: None, lambda _: None, lambda: None)
+    heart = Heartbeat(Settings(), fail, lambda: None)
     heart.start()
     wait_until(lambda: len(caplog.records) > 1, "two rounds")
     heart.stop()
