@@ -40,7 +40,7 @@ from benchmarks.faults.stage import Fault, Stage
 from benchmarks.record import commit, print_table, write
 from benchmarks.stand import only_environment
 from contract.errors import InputError
-from contract.spec import slug
+from contract.names import slug
 
 MODULES = (kills, deliveries, brokers, engines, network, producers)
 FAULTS: Mapping[str, tuple[int, Fault]] = {name: found for module in MODULES for name, found in module.FAULTS.items()}

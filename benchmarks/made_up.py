@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from contract.ledger import Run
+from contract.names import run_id_for
 from contract.question import Question
-from contract.spec import Mode, Prompt, RunSpec, run_id_for
+from contract.spec import Mode, Prompt, RunSpec
 
 __all__ = ["made_up_question", "made_up_run", "made_up_spec"]
 

@@ -38,7 +38,8 @@ unacked_mutex:<worker>          string      lock: restoring this worker's messag
 
 from __future__ import annotations
 
-from contract.spec import RunSpec, Stage, slug
+from contract.names import slug
+from contract.spec import RunSpec, Stage
 
 __all__ = [
     "PRIORITY_STEPS",

@@ -32,7 +32,8 @@ from contract.index import (
     can_answer,
     read_manifest,
 )
-from contract.spec import IndexKind, slug
+from contract.names import slug
+from contract.spec import IndexKind
 from contract.wording import number
 from producer.corpus.document import PARTS
 from producer.corpus.index_folder import refuse_foreign, unfinished

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from contract.engine_info import EngineUsed
 from contract.errors import InputError, UnknownRun, UnreadableRun
 from contract.ledger.run import Counts, Run, RunState
+from contract.names import is_called, is_request
 from contract.question import Body, Question
-from contract.spec import Stage, is_called, is_request
+from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
 __all__ = ["UNCOUNTED", "Begun", "Ledger"]

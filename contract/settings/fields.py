@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from contract import address
 from contract.errors import SettingsError
-from contract.spec import slug
+from contract.names import slug
 from contract.yaml_files import LONGEST, brief, load_yaml
 
 __all__ = [

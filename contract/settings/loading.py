@@ -16,8 +16,9 @@ from pydantic_settings import SettingsError as EnvironmentLayerError
 from contract.errors import SettingsError, nearest
 from contract.explain import FORMER_NAMES, explain, without_secrets
 from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
+from contract.names import slug
 from contract.settings.fields import PREFIX, Settings, model_name
-from contract.spec import RunSpec, slug
+from contract.spec import RunSpec
 from contract.wording import number
 from contract.yaml_files import read_yaml
 

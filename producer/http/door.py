@@ -16,10 +16,11 @@ from typing import NamedTuple
 from contract import keys
 from contract.errors import DeadlineMissed, LedgerError, NoWorker, RunConfigError, TooBusy, UnknownRun
 from contract.ledger import Ledger, Run
+from contract.names import is_request, request_id
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Mode, is_request, request_id
+from contract.spec import Mode
 from contract.verdict import Verdict
 from contract.wording import number
 from producer.broker import Broker

@@ -18,10 +18,11 @@ from typing import Any
 
 from contract.errors import RunConfigError, UnknownRun, UnreadableRun
 from contract.ledger import Ledger, Run, RunState, Taken
+from contract.names import is_called, run_id_for, slug
 from contract.priority import Priority
 from contract.question import Body
 from contract.settings import Settings
-from contract.spec import Mode, RunSpec, is_called, run_id_for, slug
+from contract.spec import Mode, RunSpec
 from contract.wording import number
 from producer.broker import Broker
 from producer.intake.qrels import Qrels

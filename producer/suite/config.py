@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from contract.errors import RunConfigError
 from contract.explain import explain
 from contract.layers import merge, nest
-from contract.spec import slug
+from contract.names import slug
 from contract.yaml_files import LONGEST, read_yaml
 from producer.intake.options import how_to_read, selection_of
 from producer.intake.selection import Selection

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from contract.names import slug
 from contract.sanitize import for_cell
-from contract.spec import slug
 from contract.verdict import Outcome
 from producer.export.columns import iso
 from producer.export.files import Drafts, explaining

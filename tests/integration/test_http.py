@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from contract import Outcome, RedisLedger, Verdict, load_settings
-from contract.spec import request_id
+from contract.names import request_id
 from demo.valkey import free_port
 from tests.support import (
     PATIENCE_S,

@@ -27,6 +27,7 @@ CONTRACT_ORDER = (
     "question",
     "turns",
     "spec",
+    "names",
     "verdict",
     "relevance",
     "yaml_files",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from contract.errors import PlanError
 from contract.index import read_manifest
+from contract.names import slug
 from contract.settings import Settings
-from contract.spec import slug
 
 __all__ = ["index_folders"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from contract import keys
 from contract.errors import PlanError, SettingsError
 from contract.layers import parse_overrides
+from contract.names import slug
 from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
-from contract.spec import slug
 from contract.wording import number
 from workers.gpus.groups import OPTION, Device, cut, cut_all, group_name, shared
 

@@ -13,8 +13,9 @@ from contract.choice_order import arrangements
 from contract.chunks import chunks
 from contract.errors import RunConfigError
 from contract.ledger import Ledger, Run
+from contract.names import run_id_for
 from contract.question import Question
-from contract.spec import Mode, run_id_for
+from contract.spec import Mode
 from contract.verdict import Failure, Outcome, Verdict
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text

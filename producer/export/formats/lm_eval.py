@@ -23,9 +23,10 @@ from typing import Any, NamedTuple, TextIO
 
 from contract.choice_order import arrangements
 from contract.ledger import Run, Taken
+from contract.names import slug
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
-from contract.spec import ChatTemplate, Mode, Normalization, RunSpec, slug
+from contract.spec import ChatTemplate, Mode, Normalization, RunSpec
 from contract.turns import begun, messages
 from contract.verdict import Outcome, Verdict
 from contract.wording import number

@@ -13,10 +13,11 @@ import pytest
 from contract.errors import DeadlineMissed, NoWorker, RedisUnreachable, RunConfigError
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
+from contract.names import request_id
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Normalization, Selection, request_id
+from contract.spec import Normalization, Selection
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.http import door

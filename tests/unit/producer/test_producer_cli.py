@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, RunState
-from contract.spec import request_id
+from contract.names import request_id
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main

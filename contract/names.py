@@ -1,0 +1,51 @@
+"""Names that are safe in queues, files and URLs, and the ids of runs, which are such names."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from contract.spec import RunSpec
+
+__all__ = ["is_called", "is_request", "request_id", "run_id_for", "slug"]
+
+
+def slug(text: str) -> str:
+    """Return `text` reduced to characters that are safe in a queue name, a file name and a URL.
+
+    >>> slug("HuggingFaceTB/SmolLM2-135M Instruct")
+    'huggingfacetb-smollm2-135m-instruct'
+    """
+    return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.") or "unnamed"
+
+
+def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:
+    """Return a readable name plus the fingerprint's first 8 hex digits, and the number of a deliberate repeat.
+
+    Asking the same thing twice gives the same id, so it resumes instead of starting over.
+    """
+    base = f"{slug(name)}-{spec.fingerprint()[:8]}"
+    return base if repeat == 1 else f"{base}-{repeat}"
+
+
+def is_called(run_id: str, name: str) -> bool:
+    """Whether `run_id_for` made this id from `name`.
+
+    >>> is_called("my-test-0a1b2c3d", "My Test"), is_called("my-test-2-0a1b2c3d", "My Test")
+    (True, False)
+    """
+    return re.fullmatch(re.escape(slug(name)) + r"-[0-9a-f]{8}(-\d+)?", run_id) is not None
+
+
+def request_id() -> str:
+    """Return a new id for the run that answers an HTTP request; `run_id_for` makes none of this form from any name."""
+    return f"http-{uuid.uuid4().hex}"
+
+
+def is_request(run_id: str) -> bool:
+    """Whether `request_id` made this id.
+
+    >>> is_request("http-0a1b2c3d4e5f60718293a4b5c6d7e8f9"), is_request("http-0a1b2c3d")
+    (True, False)
+    """
+    return re.fullmatch(r"http-[0-9a-f]{32}", run_id) is not None

@@ -1,0 +1,55 @@
+"""Names: safe wherever they are used, and the same for a run that is asked again."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.names import is_request, request_id, run_id_for, slug
+from tests.support import make_spec
+
+
+def test_a_run_id_is_a_readable_name_and_eight_digits_of_the_fingerprint() -> None:
+    spec = make_spec()
+    assert run_id_for("My Questions", spec) == f"my-questions-{spec.fingerprint()[:8]}"
+
+
+def test_no_name_gives_a_run_the_id_of_an_http_request() -> None:
+    requested = request_id()
+    assert is_request(requested)
+    names = ["http", requested, requested[:-8], requested[:-9]]
+    assert [run_id for name in names if is_request(run_id := run_id_for(name, make_spec()))] == []
+
+
+def test_asking_again_gives_the_same_run_id_and_a_deliberate_repeat_its_own() -> None:
+    spec = make_spec()
+    ids = [run_id_for("test", spec, repeat) for repeat in (1, 2, 3)]
+    assert ids == [run_id_for("test", spec), f"{ids[0]}-2", f"{ids[0]}-3"]
+    assert run_id_for("test", make_spec(seed=1)) not in ids
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("HuggingFaceTB/SmolLM2-135M Instruct", "huggingfacetb-smollm2-135m-instruct"),
+        ("already-safe_1.5", "already-safe_1.5"),
+        ("two  spaces -- and: colons", "two-spaces-and-colons"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("--.hidden.--", "hidden"),
+        ("Größe", "gr-e"),
+        ("模型", "unnamed"),
+        ("", "unnamed"),
+    ],
+)
+def test_a_slug_keeps_what_is_safe_in_a_queue_name_and_a_path(text: str, expected: str) -> None:
+    assert slug(text) == expected
+
+
+@given(st.text())
+def test_a_slug_is_safe_whatever_it_was_made_of_and_a_slug_of_itself(text: str) -> None:
+    made = slug(text)
+    assert re.fullmatch(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?", made)
+    assert slug(made) == made
