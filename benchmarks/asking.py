@@ -22,12 +22,12 @@ from producer.readers import Source
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import Plan, plan, submit
 from producer.runs.templates import load_prompt
-from workers.cpu_quota import cores_by_quota
 from workers.engines import make_engine
 from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
 from workers.engines.packaged import resolve
 from workers.gpus.nvidia import visible_gpus
+from workers.host.machine import this_machine
 from workers.host.placement import SettingsSources, plan_host
 from workers.scoring import Item
 
@@ -136,8 +136,7 @@ def pin(at: Stand) -> None:
 
 
 def _pin(settings: Settings) -> dict[str, str]:
-    cores = sorted(os.sched_getaffinity(0))
-    plans, _ = plan_host([settings], visible_gpus(), cores, SettingsSources(), cores_by_quota(len(cores)))
+    plans, _ = plan_host([settings], this_machine(), SettingsSources())
     place = {name: value for name, value in plans[0].environment.items() if not name.startswith(PREFIX)}
     os.environ.update(place)
     return place

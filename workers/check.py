@@ -27,7 +27,7 @@ from workers.engines.openai.probing import find_out
 from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus.groups import Device
-from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus, visible_gpus
+from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus
 from workers.host.diagnostics import (
     Finding,
     beside_gpu_build,
@@ -40,6 +40,7 @@ from workers.host.diagnostics import (
     number_type,
 )
 from workers.host.indexes import index_folders
+from workers.host.machine import Machine
 from workers.host.placement import NOTHING_TO_START, SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
 from workers.retrieval.files import require_readable
@@ -47,13 +48,10 @@ from workers.retrieval.files import require_readable
 __all__ = ["Finding", "check", "free_memory", "installed_build", "refuse_unbootable"]
 
 
-def check(fleet: Sequence[Settings], cores: Sequence[int], quota: int | None = None) -> Iterator[Finding]:
-    """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`.
-
-    `quota` is the number of `cores` that a CPU quota leaves.
-    """
+def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
+    """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
     yield from _each(fleet, check_batching)
-    yield from _placing(fleet, cores, quota)
+    yield from _placing(fleet, machine)
     yield from _each(fleet, _engine)
     yield from _indexes(fleet)
     yield from check_redis(fleet)
@@ -80,16 +78,16 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
         yield from (replace(each, found=whose + each.found) for each in look(settings))
 
 
-def _placing(fleet: Sequence[Settings], cores: Sequence[int], quota: int | None) -> Iterator[Finding]:
-    gpus = visible_gpus()
+def _placing(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
+    gpus = machine.gpus
     yield from lost(lost_gpus())
     yield from installed_build(len(gpus))
     if not gpus and any(each.runs_the_model for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
-    if quota:
-        yield Finding("ok", "cores", f"{quota} of {len(cores)}: the container's CPU quota")
+    if machine.quota:
+        yield Finding("ok", "cores", f"{machine.quota} of {len(machine.cores)}: the container's CPU quota")
     try:
-        plans, warnings = plan_host(fleet, gpus, cores, SettingsSources(), quota)
+        plans, warnings = plan_host(fleet, machine, SettingsSources())
     except McqueueError as trouble:
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return

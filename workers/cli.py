@@ -28,11 +28,11 @@ from workers.engines.model_files import tokenizer_of
 from workers.engines.packaged import PACKAGED, prepare, resolve
 from workers.engines.vllm import prepare_environment
 from workers.engines.vllm_folder import vllm_folder
-from workers.gpus.nvidia import visible_gpus
 from workers.host.diagnostics import beside_trials
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.live_table import screen_for
+from workers.host.machine import this_machine
 from workers.host.name_conflicts import refuse_taken
 from workers.host.placement import NOTHING_TO_START, SettingsSources, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.redis_watch import RedisWatch
@@ -76,9 +76,9 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     logs.set_up("up")
     fleet = load_fleet(config, overrides)
     sources = SettingsSources(config, overrides)
-    cores, quota = _cpus()
-    plans, warnings = plan_host(fleet, visible_gpus(), cores, sources, quota)
-    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], cores, sources, quota)
+    machine = this_machine()
+    plans, warnings = plan_host(fleet, machine, sources)
+    plans += plan_retrieval(list(index_folders(fleet)), fleet[0], machine, sources)
     if not plans:
         warnings = [". ".join(NOTHING_TO_START)]
     plans = pick(plans, only)
@@ -103,8 +103,7 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str, name: str) -
     """Run one worker in the foreground, pinned to its GPUs before Python starts."""
     settings = load_settings(config, overrides)
     chosen = tuple(each for each in gpus.split(",") if each)
-    (cores, quota), sources = _cpus(), SettingsSources(config, overrides)
-    plan = plan_worker(settings, chosen, visible_gpus(), cores, sources, name, quota)
+    plan = plan_worker(settings, chosen, this_machine(), SettingsSources(config, overrides), name)
     bind(plan.cores)
     environment = {**os.environ, **plan.environment}
     os.execve(sys.executable, worker_command(node_name(plan), plan.concurrency), environment)
@@ -136,7 +135,7 @@ def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tupl
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check settings, GPUs, engine, model and Redis, and say how to fix problems. Exit code 1 if one is an error."""
-    findings = list(checks.check(load_fleet(config, overrides), *_cpus()))
+    findings = list(checks.check(load_fleet(config, overrides), this_machine()))
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -245,8 +244,7 @@ def tune_for_run(
         )
     refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
-    cores, quota = _cpus()
-    plans, _ = plan_host([settings], visible_gpus(), cores, SettingsSources(), quota)
+    plans, _ = plan_host([settings], this_machine(), SettingsSources())
     if not plans:
         raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
     os.environ.update(plans[0].environment)
@@ -279,7 +277,7 @@ def build_planned_index(folder: Path, device: str) -> None:
     def say(**event: object) -> None:
         click.echo(json.dumps(event))
 
-    _, quota = _cpus()
+    quota = cores_by_quota(len(os.sched_getaffinity(0)))
     if quota:  # read by torch and FAISS when they are imported; they would start a thread per visible core
         os.environ.setdefault("OMP_NUM_THREADS", str(quota))
     try:
@@ -295,12 +293,6 @@ def _asked_of(name: str, config: Path | None, overrides: tuple[str, ...]) -> tup
     ledger = RedisLedger.connect(fleet[0])
     run = ledger.named(name)
     return serving(fleet, run), ledger, run
-
-
-def _cpus() -> tuple[list[int], int | None]:
-    """The cores that this process may run on, and how many of them a CPU quota leaves (None: all)."""
-    cores = sorted(os.sched_getaffinity(0))
-    return cores, cores_by_quota(len(cores))
 
 
 def _remedy(finding: checks.Finding) -> str:

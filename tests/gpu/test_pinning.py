@@ -17,6 +17,7 @@ from contract.settings import load_fleet
 from tests.support import PATIENCE_S, ROOT, process, wait_until
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import visible_gpus
+from workers.host.machine import Machine
 from workers.host.placement import SettingsSources, WorkerPlan, plan_host
 
 pytestmark = pytest.mark.gpu
@@ -44,14 +45,14 @@ def seen_by(plan: WorkerPlan) -> list[str]:
 
 
 def test_each_planned_worker_sees_its_own_gpu_and_no_other(devices: list[Device]) -> None:
-    plans, _ = plan_host(load_fleet(None, ["gpu_groups=auto"]), devices, [0], SettingsSources())
+    plans, _ = plan_host(load_fleet(None, ["gpu_groups=auto"]), Machine(devices, [0]), SettingsSources())
     with ThreadPoolExecutor() as pool:  # each imports torch
         assert list(pool.map(seen_by, plans)) == [[device.uuid] for device in devices]
 
 
 def test_a_gpu_named_by_its_uuid_is_the_same_one(devices: list[Device]) -> None:
     wanted = f"gpu_groups=[[{devices[-1].uuid}]]"
-    (plan,), _ = plan_host(load_fleet(None, [wanted]), devices, [0], SettingsSources())
+    (plan,), _ = plan_host(load_fleet(None, [wanted]), Machine(devices, [0]), SettingsSources())
     assert seen_by(plan) == [devices[-1].uuid]
 
 

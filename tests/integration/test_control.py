@@ -18,6 +18,7 @@ from tests.integration.runs import QUEUE, send, sent, wait_acknowledged, wait_fi
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
 from workers.check import check
 from workers.cli import main as workers_main
+from workers.host.machine import Machine
 
 Verb = Callable[..., str]
 
@@ -183,7 +184,7 @@ def test_the_messages_of_a_purged_run_ask_for_no_worker(
 
 
 def said_by_check(settings: Settings) -> list[str]:
-    return [each.found for each in check([settings], [0]) if each.what == "queue"]
+    return [each.found for each in check([settings], Machine([], [0])) if each.what == "queue"]
 
 
 def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledger: RedisLedger) -> None:

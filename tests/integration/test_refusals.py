@@ -24,6 +24,7 @@ from tests.integration.runs import QUEUE, sent, verdicts, wait_acknowledged, wai
 from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
 from workers.check import check
 from workers.host.launcher import worker_command
+from workers.host.machine import Machine
 
 
 class Refusing:
@@ -167,7 +168,7 @@ def test_commands_say_what_is_wrong_with_redis_and_not_that_workers_are_missing(
     status = producer("status", run.run_id)
     assert "refuses writes: it has too few replicas (NOREPLICAS)" in status.stdout
     assert "workers up" not in status.stdout
-    (trouble,) = [each for each in check([settings], [0]) if each.level == "error"]
+    (trouble,) = [each for each in check([settings], Machine([], [0])) if each.level == "error"]
     assert (trouble.what, "NOREPLICAS" in trouble.found) == ("Redis", True)
 
     refusing.mend()

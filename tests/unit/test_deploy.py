@@ -12,6 +12,7 @@ from tests.support import ROOT
 from tests.unit.workers.gpus import EIGHT
 from workers.gpus.groups import Device
 from workers.host.diagnostics import check_batching
+from workers.host.machine import Machine
 from workers.host.placement import SettingsSources, plan_host
 
 DEPLOY = ROOT / "configs" / "deploy"
@@ -20,7 +21,7 @@ CORES = [0, 1]
 
 def places(name: str, visible: list[Device]) -> list[str]:
     file = DEPLOY / f"{name}.yaml"
-    plans, warnings = plan_host(load_fleet(file), visible, CORES, SettingsSources(file))
+    plans, warnings = plan_host(load_fleet(file), Machine(visible, CORES), SettingsSources(file))
     assert warnings == []
     return [f"{plan.serves}: {plan.place}" for plan in plans]
 

@@ -26,6 +26,7 @@ from tests.unit.test_compose import SERVICES, stages
 from workers.cli import main as workers
 from workers.gpus.groups import Device
 from workers.host.diagnostics import check_batching
+from workers.host.machine import Machine
 from workers.host.placement import SettingsSources, plan_host
 from workers.host.remote_control import GRACE_S
 
@@ -248,9 +249,8 @@ def test_a_worker_pod_has_the_gpus_that_its_one_engine_uses() -> None:
     pod = named("StatefulSet")["worker"]["spec"]["template"]["spec"]
     gpus = pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
     assert gpus == settings.gpus_per_worker
-    plans, warnings = plan_host(
-        [settings], [Device(str(number), f"GPU-{number}") for number in range(gpus)], [0], SettingsSources()
-    )
+    devices = [Device(str(number), f"GPU-{number}") for number in range(gpus)]
+    plans, warnings = plan_host([settings], Machine(devices, [0]), SettingsSources())
     assert (len(plans), warnings) == (1, [])
     assert {finding.level for finding in check_batching(settings)} == {"ok"}
 

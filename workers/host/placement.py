@@ -15,6 +15,7 @@ from contract.names import slug
 from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
 from contract.wording import number
 from workers.gpus.groups import OPTION, Device, cut, cut_all, group_name, shared
+from workers.host.machine import Machine
 
 __all__ = [
     "NOTHING_TO_START",
@@ -96,61 +97,45 @@ class _Group:
 
 
 def plan_host(
-    fleet: Sequence[Settings],
-    visible: Sequence[Device],
-    cores: Sequence[int],
-    sources: SettingsSources,
-    quota: int | None = None,
+    fleet: Sequence[Settings], machine: Machine, sources: SettingsSources
 ) -> tuple[list[WorkerPlan], list[str]]:
     """Return one plan per worker for the models of `fleet`, each with a name of its own, and warnings.
 
     A model with `gpu_groups: auto` gets the visible GPUs that no other model names, divided into groups of the size of
-    one engine; without GPUs, `cpu_workers` workers that share the cores or, with a CPU `quota`, threads for so many.
+    one engine; without GPUs, `cpu_workers` workers that share the cores or, with a CPU quota, threads for so many.
     Raises PlanError, with the arithmetic, for a missing GPU, a group that does not fit the engine, and two groups on
     one GPU without `share_gpus`.
     """
-    on_gpus = [each for each in fleet if _wants_gpus(each, visible)]
-    groups = _groups(on_gpus, visible)
-    warnings = _sharing(groups) + _left_over(on_gpus, groups, visible)
+    on_gpus = [each for each in fleet if _wants_gpus(each, machine.gpus)]
+    groups = _groups(on_gpus, machine.gpus)
+    warnings = _sharing(groups) + _left_over(on_gpus, groups, machine.gpus)
     plans = [_on_gpus(each.settings, each.devices) for each in groups]
-    on_cores = [each for each in fleet if not _wants_gpus(each, visible) for _ in range(each.cpu_workers)]
-    usable = quota or len(cores)
-    if len(on_cores) > usable:
-        warnings.append(f"{len(on_cores)} CPU workers on {number(usable, 'core')}: too few for each to have its own.")
-    share = usable // len(on_cores) if on_cores else 0
-    for i, each in enumerate(on_cores):
-        plans.append(_by_quota(each, i, share) if quota else _on_cores(each, i, cores[i * share : (i + 1) * share]))
+    on_cpu = [each for each in fleet if not _wants_gpus(each, machine.gpus) for _ in range(each.cpu_workers)]
+    if len(on_cpu) > machine.usable_cores:
+        cores = number(machine.usable_cores, "core")
+        warnings.append(f"{len(on_cpu)} CPU workers on {cores}: too few for each to have its own.")
+    plans += [_on_cpu(each, i, len(on_cpu), machine) for i, each in enumerate(on_cpu)]
     several = len(fleet) > 1
     return [_finished(plan, sources, several=several) for plan in _told_apart(plans, several=several)], warnings
 
 
 def plan_worker(
-    settings: Settings,
-    gpus: Sequence[str],
-    visible: Sequence[Device],
-    cores: Sequence[int],
-    sources: SettingsSources,
-    name: str = "",
-    quota: int | None = None,
+    settings: Settings, gpus: Sequence[str], machine: Machine, sources: SettingsSources, name: str = ""
 ) -> WorkerPlan:
     """Return the plan of a single worker on `gpus` or all cores, by default named after these. Raises PlanError."""
     if gpus:
-        (devices,) = cut([gpus], visible, settings.gpus_per_worker, OPTION)
+        (devices,) = cut([gpus], machine.gpus, settings.gpus_per_worker, OPTION)
         plan = _on_gpus(settings, devices)
     else:
-        plan = _by_quota(settings, 0, quota) if quota else _on_cores(settings, 0, cores)
+        plan = _on_cpu(settings, 0, 1, machine)
     return _finished(replace(plan, name=name or plan.name), sources, several=False)
 
 
 def plan_retrieval(
-    names: Sequence[str],
-    settings: Settings,
-    cores: Sequence[int],
-    sources: SettingsSources,
-    quota: int | None = None,
+    names: Sequence[str], settings: Settings, machine: Machine, sources: SettingsSources
 ) -> list[WorkerPlan]:
     """Return one plan per index: without a GPU, on a quarter of the cores, which leaves the rest to the models."""
-    threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, (quota or len(cores)) // 4))}
+    threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, machine.usable_cores // 4))}
     plans = [
         WorkerPlan(
             name=f"retrieve-{slug(name)}",
@@ -245,19 +230,21 @@ def _on_gpus(settings: Settings, devices: Sequence[Device]) -> WorkerPlan:
     return _plan(settings, group_name(devices), gpus=names, environment=pin)
 
 
-def _on_cores(settings: Settings, number: int, cores: Sequence[int]) -> WorkerPlan:
-    threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(len(cores) or 1)}
-    return _plan(settings, f"cpu{number}", cores=tuple(cores), environment=threads)
+def _on_cpu(settings: Settings, i: int, workers: int, machine: Machine) -> WorkerPlan:
+    """Return the plan of the worker at position `i` of the `workers` that share the cores.
 
-
-def _by_quota(settings: Settings, number: int, share: int) -> WorkerPlan:
-    """Return the plan of a worker with `share` cores of a CPU quota.
-
-    It may run on all cores: if it were bound to some, the workers of other containers would be bound to the same ones.
+    Under a CPU quota it may run on all of them: if it were bound to some, the workers of other containers would be
+    bound to the same ones.
     """
-    each = str(share // settings.gpus_per_worker or 1)
-    environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": each, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    return _plan(settings, f"cpu{number}", threads=share or 1, environment=environment)
+    name, share = f"cpu{i}", machine.usable_cores // workers
+    if machine.quota:
+        each = str(share // settings.gpus_per_worker or 1)
+        environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": each, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        return _plan(settings, name, threads=share or 1, environment=environment)
+    cores = tuple(machine.cores[i * share : (i + 1) * share])
+    return _plan(
+        settings, name, cores=cores, environment={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(share or 1)}
+    )
 
 
 def _plan(

@@ -92,9 +92,8 @@ def test_usable_are_the_cores_that_a_process_is_bound_to_or_the_part_of_them_tha
 
 def test_commands_plan_with_the_quota_of_their_own_container(monkeypatch: pytest.MonkeyPatch) -> None:
     started: dict[str, str] = {}
-    monkeypatch.setattr("workers.cli.cores_by_quota", lambda _: 1)
-    monkeypatch.setattr("workers.cli.visible_gpus", list)
-    monkeypatch.setattr("workers.check.visible_gpus", list)
+    monkeypatch.setattr("workers.host.machine.cores_by_quota", lambda _: 1)
+    monkeypatch.setattr("workers.host.machine.visible_gpus", list)
     monkeypatch.setattr(os, "execve", lambda _, __, environment: started.update(environment))
     simulated = ["--set", "engine=simulated", "--set", "redis_url=redis://127.0.0.1:1/0"]
     CliRunner().invoke(main, ["run", *simulated], catch_exceptions=False)

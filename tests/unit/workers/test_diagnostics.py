@@ -32,6 +32,7 @@ from workers.host.diagnostics import (
     put_off,
     room,
 )
+from workers.host.machine import Machine
 
 QUEUE = "score.m"
 #: Questions without a verdict by the queues that they pass through: all are settled.
@@ -144,18 +145,17 @@ def test_check_names_the_build_that_is_installed_and_the_missing_gpu(
         "workers.check.installed_version", lambda *names: next((versions[n] for n in names if n in versions), None)
     )
     monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu)
-    monkeypatch.setattr("workers.check.visible_gpus", list)
     monkeypatch.setattr("workers.check.driver_trouble", lambda: "Driver Not Loaded")
     monkeypatch.setattr("ctypes.CDLL", lambda _: None)
-    found = {(each.what, each.level): each.found for each in check([settings(engine="vllm", redis_url=NOBODY)], [0, 1])}
+    findings = check([settings(engine="vllm", redis_url=NOBODY)], Machine([], [0, 1]))
+    found = {(each.what, each.level): each.found for each in findings}
     assert told in found["engine", "ok"]
     assert found["GPUs", "warning"] == "NVIDIA's driver does not work (Driver Not Loaded): workers run on the CPU"
     assert found["plan", "ok"] == "cpu0: cores 0-1"
 
 
-def test_check_says_how_many_cores_a_quota_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.check.visible_gpus", list)
-    found = {each.what: each.found for each in check([settings(redis_url=NOBODY)], list(range(64)), 8)}
+def test_check_says_how_many_cores_a_quota_leaves() -> None:
+    found = {each.what: each.found for each in check([settings(redis_url=NOBODY)], Machine([], list(range(64)), 8))}
     assert (found["cores"], found["plan"]) == ("8 of 64: the container's CPU quota", "cpu0: CPU, 8 threads")
 
 
@@ -165,7 +165,6 @@ def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     versions = {"vllm": "0.32.0", "torch": "2.13.0"}
     monkeypatch.setattr("workers.check.installed_version", lambda name: versions.get(name))
     monkeypatch.setattr("workers.check.is_cpu_build", lambda: False)
-    monkeypatch.setattr("workers.check.visible_gpus", lambda: [Device("0")])
     monkeypatch.setattr("workers.check.driver_cuda", lambda: 13)
     monkeypatch.setattr("workers.check.built_for_cuda", lambda: 13)
     monkeypatch.setattr("sysconfig.get_path", lambda *_: str(tmp_path))
@@ -176,7 +175,7 @@ def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def compiling_troubles() -> list[str]:
     asked = settings(redis_url="redis://127.0.0.1:1/0")
-    return [each.found for each in check([asked], [0]) if "Triton" in each.found]
+    return [each.found for each in check([asked], Machine([Device("0")], [0])) if "Triton" in each.found]
 
 
 def test_where_triton_cannot_compile_the_gpu_build_cannot_run(gpu_build: Path) -> None:
@@ -223,7 +222,7 @@ def test_a_library_that_the_cpu_build_alone_needs_is_missed_for_it_alone(
     monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu_build)
     monkeypatch.setattr("workers.check.require_hub", lambda *_: None)
     asked = settings(engine="vllm", hf_model_id="owner/name", redis_url="redis://127.0.0.1:1/0")
-    assert [each.level for each in check([asked], [0]) if each.found.startswith("vLLM")] == [level]
+    assert [each.level for each in check([asked], Machine([], [0])) if each.found.startswith("vLLM")] == [level]
 
 
 def test_sixteen_bits_named_for_a_cpu_that_computes_them_in_software() -> None:
@@ -249,7 +248,6 @@ def test_a_gpu_without_the_memory_that_vllm_will_ask_for() -> None:
 def test_of_a_gpus_memory_what_its_planned_workers_ask_for_together_must_be_free(
     gpu_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.check.visible_gpus", lambda: [Device("0"), Device("1"), Device("2")])
     monkeypatch.setattr("workers.check._engine", lambda _: [])
     free = {"0": 50 * GIB, "1": 50 * GIB, "2": 5 * GIB}
     monkeypatch.setattr(
@@ -260,7 +258,8 @@ def test_of_a_gpus_memory_what_its_planned_workers_ask_for_together_must_be_free
         for name, gpu, share in (("a", 0, 0.5), ("b", 0, 0.4), ("c", 1, 0.5))
     ]
     words = [f"models={json.dumps(models)}", "share_gpus=true", f"redis_url={NOBODY}"]
-    (trouble,) = [each for each in check(load_fleet(None, words), [0]) if each.what == "memory"]
+    three = Machine([Device("0"), Device("1"), Device("2")], [0])
+    (trouble,) = [each for each in check(load_fleet(None, words), three) if each.what == "memory"]
     assert trouble.found == "GPU 0: 50.0 of 80.0 GiB free, vLLM asks for 72.0"
 
 
@@ -353,7 +352,7 @@ def test_of_several_models_each_finding_says_whose_it_is() -> None:
     models = [{"model": "large", "batch_size": 8}, {"model": "small"}]
     fleet = load_fleet(None, [f"models={json.dumps(models)}", "engine=simulated", "redis_url=redis://127.0.0.1:1/0"])
 
-    found = [(each.what, each.found.partition(": ")[0]) for each in check(fleet, [0, 1])]
+    found = [(each.what, each.found.partition(": ")[0]) for each in check(fleet, Machine([], [0, 1]))]
 
     assert [whose for what, whose in found if what in {"batching", "engine"}] == ["large", "small", "large", "small"]
 
@@ -369,7 +368,7 @@ def test_a_hub_is_asked_for_a_model_that_is_no_folder(monkeypatch: pytest.Monkey
         engine="vllm", hf_model_id="owner/name", vllm_args={"revision": "v2"}, redis_url="redis://127.0.0.1:1/0"
     )
 
-    (found,) = [each for each in check([asked], [0]) if each.what == "model"]
+    (found,) = [each for each in check([asked], Machine([], [0])) if each.what == "model"]
 
     limit = "owner/name; weights not cached here are downloaded at boot, within server_startup_timeout"
     unknown = Finding("warning", "model", "'owner/name' has no config.json in v2.", "Name another.")

@@ -12,6 +12,7 @@ from contract.errors import PlanError
 from tests.support import build_test_index
 from workers.check import check
 from workers.host.indexes import index_folders
+from workers.host.machine import Machine
 
 
 def settings(*indexes: Path) -> Settings:
@@ -34,9 +35,9 @@ def test_two_indexes_of_one_name_are_refused_before_their_workers_take_each_othe
 
 def test_check_looks_at_the_indexes_too(tmp_path: Path) -> None:
     facts = build_test_index(tmp_path / "facts", ["Iron rusts.", "Zinc does not."])
-    (found,) = (each for each in check([settings(facts)], [0]) if each.what == "index")
+    (found,) = (each for each in check([settings(facts)], Machine([], [0])) if each.what == "index")
     assert (found.level, found.found) == ("ok", f"facts: bm25, 2 passages, {facts}")
-    (found,) = (each for each in check([settings(tmp_path / "none")], [0]) if each.what == "index")
+    (found,) = (each for each in check([settings(tmp_path / "none")], Machine([], [0])) if each.what == "index")
     assert (found.level, found.found) == ("error", f"{tmp_path / 'none'}: no such index.")
     assert found.remedy.startswith("Build it: python -m producer index CORPUS -o")
 
@@ -44,6 +45,6 @@ def test_check_looks_at_the_indexes_too(tmp_path: Path) -> None:
 def test_check_says_that_a_copy_of_an_index_is_incomplete(tmp_path: Path) -> None:
     index = build_test_index(tmp_path / "facts", ["Iron rusts."])
     (index / "passages.arrow").unlink()
-    (found,) = [each for each in check([settings(index)], [0]) if each.what == "index"]
+    (found,) = [each for each in check([settings(index)], Machine([], [0])) if each.what == "index"]
     assert (found.level, found.found) == ("error", f"{index}/passages.arrow: is missing.")
     assert found.remedy.startswith("Copy the whole index folder again")

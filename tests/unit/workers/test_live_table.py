@@ -19,12 +19,13 @@ from tests.unit.workers.gpus import EIGHT
 from workers.host import live_table
 from workers.host.child import Child
 from workers.host.live_table import LiveScreen, Observer, Screen, screen_for
+from workers.host.machine import Machine
 from workers.host.placement import SettingsSources, plan_worker
 from workers.host.rows import row_of, state_of, table_of
 
 
 def child(**changes: Any) -> Child:
-    plan = plan_worker(load_settings(None, ["model=small"]), ("3",), EIGHT, [0], SettingsSources())
+    plan = plan_worker(load_settings(None, ["model=small"]), ("3",), Machine(EIGHT, [0]), SettingsSources())
     made = Child(plan, log_path=cast(Any, None), process=cast("subprocess.Popen[bytes]", object()), boots=2)
     for name, value in {"state": "ready", **changes}.items():
         setattr(made, name, value)

@@ -21,6 +21,7 @@ from workers.check import Finding, check
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest, UnexpectedFailure
 from workers.engines.openai.connection import RateLimiter
+from workers.host.machine import Machine
 from workers.pipeline import score_batch
 from workers.scoring import Item
 
@@ -305,7 +306,7 @@ def test_check_says_that_no_server_answers_or_that_it_does_not_serve_the_model()
 
 def checked(url: str, **more: object) -> Finding:
     """What `workers check` says of the engine on this server."""
-    return next(each for each in check([settings_for(url, **more)], [0]) if each.what == "engine")
+    return next(each for each in check([settings_for(url, **more)], Machine([], [0])) if each.what == "engine")
 
 
 def test_a_model_that_the_server_does_not_have_is_told_with_the_nearest_it_has() -> None:

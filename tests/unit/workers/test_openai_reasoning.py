@@ -21,6 +21,7 @@ from workers.check import Finding, check
 from workers.engines import JudgeEngines
 from workers.engines.base import GenerateRequest
 from workers.engines.openai.engine import OpenAiEngine
+from workers.host.machine import Machine
 from workers.pipeline import score_batch
 from workers.scoring import Item
 from workers.stages.scoring import BatchScorer
@@ -294,7 +295,7 @@ def test_a_reasoning_model_that_grades_itself_is_asked_as_it_wants_to_be_asked()
 
 
 def checked(settings: Settings) -> Finding:
-    return next(each for each in check([settings], [0]) if each.what == "engine")
+    return next(each for each in check([settings], Machine([], [0])) if each.what == "engine")
 
 
 def test_check_warns_of_what_the_model_does_not_take() -> None:

@@ -14,6 +14,7 @@ from contract.errors import PlanError
 from contract.settings import load_fleet
 from tests.unit.workers.gpus import CUT, EIGHT
 from workers.gpus.groups import Device
+from workers.host.machine import Machine
 from workers.host.placement import SettingsSources, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
 
 CORES = list(range(8))
@@ -27,7 +28,7 @@ def fleet(*models: dict[str, Any], **common: Any) -> tuple[Settings, ...]:
 def planned(
     chosen: tuple[Settings, ...], visible: list[Device] = EIGHT, cores: list[int] = CORES
 ) -> tuple[list[WorkerPlan], list[str]]:
-    return plan_host(chosen, visible, cores, SettingsSources())
+    return plan_host(chosen, Machine(visible, cores), SettingsSources())
 
 
 def places(plans: list[WorkerPlan]) -> dict[str, str]:
@@ -76,7 +77,7 @@ def test_several_models_have_workers_queues_and_settings_of_their_own(tmp_path: 
         "  - {model: small, gpu_groups: auto, batch_size: 64}\n"
     )
     both = load_fleet(file)
-    plans, _ = plan_host(both, EIGHT, CORES, SettingsSources(file))
+    plans, _ = plan_host(both, Machine(EIGHT, CORES), SettingsSources(file))
     assert places(plans) == {
         "large-gpu0-1": "GPU 0,1",
         "large-gpu2-3": "GPU 2,3",
@@ -183,7 +184,7 @@ def test_more_workers_than_cores_are_not_bound_and_warned_of() -> None:
 def test_workers_share_a_cpu_quota_as_threads_that_are_bound_to_no_core(
     workers: int, threads: str, says: list[str]
 ) -> None:
-    plans, warnings = plan_host(fleet(cpu_workers=workers), [], CORES, SettingsSources(), quota=3)
+    plans, warnings = plan_host(fleet(cpu_workers=workers), Machine([], CORES, quota=3), SettingsSources())
     assert [plan.cores for plan in plans] == [()] * workers
     assert {each.environment["OMP_NUM_THREADS"] for each in plans} == {threads}
     assert {each.environment["VLLM_CPU_OMP_THREADS_BIND"] for each in plans} == {"nobind"}
@@ -192,12 +193,14 @@ def test_workers_share_a_cpu_quota_as_threads_that_are_bound_to_no_core(
 
 def test_a_worker_under_a_quota_shows_its_threads_and_divides_them_among_its_vllm_processes() -> None:
     (settings,) = fleet(vllm_args={"tensor_parallel_size": 2})
-    plan = plan_worker(settings, (), [], CORES, SettingsSources(), quota=6)
+    plan = plan_worker(settings, (), Machine([], CORES, quota=6), SettingsSources())
     assert (plan.place, plan.cores, plan.environment["OMP_NUM_THREADS"]) == ("CPU, 6 threads", (), "3")
 
 
 def test_a_search_gets_a_quarter_of_what_a_quota_leaves() -> None:
-    plans = [plan_retrieval(["facts"], Settings(), CORES, SettingsSources(), quota) for quota in (None, 4, 1)]
+    plans = [
+        plan_retrieval(["facts"], Settings(), Machine([], CORES, quota), SettingsSources()) for quota in (None, 4, 1)
+    ]
     assert [each.environment["OMP_NUM_THREADS"] for (each,) in plans] == ["2", "1", "1"]
 
 
@@ -215,18 +218,18 @@ def test_a_worker_that_asks_a_server_elsewhere_takes_no_gpu() -> None:
 
 def test_a_single_worker_is_pinned_to_what_its_command_names() -> None:
     (settings,) = fleet(vllm_args={"tensor_parallel_size": 2})
-    plan = plan_worker(settings, ("4", "5"), EIGHT, CORES, SettingsSources(), "mine")
+    plan = plan_worker(settings, ("4", "5"), Machine(EIGHT, CORES), SettingsSources(), "mine")
     assert (plan.name, plan.environment["CUDA_VISIBLE_DEVICES"]) == ("mine", "4,5")
     assert plan.environment["MCQUEUE_WORKER_NAME"] == "mine"
     with pytest.raises(PlanError, match=r"Group \[4\] has 1 GPU,"):
-        plan_worker(settings, ("4",), EIGHT, CORES, SettingsSources())
-    assert plan_worker(settings, (), EIGHT, CORES, SettingsSources()).place == "cores 0-7"
+        plan_worker(settings, ("4",), Machine(EIGHT, CORES), SettingsSources())
+    assert plan_worker(settings, (), Machine(EIGHT, CORES), SettingsSources()).place == "cores 0-7"
 
 
 def test_a_gpu_that_the_command_names_and_nobody_sees_is_no_fault_of_the_settings() -> None:
     (settings,) = fleet()
     with pytest.raises(PlanError, match=r"^--gpus asks for GPU 0; none is visible") as refused:
-        plan_worker(settings, ("0",), [], CORES, SettingsSources())
+        plan_worker(settings, ("0",), Machine([], CORES), SettingsSources())
     assert "leave --gpus out" in str(refused.value)
     assert "gpu_groups" not in str(refused.value)
 
@@ -239,7 +242,7 @@ def test_workers_read_the_settings_that_their_launcher_read(tmp_path: Path) -> N
 
 def test_a_worker_that_searches_has_the_time_that_the_settings_give_any_worker() -> None:
     settings = Settings(server_startup_timeout=1800, drain_timeout_s=300)
-    (plan,) = plan_retrieval(["facts"], settings, CORES, SettingsSources())
+    (plan,) = plan_retrieval(["facts"], settings, Machine([], CORES), SettingsSources())
     assert (plan.name, plan.queue) == ("retrieve-facts", "retrieve.facts")
     assert (plan.startup_timeout_s, plan.drain_timeout_s) == (1800, 300)
 
