@@ -15,7 +15,7 @@ from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
-from producer.options import priority_option, run_argument, to_priority, to_weight
+from producer.options import priority_option, run_argument, to_weight
 from producer.session import Session
 from producer.watching.status import unwritten
 
@@ -56,7 +56,7 @@ def _halt(session: Session, run: Run, state: RunState) -> None:
 @run_argument(required=True)
 @priority_option
 @click.pass_obj
-def resume(session: Session, run_name: str, priority: str | None) -> None:
+def resume(session: Session, run_name: str, priority: Priority | None) -> None:
     """Resume the paused or cancelled RUN: its unsettled questions are sent again."""
     run = session.run(run_name)
     counts = session.ledger.counts(run.run_id)
@@ -64,7 +64,7 @@ def resume(session: Session, run_name: str, priority: str | None) -> None:
         click.echo(f"{run.run_id} is already settled")
         return
     with session.broker.sole_sender(run.run_id):
-        questions, messages = session.broker.go_on(run, _priority(run, priority))
+        questions, messages = session.broker.go_on(run, run.priority if priority is None else priority)
     was = f"was {counts.state}, now resumed" if counts.halted else "was not halted"
     click.echo(f"{run.run_id} {was}: {_sent(questions, messages)}")
     _note_unwritten(session, run)
@@ -75,7 +75,7 @@ def resume(session: Session, run_name: str, priority: str | None) -> None:
 @click.option("--failed", is_flag=True, help="Discard failed verdicts and ask those questions again.")
 @priority_option
 @click.pass_obj
-def requeue(session: Session, run_name: str, failed: bool, priority: str | None) -> None:
+def requeue(session: Session, run_name: str, failed: bool, priority: Priority | None) -> None:
     """Re-send the unsettled questions of RUN that are no longer in any message."""
     run = session.run(run_name)
     if old := run.spec.rescored_from:
@@ -88,7 +88,7 @@ def requeue(session: Session, run_name: str, failed: bool, priority: str | None)
         raise halted(run.run_id, counts.state)
     with session.broker.sole_sender(run.run_id):
         reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
-        questions, messages = session.broker.send_missing(run, _priority(run, priority))
+        questions, messages = session.broker.send_missing(run, run.priority if priority is None else priority)
     discarded = f"{number(reopened, 'failed verdict')} discarded; " if failed else ""
     if counts.finished and not reopened:
         failures = counts.of(Outcome.FAILED)
@@ -108,10 +108,6 @@ def weight(session: Session, run_name: str, turns: int) -> None:
     run = session.run(run_name)
     session.broker.weigh(run.run_id, turns)
     click.echo(f"{run.run_id}: weight {turns}")
-
-
-def _priority(run: Run, asked: str | None) -> Priority:
-    return to_priority(asked) if asked else run.priority
 
 
 def _note_unwritten(session: Session, run: Run) -> None:

@@ -28,11 +28,9 @@ __all__ = [
     "run_argument",
     "run_config_options",
     "shared_questions",
-    "to_priority",
     "to_weight",
 ]
 
-PRIORITIES = click.Choice(["high", "normal", "low"])
 #: Valid weights of a run.
 to_weight = click.IntRange(1, MOST_WEIGHT)
 #: Default folder for results, overridden by `--out`.
@@ -63,7 +61,12 @@ def folder(command: Command) -> Command:
 def priority_option(command: Command) -> Command:
     """Add `--priority`, of what is sent now; None: the run's own, or normal for a new run."""
     said = "Priority relative to other runs. [default: the run's; normal for a new run]"
-    return click.option("--priority", type=PRIORITIES, help=said)(command)
+    kind = click.Choice([each.name.lower() for each in Priority])
+    return click.option("--priority", type=kind, callback=_to_priority, help=said)(command)
+
+
+def _to_priority(_context: click.Context, _option: click.Parameter, name: str | None) -> Priority | None:
+    return Priority[name.upper()] if name else None
 
 
 def run_config_options(of_config: str) -> Callable[[Command], Command]:
@@ -82,8 +85,3 @@ def run_argument(*, required: bool) -> Callable[[Command], Command]:
     if required:
         return click.argument("run_name", metavar="RUN")
     return click.argument("run_name", metavar="[RUN]", default="last")
-
-
-def to_priority(name: str) -> Priority:
-    """Return the priority called `name`."""
-    return Priority[name.upper()]

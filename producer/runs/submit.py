@@ -69,6 +69,8 @@ class Plan:
     taken: Taken
     #: Which of its questions change their meaning when their choices are reordered.
     choice_references: ChoiceReferences
+    #: As the user wrote it: it names the examples file and the index, of which the spec holds the content.
+    config: RunConfig
     #: How often the same questions have deliberately been asked, including this time.
     repeat: int = 1
 
@@ -156,7 +158,7 @@ def plan(
     few_shot.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     called = slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME]
-    return Plan(called, spec, found, prefix_order, taken_of(found, selection), choice_references)
+    return Plan(called, spec, found, prefix_order, taken_of(found, selection), choice_references, config)
 
 
 def asked_of(planned: Plan, model: str, name: str) -> Plan:

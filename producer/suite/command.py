@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from contract.commands import note
+from contract.priority import Priority
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.results import write_rejected
 from producer.intake.options import describe_reading
 from producer.intake.survey import rejected_rows
-from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option, to_priority
+from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit
@@ -37,7 +38,7 @@ __all__ = ["suite"]
 @as_json
 @click.pass_obj
 def suite(
-    session: Session, file: Path, priority: str | None, dry_run: bool, watch: bool, out: Path, as_json: bool
+    session: Session, file: Path, priority: Priority | None, dry_run: bool, watch: bool, out: Path, as_json: bool
 ) -> None:
     """Enqueue the runs of a suite FILE, as in configs/suites/: several question sets and models, one table.
 
@@ -83,7 +84,7 @@ def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None
         refuse_unwritable(directory)
 
 
-def _submit(session: Session, runs: Sequence[Planned], priority: str | None, out: Path) -> list[Submitted]:
+def _submit(session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path) -> list[Submitted]:
     for each in runs:
         if each.plan.survey.troubles.count:
             path = write_rejected(rejected_rows(each.plan.survey), out / each.plan.run_id)
@@ -91,8 +92,7 @@ def _submit(session: Session, runs: Sequence[Planned], priority: str | None, out
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
-    asked = to_priority(priority) if priority else None
-    return [submit(each.plan, session.ledger, session.broker, asked) for each in runs]
+    return [submit(each.plan, session.ledger, session.broker, priority) for each in runs]
 
 
 def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> None:

@@ -1,0 +1,87 @@
+"""What a planned run asks and how, as lines of output and as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from contract.index import read_manifest
+from contract.ledger import Run
+from contract.wording import number
+from producer.intake.options import describe_reading
+from producer.output import Lines, chance
+from producer.runs.asked import how_asked
+from producer.runs.gold_sources import Named, named_sources
+from producer.runs.long_queries import LongQueries, long_queries
+from producer.runs.submit import Plan
+
+__all__ = ["plan_lines", "retrieval_json", "rows_json"]
+
+
+def plan_lines(planned: Plan, run: Run, rejected: Path | None = None) -> Lines:
+    """Return what `run` asks and how; `rejected` is the file with the rows that were skipped."""
+    retrieval = [each for each in (_named_sources(planned), _long_queries(planned)) if each]
+    few_shot = planned.config.few_shot
+    return [
+        *_row_lines(planned, run, rejected),
+        *(line for each in retrieval for line in each.lines()),
+        ("asked", how_asked(planned.spec)),
+        *([("examples", few_shot.describe_file(planned.survey.file))] if planned.spec.few_shot else []),
+    ]
+
+
+def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
+    found = planned.survey
+    digest = found.digest
+    more = [
+        f", {shown}"
+        for count, shown in (
+            (digest.keys.without_key, f"{digest.keys.without_key:,} without a key"),
+            (digest.keys.several_right, f"{digest.keys.several_right:,} with several right choices"),
+            (planned.taken.repeated, number(planned.taken.repeated, "duplicate")),
+        )
+        if count
+    ]
+    # Every figure depends on how the key was read, and an index may be 0-based or 1-based.
+    answers = "" if not digest.keys.keyed else f", answers {found.file.way.value}"
+    lines = [
+        ("file", f"{run.source}: {found.rows_shown()}"),
+        ("read", describe_reading(found.file, digest.count, digest.keys.choices) + answers),
+        ("fields", found.file.fields.describe()),
+        ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run.chance)}"),
+    ]
+    return lines + ([("skipped", f"{', '.join(found.troubles.by_kind())}; see {rejected}")] if rejected else [])
+
+
+def rows_json(planned: Plan) -> dict[str, Any]:
+    """Return the content for `--json` about the rows of its file."""
+    found = planned.survey
+    return {
+        **found.rows_json(),
+        "without_key": found.digest.keys.without_key,
+        "several_right": found.digest.keys.several_right,
+        "repeated": planned.taken.repeated,
+    }
+
+
+def retrieval_json(planned: Plan) -> dict[str, Any]:
+    """Return the content for `--json` about what will be retrieved; empty for a closed book."""
+    found = {"sources": _named_sources(planned), "long_queries": _long_queries(planned)}
+    return {name: each.to_json() for name, each in found.items() if each}
+
+
+def _named_sources(planned: Plan) -> Named | None:
+    """Look up the sources that the questions name, if passages are retrieved for them."""
+    rag = planned.spec.rag
+    return named_sources(planned.survey.bodies, _index(planned), rag.question_hashes) if rag else None
+
+
+def _long_queries(planned: Plan) -> LongQueries | None:
+    """Measure what is searched for by vectors, if anything is."""
+    if planned.spec.rag is None:
+        return None
+    return long_queries(planned.survey.bodies, planned.spec, read_manifest(_index(planned)).encoder)
+
+
+def _index(planned: Plan) -> Path:
+    return Path(planned.config.rag.index)
