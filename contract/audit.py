@@ -13,6 +13,7 @@ from contract.connection import translating
 from contract.fair_share import at_rest
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger, Run
+from contract.locks import claim
 from contract.priority import Priority
 from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
 from contract.sender_lock import sole_sender_if_free
@@ -53,8 +54,8 @@ def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[i
     being written.
     """
     with translating(ledger.place):
-        counts, fleet = ledger.counts(run.run_id), Fleet(ledger.client, ledger.place)
-        if counts.halted or not counts.written or not fleet.claim(keys.audit_lock(run.run_id)):
+        counts = ledger.counts(run.run_id)
+        if counts.halted or not counts.written or not claim(ledger.client, keys.audit_lock(run.run_id)):
             return 0, 0
     with sole_sender_if_free(ledger, run.run_id) as free:
         return send_missing(ledger, app, run, batch_size, run.priority) if free else (0, 0)

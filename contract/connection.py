@@ -1,4 +1,4 @@
-"""Redis access: the client, the Lua scripts, locks, and the translation of its errors into ours."""
+"""Redis access: the client, the Lua scripts, and the translation of its errors into ours."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from importlib import resources
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
-from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError, LockError
-from redis.lock import Lock as RedisLock
+from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError
 from redis.retry import Retry
 
 from contract import keys
@@ -19,13 +18,11 @@ from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.settings import Settings
 
 __all__ = [
-    "Lock",
     "connect",
     "connect_hurried",
     "lua",
     "refusal",
     "refused",
-    "releasing",
     "translating",
     "try_writing",
     "why_no_writes",
@@ -81,27 +78,6 @@ def lua(client: redis.Redis, name: str) -> Script:
     """Return the atomic script `contract/lua/<name>.lua`."""
     text = resources.files("contract").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
     return client.register_script(text)
-
-
-class Lock(RedisLock):
-    """redis-py's lock, also acquired if an earlier call acquired it whose answer was lost: the client repeats calls."""
-
-    def do_acquire(self, token: str) -> bool:
-        """Return whether the lock has this token now, which nobody else uses."""
-        if super().do_acquire(token):
-            return True
-        holder = self.redis.get(self.name)
-        return holder is not None and self.redis.get_encoder().encode(holder) == token
-
-
-@contextmanager
-def releasing(lock: Lock) -> Iterator[None]:
-    """Release the held `lock` at the end of the block; if that fails, it expires by itself."""
-    try:
-        yield
-    finally:
-        with suppress(LockError, redis.RedisError):
-            lock.release()
 
 
 @contextmanager

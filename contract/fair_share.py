@@ -20,9 +20,9 @@ import redis
 from redis.commands.core import Script
 
 from contract import keys
-from contract.connection import Lock, lua, releasing, translating
-from contract.fleet import LEASE_S, Fleet
+from contract.connection import lua, translating
 from contract.ledger import RedisLedger
+from contract.locks import LOCK_S, Lock, claim, releasing
 
 __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
 
@@ -55,8 +55,9 @@ def weight_of(ledger: RedisLedger, run_id: str) -> int:
 
 def level_if_due(ledger: RedisLedger, queue: str) -> None:
     """Reorder the lists of `queue` fairly, unless that was done recently. Raises LedgerError."""
-    if not Fleet(ledger.client, ledger.place).claim(keys.levelled(queue)):
-        return
+    with translating(ledger.place):
+        if not claim(ledger.client, keys.levelled(queue)):
+            return
     started = time.monotonic()
     level(ledger, queue)
     took_s = time.monotonic() - started
@@ -91,7 +92,7 @@ def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
 
 
 def _moving(ledger: RedisLedger, queue: str) -> Lock:
-    return Lock(ledger.client, keys.moving(queue), timeout=LEASE_S, sleep=0.02)
+    return Lock(ledger.client, keys.moving(queue), timeout=LOCK_S, sleep=0.02)
 
 
 class _Leveller:

@@ -18,7 +18,7 @@ import redis
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from contract import keys
-from contract.connection import Lock, connect, lua, translating
+from contract.connection import connect, lua, translating
 from contract.errors import NameTaken
 from contract.process import died_here, process_place, process_start
 from contract.settings import Settings
@@ -140,6 +140,8 @@ class Fleet:
         """Open a separate connection to the Redis named in `settings`. Raises RedisUnreachable."""
         return cls(connect(settings), settings.redis_place)
 
+    # Starts
+
     def announce(self, queues: Mapping[str, str]) -> None:
         """Record that workers are being started, given as name → queue: it takes them some seconds to join."""
         with translating(self._place):
@@ -154,6 +156,8 @@ class Fleet:
         with translating(self._place):
             found = cast("dict[str, str]", self._redis.hgetall(keys.starting(queue)))
         return sorted(name for name, at in found.items() if float(at) > time.time() - STARTING_S)
+
+    # The lease on a name
 
     def join(self, record: WorkerRecord) -> None:
         """Acquire the lease on the name. Raises NameTaken while another live worker has it."""
@@ -189,6 +193,71 @@ class Fleet:
                 self._redis.delete(keys.worker(record.name), *([keys.wish(record.name)] if for_good else []))
             self._stop_missing({record.name})
 
+    def _held(self, record: WorkerRecord, dead_owner: str) -> bool:
+        fresh = record.model_copy(update={"seen_at": time.time()}).model_dump_json()
+        with translating(self._place):
+            script_keys = [keys.worker(record.name), keys.workers(), keys.seen()]
+            return bool(self._hold(script_keys, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
+
+    # Who is there, and who is missing
+
+    def get(self, name: str) -> WorkerRecord | None:
+        """Return the record of `name`, if its lease is valid."""
+        with translating(self._place):
+            found = cast("str | None", self._redis.get(keys.worker(name)))
+        return WorkerRecord.model_validate_json(found) if found else None
+
+    def names(self) -> list[str]:
+        """Return every worker that may hold messages, alive or not."""
+        with translating(self._place):
+            return sorted(cast("set[str]", self._redis.smembers(keys.workers())))
+
+    def alive(self) -> list[WorkerRecord]:
+        """Return the records of workers with a valid lease whose process, as far as visible from here, is running."""
+        if not (names := self.names()):
+            return []
+        with translating(self._place):
+            found = cast("list[str | None]", self._redis.mget([keys.worker(name) for name in names]))
+        records = [WorkerRecord.model_validate_json(each) for each in found if each]
+        return [record for record in records if not record.died_here()]
+
+    def dead(self) -> list[str]:
+        """Return the names on the list without a live worker."""
+        names = self.names()  # before the living: a worker that joins in between is no dead one
+        living = {record.name for record in self.alive()}
+        return [name for name in names if name not in living]
+
+    def forget(self, name: str) -> None:
+        """Remove the name from the list: no messages are held under it any more."""
+        with translating(self._place):
+            self._redis.srem(keys.workers(), name)
+
+    def missing(self) -> list[WorkerRecord]:
+        """Return the last records of workers that sent no heartbeat since, though nothing had asked them to end.
+
+        They were killed, lost their host, or cannot reach Redis. Those of the last `MISSING_S` seconds are returned.
+        """
+        seen = self._seen()
+        living = {record.name for record in self.alive()}
+        since = time.time() - MISSING_S
+        return [
+            record
+            for record in seen
+            if record.name not in living and record.state is not WorkerState.DRAINING and record.seen_at > since
+        ]
+
+    def _seen(self) -> list[WorkerRecord]:
+        with translating(self._place):
+            found = cast("dict[str, str]", self._redis.hgetall(keys.seen()))
+        return [WorkerRecord.model_validate_json(found[name]) for name in sorted(found)]
+
+    def _stop_missing(self, names: Collection[str]) -> None:
+        if names:
+            with translating(self._place):
+                self._redis.hdel(keys.seen(), *names)
+
+    # Commands
+
     def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:
         """Leave a wish for worker `name`, which reads it at its next heartbeat, even if disconnected for a while.
 
@@ -211,6 +280,8 @@ class Fleet:
         """Delete the wish for worker `name`, which is fulfilled."""
         with translating(self._place):
             self._redis.delete(keys.wish(name))
+
+    # Boots
 
     def boots(self, name: str) -> int:
         """Return the number of boots under `name` without a gap of `BOOTS_S` seconds."""
@@ -242,69 +313,3 @@ class Fleet:
         with translating(self._place):
             found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted(queue)))
         return [BootFailure.model_validate_json(found[name]) for name in sorted(found)]
-
-    def forget(self, name: str) -> None:
-        """Remove the name from the list: no messages are held under it any more."""
-        with translating(self._place):
-            self._redis.srem(keys.workers(), name)
-
-    def _held(self, record: WorkerRecord, dead_owner: str) -> bool:
-        fresh = record.model_copy(update={"seen_at": time.time()}).model_dump_json()
-        with translating(self._place):
-            script_keys = [keys.worker(record.name), keys.workers(), keys.seen()]
-            return bool(self._hold(script_keys, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
-
-    def get(self, name: str) -> WorkerRecord | None:
-        """Return the record of `name`, if its lease is valid."""
-        with translating(self._place):
-            found = cast("str | None", self._redis.get(keys.worker(name)))
-        return WorkerRecord.model_validate_json(found) if found else None
-
-    def names(self) -> list[str]:
-        """Return every worker that may hold messages, alive or not."""
-        with translating(self._place):
-            return sorted(cast("set[str]", self._redis.smembers(keys.workers())))
-
-    def alive(self) -> list[WorkerRecord]:
-        """Return the records of workers with a valid lease whose process, as far as visible from here, is running."""
-        if not (names := self.names()):
-            return []
-        with translating(self._place):
-            found = cast("list[str | None]", self._redis.mget([keys.worker(name) for name in names]))
-        records = [WorkerRecord.model_validate_json(each) for each in found if each]
-        return [record for record in records if not record.died_here()]
-
-    def dead(self) -> list[str]:
-        """Return the names on the list without a live worker."""
-        names = self.names()  # before the living: a worker that joins in between is no dead one
-        living = {record.name for record in self.alive()}
-        return [name for name in names if name not in living]
-
-    def missing(self) -> list[WorkerRecord]:
-        """Return the last records of workers that sent no heartbeat since, though nothing had asked them to end.
-
-        They were killed, lost their host, or cannot reach Redis. Those of the last `MISSING_S` seconds are returned.
-        """
-        seen = self._seen()
-        living = {record.name for record in self.alive()}
-        since = time.time() - MISSING_S
-        return [
-            record
-            for record in seen
-            if record.name not in living and record.state is not WorkerState.DRAINING and record.seen_at > since
-        ]
-
-    def _seen(self) -> list[WorkerRecord]:
-        with translating(self._place):
-            found = cast("dict[str, str]", self._redis.hgetall(keys.seen()))
-        return [WorkerRecord.model_validate_json(found[name]) for name in sorted(found)]
-
-    def _stop_missing(self, names: Collection[str]) -> None:
-        if names:
-            with translating(self._place):
-                self._redis.hdel(keys.seen(), *names)
-
-    def claim(self, lock: str) -> bool:
-        """Return whether this caller got `lock` for a chore; for `LEASE_S` seconds no other caller gets it."""
-        with translating(self._place):
-            return bool(Lock(self._redis, lock, timeout=LEASE_S).acquire(blocking=False))

@@ -15,9 +15,9 @@ import redis
 from redis.exceptions import LockNotOwnedError
 
 from contract import keys
-from contract.connection import Lock, releasing, translating
-from contract.fleet import LEASE_S
+from contract.connection import translating
 from contract.ledger import RedisLedger
+from contract.locks import LOCK_S, Lock, releasing
 from contract.process import died_here, this_process
 
 __all__ = ["sole_sender", "sole_sender_if_free"]
@@ -40,7 +40,7 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
             log.warning(
                 "another process is sending questions of %s; waiting until it is done, or has been silent for %d s",
                 run_id,
-                LEASE_S,
+                LOCK_S,
             )
             while not _acquired(lock, ledger):
                 time.sleep(LOOK_S)
@@ -67,7 +67,7 @@ def _renewing(lock: Lock) -> Iterator[None]:
     ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(LEASE_S / 4):
+        while not ended.wait(LOCK_S / 4):
             # The lock may be lost after a long sleep. Others may then send the same questions, which costs a ledger
             # lookup each. Any other error will show up at the next send.
             with contextlib.suppress(redis.RedisError):
@@ -83,7 +83,7 @@ def _renewing(lock: Lock) -> Iterator[None]:
 
 
 def _lock(ledger: RedisLedger, run_id: str) -> Lock:
-    return Lock(ledger.client, keys.sending(run_id), timeout=LEASE_S, thread_local=False)
+    return Lock(ledger.client, keys.sending(run_id), timeout=LOCK_S, thread_local=False)
 
 
 def _acquired(lock: Lock, ledger: RedisLedger) -> bool:

@@ -27,6 +27,7 @@ from contract.errors import (
 from contract.fair_share import level_if_due
 from contract.fleet import LEASE_S, Fleet, WorkerState
 from contract.ledger import RedisLedger, Run
+from contract.locks import claim
 from contract.queue import restore_held
 from contract.settings import Settings
 from contract.wording import number
@@ -139,8 +140,9 @@ class Janitor(Rounds):
         if holds_none:
             self._fleet.forget(name)
             return True
-        if not self._fleet.claim(keys.restore_lock(name)):
-            return False
+        with translating(self._ledger.place):
+            if not claim(self._ledger.client, keys.restore_lock(name)):
+                return False
         messages = restore_held(self._settings, name)
         log.warning("worker %s is gone: %s requeued", name, number(messages, "message"))
         return messages > 0

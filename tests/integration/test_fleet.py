@@ -290,23 +290,3 @@ def test_of_two_that_join_at_once_under_one_name_one_is_refused(fleet: Fleet) ->
         for attempt in range(30):
             asked = [pool.submit(joined, f"gpu{attempt}", host) for host in ("here", "there")]
             assert sorted(each.result() for each in asked) == [False, True]
-
-
-def test_a_chore_is_claimed_by_one_alone(fleet: Fleet) -> None:
-    together = threading.Barrier(4)
-
-    def claimed(_: int) -> bool:
-        together.wait()
-        return fleet.claim(keys.restore_lock("gpu0"))
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(claimed, range(4))) == [False, False, False, True]
-    assert fleet.claim(keys.restore_lock("gpu1")), "another chore is another claim"
-    assert not fleet.claim(keys.restore_lock("gpu0"))
-
-
-def test_a_claim_runs_out_so_that_a_chore_outlives_whoever_claimed_it(fleet: Fleet, client: redis.Redis) -> None:
-    assert fleet.claim(keys.audit_lock("run"))
-    assert not fleet.claim(keys.audit_lock("run"))
-    let_run_out(client, keys.audit_lock("run"))
-    wait_until(lambda: fleet.claim(keys.audit_lock("run")), "the claim to run out")

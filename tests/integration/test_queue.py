@@ -424,7 +424,7 @@ def test_a_sender_that_was_killed_here_is_not_waited_for(redis_ledger: RedisLedg
     hold = """
 import contract.sender_lock, time
 from contract import RedisLedger, load_settings
-contract.sender_lock.LEASE_S = 3600
+contract.sender_lock.LOCK_S = 3600
 with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run"):
     print("mine", flush=True)
     time.sleep(3600)
@@ -445,7 +445,7 @@ with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run
 def test_a_sender_that_works_for_long_keeps_its_right(
     redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("contract.sender_lock.LEASE_S", 3.0)
+    monkeypatch.setattr("contract.sender_lock.LOCK_S", 3.0)
     with sole_sender(redis_ledger, "run"):
         for _ in range(5):
             time.sleep(0.8)

@@ -17,6 +17,7 @@ import redis
 from contract import RedisLedger, Settings, fair_share, keys
 from contract.connection import connect
 from contract.fleet import Fleet
+from contract.locks import claim
 from contract.sender_lock import sole_sender_if_free
 from tests.support import make_questions, open_run
 
@@ -43,9 +44,8 @@ def test_a_beginning_that_is_repeated_counts_one_attempt(redis_ledger: RedisLedg
 
 
 def test_a_chore_that_is_claimed_repeatedly_is_the_claimants(repeating_ledger: RedisLedger) -> None:
-    fleet = Fleet(repeating_ledger.client)
-    assert fleet.claim(keys.audit_lock("run"))
-    assert not fleet.claim(keys.audit_lock("run"))
+    assert claim(repeating_ledger.client, keys.audit_lock("run"))
+    assert not claim(repeating_ledger.client, keys.audit_lock("run"))
 
 
 def test_a_boot_that_is_reported_repeatedly_is_one_boot(repeating_ledger: RedisLedger) -> None:

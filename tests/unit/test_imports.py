@@ -44,6 +44,7 @@ CONTRACT_ORDER = (
     "priority",
     "chunks",
     "connection",
+    "locks",
     "ledger.run",
     "ledger.base",
     "ledger.redis",
