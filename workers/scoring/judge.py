@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -59,11 +59,11 @@ class JudgeSilent(ValueError):
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading | FollowUp:
     """Return the grading to request; without a key there is nothing to grade against."""
-    (answer,) = texts_of(completions[0])
-    said = _answer_in(answer.text, question, spec)
-    if question.answer is None or spec.judge is None or not said:
-        return _reading(question, answer, said, spec, None)
-    return _grading(question, answer, said, spec, spec.judge, grading_prompt(question, spec.judge, said), asked=1)
+    (text,) = texts_of(completions[0])
+    answer = _Answer(question, spec, text, _answer_in(text.text, question, spec))
+    if question.answer is None or spec.judge is None or not answer.said:
+        return answer.reading(None)
+    return answer.grading(spec.judge, grading_prompt(question, spec.judge, answer.said))
 
 
 def _answer_in(text: str, question: Question, spec: RunSpec) -> str:
@@ -87,46 +87,52 @@ def grading_prompt(question: Question, judge: Judge, said: str) -> str:
     return render(judge.prompt, question, None, response=said, reference=_reference(question))
 
 
-def _grading(
-    question: Question, answer: Text, said: str, spec: RunSpec, judge: Judge, prompt: str, asked: int
-) -> FollowUp:
-    def read_grade(completions: Sequence[Completion]) -> Reading | FollowUp:
-        (text,) = completions[0].texts
-        written = text.text
-        try:
-            grade = Grade.model_validate_json(_without_fence(spoken(written) or ""))
-        except ValidationError as trouble:
+class _Answer(NamedTuple):
+    """An answer to be graded: its text, and what is visible of it."""
+
+    question: Question
+    spec: RunSpec
+    text: Text
+    said: str
+
+    def grading(self, judge: Judge, prompt: str, asked: int = 1) -> FollowUp:
+        """Return the request for a grade, the `asked`-th one."""
+
+        def read_grade(completions: Sequence[Completion]) -> Reading | FollowUp:
+            (text,) = completions[0].texts
+            written = text.text
+            try:
+                return self.reading(Grade.model_validate_json(_without_fence(spoken(written) or "")))
+            except ValidationError as trouble:
+                complaint = _complaint(trouble)
             if asked > judge.retries:
                 early = f", cut off at judge.max_tokens {judge.max_tokens}: raise it" if text.truncated else ""
                 raise JudgeSilent(
                     f"no valid grade in {number(asked, 'attempt')}; the last one: {written[:200]!r}{early}"
-                ) from None
-            again = (
-                f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {_complaint(trouble)}. Write only the JSON."
-            )
-            return _grading(question, answer, said, spec, judge, again, asked + 1)
-        return _reading(question, answer, said, spec, grade)
+                )
+            again = f"{prompt}\n\nYour answer was: {written}\nIt is not valid: {complaint}. Write only the JSON."
+            return self.grading(judge, again, asked + 1)
 
-    seed = seed_for(question, spec, f"judge {asked}")
-    # For a judge on another server, that server decides; `spec.chat` concerns the model under test.
-    chat = Chat(ChatTemplate.AUTO) if judge.server else spec.chat
-    adapter = "" if judge.server else spec.adapter
-    effort = judge.reasoning_effort if judge.server or not spec.sampling else spec.sampling.reasoning_effort
-    sampling = Sampling(max_tokens=judge.max_tokens, reasoning_effort=effort)
-    request = GenerateRequest(one_turn(prompt), sampling, seed, chat, SCHEMA, adapter)
-    return FollowUp([request], read_grade, judge if judge.server else None)
+        spec, seed = self.spec, seed_for(self.question, self.spec, f"judge {asked}")
+        # For a judge on another server, that server decides; `spec.chat` concerns the model under test.
+        chat = Chat(ChatTemplate.AUTO) if judge.server else spec.chat
+        adapter = "" if judge.server else spec.adapter
+        effort = judge.reasoning_effort if judge.server or not spec.sampling else spec.sampling.reasoning_effort
+        sampling = Sampling(max_tokens=judge.max_tokens, reasoning_effort=effort)
+        request = GenerateRequest(one_turn(prompt), sampling, seed, chat, SCHEMA, adapter)
+        return FollowUp([request], read_grade, judge if judge.server else None)
 
-
-def _reading(question: Question, answer: Text, said: str, spec: RunSpec, grade: Grade | None) -> Reading:
-    found = _named(question, said or answer.text, spec)
-    return Reading(
-        choice=found.label,
-        rule="judge" if grade else found.rule,
-        raw_text=answer.text,
-        truncated=answer.truncated,
-        judged_correct=grade.correct if grade else None,
-        judge_reason=grade.reason if grade else "",
-    )
+    def reading(self, grade: Grade | None) -> Reading:
+        """Return what it was read as; without a grade if there is nothing to grade."""
+        found = _named(self.question, self.said or self.text.text, self.spec)
+        return Reading(
+            choice=found.label,
+            rule="judge" if grade else found.rule,
+            raw_text=self.text.text,
+            truncated=self.text.truncated,
+            judged_correct=grade.correct if grade else None,
+            judge_reason=grade.reason if grade else "",
+        )
 
 
 def _named(question: Question, said: str, spec: RunSpec) -> Extraction:
