@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from contract import keys
-from contract.errors import DeadlineMissed, LedgerError, NoWorker, RunConfigError, TooBusy, UnknownRun
+from contract.errors import DeadlineMissed, LedgerError, NoWorker, RunConfigError, TooBusy
 from contract.ledger import Ledger, Run
-from contract.names import is_request, request_id
+from contract.names import request_id
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
@@ -25,6 +25,7 @@ from contract.verdict import Verdict
 from contract.wording import number
 from producer.broker import Broker
 from producer.engine_differences import untaken
+from producer.http.purging import Purging
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig, Texts
@@ -40,9 +41,6 @@ LOOK_EVERY_S = 0.01
 LOOK_AGAIN_S = 0.5
 #: Source of the server's runs, as `runs` shows it.
 SOURCE = "http"
-ABANDONED_AFTER_S = 24 * 3600.0
-#: Interval between searches for runs left behind by killed servers, in seconds.
-SWEEP_EVERY_S = 3600.0
 #: How a client asks the model that live workers serve.
 BY_REQUEST = "name it as model in the request, or serve with --set model=NAME"
 #: How long the number of live workers is cached, in seconds.
@@ -75,9 +73,7 @@ class Door:
         #: Run that a client waits for → set once none of its questions is unsettled.
         self._events: dict[str, asyncio.Event] = {}
         self._any_events = asyncio.Event()
-        #: Runs that no client waits for any more and that are still in the ledger.
-        self._left: set[str] = set()
-        self._any_left = asyncio.Event()
+        self._purging = Purging(ledger, settings.http.max_deadline_s)
         #: Queue → when its live workers were counted, and their number.
         self._workers: dict[str, tuple[float, int]] = {}
 
@@ -89,14 +85,15 @@ class Door:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Run the background tasks: watch for verdicts, and purge abandoned runs, including those of killed servers."""
-        tasks = [asyncio.create_task(each) for each in (self._watch(), self._forget(), self._sweep())]
+        background = (self._watch(), self._purging.keep_purging(), self._purging.keep_sweeping())
+        tasks = [asyncio.create_task(each) for each in background]
         try:
             yield
         finally:
             for each in tasks:
                 each.cancel()
             await asyncio.wait(tasks)
-            await asyncio.to_thread(self._purged, tuple(self._left))
+            await self._purging.purge()
 
     async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> Answers:
         """Return the answers to `questions`.
@@ -190,7 +187,7 @@ class Door:
         finally:
             # A running thread cannot be cancelled. Nothing is awaited here, as that would be cancelled too if the
             # client disconnects after the deadline.
-            sending.add_done_callback(lambda _: self._leave([run.run_id]))
+            sending.add_done_callback(lambda _: self._purging.leave([run.run_id]))
 
     def _send(self, run: Run, questions: Sequence[Question]) -> None:
         self._ledger.open_run(run)
@@ -212,49 +209,6 @@ class Door:
             raise LedgerError(f"Run {run.run_id} was halted or purged by a user.", hint="Send the request again.")
         used = self._ledger.engines(run.run_id) if run.spec.sampling else []
         return Answers([each for each in verdicts if each is not None], untaken(run, used))
-
-    def _leave(self, run_ids: Iterable[str]) -> None:
-        self._left.update(run_ids)
-        self._any_left.set()
-
-    async def _forget(self) -> None:
-        """Purge abandoned runs, which workers would score first otherwise; retry while Redis is unavailable."""
-        while True:
-            await self._any_left.wait()
-            self._any_left.clear()
-            gone = await asyncio.to_thread(self._purged, tuple(self._left))
-            self._left -= gone
-            if self._left:
-                self._any_left.set()
-                await asyncio.sleep(LOOK_AGAIN_S)
-
-    def _purged(self, run_ids: Iterable[str]) -> set[str]:
-        """Purge the runs; return those that are no longer in the ledger."""
-        gone: set[str] = set()
-        for run_id in run_ids:
-            try:
-                self._ledger.purge(run_id)
-            except UnknownRun:
-                pass
-            except LedgerError as trouble:
-                log.warning("run %s is not purged yet: %s", run_id, trouble)
-                break
-            gone.add(run_id)
-        return gone
-
-    async def _sweep(self) -> None:
-        """Periodically mark the runs of killed servers for purging."""
-        while True:
-            try:
-                self._leave(await asyncio.to_thread(self._abandoned))
-            except LedgerError as trouble:
-                log.warning("cannot look for runs left behind by killed servers: %s", trouble)
-            await asyncio.sleep(SWEEP_EVERY_S)
-
-    def _abandoned(self) -> list[str]:
-        """Return runs of killed servers: no client waits for an answer for longer than a day."""
-        oldest = time.time() - max(ABANDONED_AFTER_S, self._settings.http.max_deadline_s)
-        return [run.run_id for run in self._ledger.runs() if is_request(run.run_id) and run.created_at < oldest]
 
     async def _watch(self) -> None:
         """Wake the requests whose runs have no unsettled questions any more, with one query for all of them."""

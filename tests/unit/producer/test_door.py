@@ -20,9 +20,10 @@ from contract.settings import Settings
 from contract.spec import Normalization, Selection
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
-from producer.http import door
+from producer.http import purging
 from producer.http.bodies import ScoreOptions, ScoreOut
-from producer.http.door import ABANDONED_AFTER_S, SOURCE, Door
+from producer.http.door import SOURCE, Door
+from producer.http.purging import ABANDONED_AFTER_S
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from tests.support import PATIENCE_S, build_test_index, make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
@@ -223,7 +224,7 @@ async def miss_the_deadline(opened: Door, ledger: Away) -> None:
 def test_a_run_whose_deadline_comes_while_redis_is_away_is_forgotten_once_it_is_back(
     ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(purging, "AGAIN_S", 0.01)
     broker.may_send.set()
 
     async def act(opened: Door) -> None:
@@ -255,7 +256,7 @@ def test_a_caller_who_leaves_after_the_deadline_leaves_no_run_behind_that_is_sti
 def test_a_run_that_is_still_kept_when_the_door_closes_is_forgotten_then(
     ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "LOOK_AGAIN_S", 3600)
+    monkeypatch.setattr(purging, "AGAIN_S", 3600)
     broker.may_send.set()
 
     async def act(opened: Door) -> None:
@@ -269,7 +270,7 @@ def test_a_run_that_is_still_kept_when_the_door_closes_is_forgotten_then(
 def test_what_another_door_leaves_behind_is_found_by_one_that_is_open_already(
     ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "SWEEP_EVERY_S", 0.01)
+    monkeypatch.setattr(purging, "SWEEP_EVERY_S", 0.01)
     ours = open_run(MemoryLedger(), make_questions(1))
     young, old = request_id(), request_id()
     old_s = ABANDONED_AFTER_S + 60

@@ -1,0 +1,81 @@
+"""Purges the HTTP server's runs that no client waits for any more, and those that killed servers left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+
+from contract.errors import LedgerError, UnknownRun
+from contract.ledger import Ledger
+from contract.names import is_request
+
+__all__ = ["ABANDONED_AFTER_S", "Purging"]
+
+log = logging.getLogger(__name__)
+
+#: Nobody waits longer for an answer, unless a request may have a later deadline.
+ABANDONED_AFTER_S = 24 * 3600.0
+#: Interval between searches for runs left behind by killed servers, in seconds.
+SWEEP_EVERY_S = 3600.0
+#: Pause before purging is tried again while Redis is unavailable, in seconds.
+AGAIN_S = 0.5
+
+
+class Purging:
+    """Purges runs that are left, which workers would score first otherwise. Use it on one event loop."""
+
+    def __init__(self, ledger: Ledger, max_deadline_s: float) -> None:
+        self._ledger = ledger
+        self._abandoned_after_s = max(ABANDONED_AFTER_S, max_deadline_s)
+        #: Runs that no client waits for any more and that are still in the ledger.
+        self._left: set[str] = set()
+        self._any_left = asyncio.Event()
+
+    def leave(self, run_ids: Iterable[str]) -> None:
+        """Have these runs purged: no client waits for them."""
+        self._left.update(run_ids)
+        self._any_left.set()
+
+    async def keep_purging(self) -> None:
+        """Purge what is left, as soon as it is; retry while Redis is unavailable."""
+        while True:
+            await self._any_left.wait()
+            self._any_left.clear()
+            await self.purge()
+            if self._left:
+                self._any_left.set()
+                await asyncio.sleep(AGAIN_S)
+
+    async def purge(self) -> None:
+        """Purge what is left, as far as Redis is available."""
+        gone = await asyncio.to_thread(self._purged, tuple(self._left))
+        self._left -= gone
+
+    def _purged(self, run_ids: Iterable[str]) -> set[str]:
+        """Purge the runs; return those that are no longer in the ledger."""
+        gone: set[str] = set()
+        for run_id in run_ids:
+            try:
+                self._ledger.purge(run_id)
+            except UnknownRun:
+                pass
+            except LedgerError as trouble:
+                log.warning("run %s is not purged yet: %s", run_id, trouble)
+                break
+            gone.add(run_id)
+        return gone
+
+    async def keep_sweeping(self) -> None:
+        """Periodically have the runs of killed servers purged."""
+        while True:
+            try:
+                self.leave(await asyncio.to_thread(self._abandoned))
+            except LedgerError as trouble:
+                log.warning("cannot look for runs left behind by killed servers: %s", trouble)
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+    def _abandoned(self) -> list[str]:
+        oldest = time.time() - self._abandoned_after_s
+        return [run.run_id for run in self._ledger.runs() if is_request(run.run_id) and run.created_at < oldest]
