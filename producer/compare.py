@@ -10,19 +10,9 @@ import click
 from contract.ledger import Run
 from contract.wording import number
 from producer.options import as_json, shared_questions
-from producer.output import (
-    Lines,
-    chance,
-    difference,
-    echo_json,
-    echo_lines,
-    echo_table,
-    interval,
-    labelled,
-    p_value,
-    shared_context,
-)
+from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
 from producer.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
+from producer.result_lines import chance, difference, interval, p_value, shared_context
 from producer.retrieval_summary import effect_lines, recall_lines
 from producer.session import Session
 from producer.stats import Pairs, Share

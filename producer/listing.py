@@ -12,8 +12,9 @@ from contract.verdict import Outcome
 from producer.engine_differences import sampling_lines
 from producer.export.columns import iso
 from producer.options import as_json, run_argument
-from producer.output import chance, echo_json, echo_lines, echo_table
+from producer.output import echo_json, echo_lines, echo_table
 from producer.question_view import question_json, question_lines
+from producer.result_lines import chance
 from producer.session import Session
 from producer.stats import Tally
 

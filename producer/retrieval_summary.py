@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from contract.verdict import ContextSource
 from contract.wording import number
-from producer.output import Lines, difference, interval, labelled, p_value
+from producer.output import Lines, labelled
+from producer.result_lines import difference, interval, p_value
 from producer.stats import Mean, Pairs, RetrievalTally, Share
 from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 

@@ -11,8 +11,9 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
 from producer.incomparable import refuse_incomparable
-from producer.output import Lines, difference, p_value, sharing
+from producer.output import Lines
 from producer.pairing import Comparison, Pairing, Sides, differences, side
+from producer.result_lines import difference, p_value, sharing
 from producer.retrieval_summary import effect_lines, recall_lines
 from producer.shared_questions import Asked, Shared
 from producer.stats import Pairs

@@ -11,10 +11,11 @@ from contract.ledger import Run
 from contract.spec import Mode, Normalization
 from contract.wording import number
 from producer.export.summary import Summary
-from producer.output import COMPARED, Lines, doubt_lines, judge_lines, sharing
+from producer.output import Lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
+from producer.result_lines import COMPARED, doubt_lines, judge_lines, sharing
 from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Mean, Share, Tally

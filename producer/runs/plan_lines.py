@@ -9,7 +9,8 @@ from contract.index import read_manifest
 from contract.ledger import Run
 from contract.wording import number
 from producer.intake.options import describe_reading
-from producer.output import Lines, chance
+from producer.output import Lines
+from producer.result_lines import chance
 from producer.runs.asked import how_asked
 from producer.runs.gold_sources import Named, named_sources
 from producer.runs.long_queries import LongQueries, long_queries

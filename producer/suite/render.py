@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contract.sanitize import for_terminal
 from contract.wording import number
 from producer.engine_differences import in_words
-from producer.output import Lines, chance, echo_table, fits, labelled, p_value
+from producer.output import Lines, echo_table, fits, labelled
+from producer.result_lines import chance, p_value
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Share
 from producer.suite.cell import Cell

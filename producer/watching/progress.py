@@ -13,7 +13,7 @@ from rich.text import Text
 from contract.fleet import WorkerState
 from contract.ledger import Counts
 from contract.wording import number
-from producer.output import outcome_line
+from producer.result_lines import outcome_line
 from producer.stats import Tally
 from producer.watching.pace import Rates
 from producer.watching.worker_status import Member

@@ -9,7 +9,8 @@ from contract import keys
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.wording import number
-from producer.output import Lines, result_lines
+from producer.output import Lines
+from producer.result_lines import result_lines
 from producer.runs.asked import how_asked
 from producer.stats import Tally
 from producer.watching.unserved import put_off_by, start_workers, starting_words, unbooted_lines, waiting_lines

@@ -9,7 +9,8 @@ from contract.ledger import Ledger, Run
 from contract.wording import number
 from producer.engine_differences import engine_lines
 from producer.export.summary import Summary
-from producer.output import COMPARED, Lines, chance, interval, judge_lines, labelled, result_lines, shared_context
+from producer.output import Lines, labelled
+from producer.result_lines import COMPARED, chance, interval, judge_lines, result_lines, shared_context
 from producer.retrieval_summary import retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Share, SubjectMean

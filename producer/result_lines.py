@@ -1,0 +1,181 @@
+"""The results of a run in words: its figures with their intervals, and the lines that commands print of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from contract.ledger import Run
+from contract.spec import Judge, Mode, Normalization, RunSpec
+from contract.verdict import Outcome
+from contract.wording import number
+from producer.output import Line, Lines, labelled
+from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
+from producer.stats.calibration import PROBABILITIES, confidence_of
+from producer.stats.normalized import HOW, METRIC
+
+__all__ = [
+    "COMPARED",
+    "chance",
+    "difference",
+    "doubt_lines",
+    "interval",
+    "judge_lines",
+    "outcome_line",
+    "p_value",
+    "result_lines",
+    "shared_context",
+    "sharing",
+]
+
+#: Below this mean probability of any label, the model's choice among the labels is hardly its answer.
+SELDOM = 0.1
+#: Modes in which rules read the choice that a text names.
+READ = frozenset([Mode.GENERATE, Mode.VOTE])
+#: How choices are compared by likelihood, with lm-evaluation-harness's name for the metric.
+COMPARED = {each: f"{HOW[each]} ({METRIC[each]})" for each in Normalization}
+
+
+def outcome_line(tally: Tally) -> str:
+    """Return all outcomes with their counts, always including unanswered and failed."""
+    shown = [each for each in Outcome if each is not Outcome.ANSWERED or tally.count(each)]
+    return " · ".join(f"{each} {tally.count(each):,}" for each in shown)
+
+
+def interval(figure: Share | Mean) -> str:
+    """Return a figure with its interval and the number of questions it is based on."""
+    counted = f"{figure.right:,} of {figure.of:,}" if isinstance(figure, Share) else f"mean of {figure.of:,}"
+    return f"{figure.value:.3f}  95 % interval {figure.low:.3f} to {figure.high:.3f} ({counted})"
+
+
+def chance(level: float | None) -> str:
+    """Return a chance level."""
+    return "-" if level is None else f"{level:.3f}"
+
+
+def difference(pairs: Pairs) -> str:
+    """Return the accuracy difference, B minus A, with its interval."""
+    bounds = pairs.interval()
+    return f"{pairs.difference:+.3f}  95 % interval {bounds.low:+.3f} to {bounds.high:+.3f}"
+
+
+def shared_context(found: Interval, contexts: Contexts, run: Run, sign: str = "") -> str:
+    """Return the interval clustered by context, and why it is the one to quote."""
+    return f"95 % interval {found.low:{sign}.3f} to {found.high:{sign}.3f}, as {sharing(contexts, run)}"
+
+
+def sharing(contexts: Contexts, run: Run) -> str:
+    """Return how many questions of `run` are not independent, and why."""
+    repeats = ", or are duplicates" if run.repeats else ""
+    return f"{contexts.sharing:,} questions share {number(contexts.shared, 'context')}{repeats}"
+
+
+def p_value(found: float) -> str:
+    """Return `p = 0.03`; never `p = 0`, which would only mean that the value underflowed."""
+    return f"p = {found:.2g}" if found else "p < 1e-300"
+
+
+def result_lines(
+    run: Run,
+    tally: Tally,
+    standing: str,
+    files: Iterable[Path] = (),
+    *,
+    beside: Sequence[Line] = (),
+    remark: str = "",
+    more: Sequence[Line] = (),
+) -> Lines:
+    """Return the results of a run; if it is not settled, its state comes first.
+
+    `beside` are lines that follow the accuracy, `remark` follows the chance level, `more` are lines that follow the
+    outcomes.
+    """
+    unfinished = f"{standing}, not finished: {run.questions - tally.settled:,} of {run.questions:,} without a verdict"
+    lines = [
+        ("run", run.run_id),
+        *([] if standing == "settled" else [("state", unfinished)]),
+        *_accuracy_lines(run, tally),
+        *beside,
+        ("chance", chance(run.chance) + remark),
+        *_calibration_lines(tally.calibration, run.spec),
+        ("outcomes", outcome_line(tally)),
+        *doubt_lines(run.spec, tally),
+        *more,
+    ]
+    if tally.keys_known and tally.keyless.total():
+        lines.append(("no key", f"{number(tally.keyless.total(), 'question')}, excluded from the accuracy"))
+    return lines + labelled("results", map(str, files))
+
+
+def _accuracy_lines(run: Run, tally: Tally) -> Lines:
+    over_all, over_answered = tally.over_all(), tally.over_answered()
+    if tally.all_failed:
+        return [("accuracy", "none: every question with a verdict failed, and an error is not a wrong answer")]
+    if over_all is None and tally.keys_known:
+        return [("accuracy", "none: no question has a key" if run.without_key >= run.questions else "none yet")]
+    unknown = "it is not counted here which of the unanswered and failed questions have no key; `export` does"
+    if over_all is None:
+        lines = [("accuracy", f"unknown over all questions: {unknown}")]
+    else:
+        lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
+        lines += [] if tally.failures_known else [("", f"unknown excluding failed questions: {unknown}")]
+    if responded := tally.without_failed():
+        lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))
+    shown = {figure.of for figure in (over_all, responded) if figure}
+    if over_answered and over_answered.of not in shown:
+        lines.append(("", f"{interval(over_answered)} over answered questions"))
+    return lines
+
+
+def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:
+    """Return warnings about the quality of the answers; empty if there are none."""
+    lines = _unread_lines(spec, tally)
+    if tally.simulated:
+        made_up = "made up by the simulated engine, so the figures are meaningless; `purge` the run and ask a model"
+        lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
+    if (mass := tally.mean_label_mass()) is not None:
+        seldom = "; at this level the letters are mostly noise: try mode likelihood" if mass < SELDOM else ""
+        lines.append(("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}"))
+    if tally.tied:
+        which = "the first was chosen (in `vote`, the one named first)"
+        lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, {which}"))
+    if tally.truncated:
+        early = "; raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
+        remedy = early if tally.count(Outcome.UNANSWERED) else ""
+        cut_off = f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens{remedy}"
+        lines.append(("truncated", cut_off))
+    return lines
+
+
+def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
+    """Return what to do if the rules could read no choice from most texts (`generate` and `vote`)."""
+    unread = tally.count(Outcome.UNANSWERED)
+    if spec.mode not in READ or unread <= tally.settled / 2:
+        return []
+    remedy = (
+        "look at some with `show`, then try mode letter, few-shot examples, or a prompt that asks for a letter only"
+    )
+    longer = ", or a larger sampling.max_tokens" if tally.truncated else ""
+    return [("unanswered", f"{unread:,} of {tally.settled:,}: most texts name no choice; {remedy}{longer}")]
+
+
+def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
+    """Return who judged, and how often the judge agrees with the key on answers that name a choice."""
+    if judge is None:
+        return []
+    who = judge.model or "the model graded itself: small models accept nearly every answer"
+    agreement = f"agrees with the key on {agrees:,} of {number(of, 'answer')} naming a choice"
+    return [("judge", who), *([("", agreement)] if of else [])]
+
+
+def _calibration_lines(calibration: Calibration, spec: RunSpec) -> Lines:
+    on_key = calibration.key_probability()
+    figures = {
+        "ECE": calibration.ece(),
+        "Brier": calibration.brier(),
+        "probability of the key": on_key.value if on_key else None,
+    }
+    known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
+    of = confidence_of(spec)
+    what = "" if of == PROBABILITIES else f"; confidence is {of}"
+    return [("calibration", " · ".join(known) + what)] if known else []
