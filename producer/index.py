@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, NamedTuple, get_args
@@ -39,7 +39,7 @@ from producer.corpus.document import PARTS
 from producer.corpus.index_folder import refuse_foreign, unfinished
 from producer.corpus.progress import Steps
 from producer.corpus.read import Reading, read_documents
-from producer.corpus.store import store_passages
+from producer.corpus.store import Stored, store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import write_rejected_row
 from producer.intake.options import check_encoding, map_pairs
@@ -129,33 +129,16 @@ _SEARCH_OPTIONS = {
 @click.option("--skip-bad", is_flag=True, help="Skip bad documents and write them to OUT/rejected.jsonl.")
 @click.option("--force", is_flag=True, help="Replace OUT even if it is a folder with other content.")
 @as_json
-def index(
-    corpus: Path,
-    out: Path,
-    tokens: int | None,
-    overlap: int,
-    by_heading: bool,
-    device: str,
-    mapping: tuple[str, ...],
-    encoding: str,
-    skip_bad: bool,
-    force: bool,
-    as_json: bool,
-    **searched_by: Any,
-) -> None:
+def index(corpus: Path, out: Path, device: str, skip_bad: bool, force: bool, as_json: bool, **rest: Any) -> None:
     """Build an index over CORPUS: JSON Lines, CSV, TSV (also .gz, .zst), Parquet, or a folder of .txt and .md files.
 
     A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
     new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
     """
-    _refuse_idle_options(IndexKind(searched_by["kind"]))
-    if mapping and corpus.is_dir():
-        raise click.UsageError("--map: the texts of a folder have no fields.")
-    reading = Reading(check_encoding(encoding) if encoding else "", _mapping(mapping))
+    _refuse_idle_options(IndexKind(rest["kind"]))
+    reading = _reading(rest, corpus)
     refuse_foreign(out, force=force)
-    if tokens is None:
-        tokens = FILE_TOKENS if corpus.is_dir() else 0
-    chunking = _chunking(tokens, overlap, by_heading=by_heading)
+    chunking = _chunking(rest, corpus)
     with unfinished(out) as folder, Steps(progress_console()) as steps:
         with _rejecting(folder / REJECTED) if skip_bad else nullcontext() as reject:
             gate = DocumentCheck(corpus, reject)
@@ -167,12 +150,12 @@ def index(
             chunking=chunking,
             counts=stored.counts,
             question_hashes=stored.question_hashes,
-            **_search_structure(**searched_by),
+            **_search_structure(rest),
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, device, steps)
     manifest = read_manifest(out)
-    indexed = _Corpus(gate, stored.repeated, stored.longest, reading)
+    indexed = _Corpus(reading, gate, stored)
     if as_json:
         echo_json(_to_json(out, manifest, indexed))
     else:
@@ -180,12 +163,11 @@ def index(
 
 
 class _Corpus(NamedTuple):
-    """Facts about the corpus that are printed but not part of the index's manifest."""
+    """A corpus that has been indexed: much of it is printed, but not part of the index's manifest."""
 
-    gate: DocumentCheck
-    repeated: int
-    longest: tuple[str, int]
     reading: Reading
+    gate: DocumentCheck
+    stored: Stored
 
 
 def _refuse_idle_options(kind: IndexKind) -> None:
@@ -198,26 +180,28 @@ def _refuse_idle_options(kind: IndexKind) -> None:
                 raise click.UsageError(f"{option} has no effect with --kind {kind}.")
 
 
-def _search_structure(
-    kind: str, stop_words: StopWords, structure: str, precision: str, **encoder: str | None
-) -> dict[str, Any]:
-    """Return the fields of an IndexPlan that describe the search; `encoder` holds the encoder's id and prompts."""
-    found: dict[str, Any] = {"kind": IndexKind(kind)}
+def _search_structure(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an IndexPlan that describe the search."""
+    found: dict[str, Any] = {"kind": IndexKind(options["kind"])}
     if can_answer(found["kind"], IndexKind.BM25):
-        found["bm25"] = Bm25Options(stop_words=stop_words)
+        found["bm25"] = Bm25Options(stop_words=options["stop_words"])
     if can_answer(found["kind"], IndexKind.DENSE):
-        dense = DenseOptions(structure=Structure(structure), precision=Precision(precision))
+        dense = DenseOptions(structure=Structure(options["structure"]), precision=Precision(options["precision"]))
+        encoder = {name: options[name] for name in ("encoder_id", "query_prompt", "passage_prompt")}
         found |= {"dense": dense, **encoder}
     return found
 
 
-def _mapping(given: tuple[str, ...]) -> dict[str, list[str]]:
+def _reading(options: Mapping[str, Any], corpus: Path) -> Reading:
+    if options["mapping"] and corpus.is_dir():
+        raise click.UsageError("--map: the texts of a folder have no fields.")
+    encoding = check_encoding(options["encoding"]) if options["encoding"] else ""
     mapping: dict[str, list[str]] = {}
-    for part, fields in map_pairs(given, PARTS).items():
+    for part, fields in map_pairs(options["mapping"], PARTS).items():
         mapping[part] = [name.strip() for name in fields.split("+") if name.strip()]
         if not mapping[part]:
             raise InputError(f"--map: {part}= names no field.", hint=f"For example --map {part}=FIELD.")
-    return mapping
+    return Reading(encoding, mapping)
 
 
 @contextmanager
@@ -234,9 +218,12 @@ def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
         yield reject
 
 
-def _chunking(tokens: int, overlap: int, *, by_heading: bool) -> Chunking:
+def _chunking(options: Mapping[str, Any], corpus: Path) -> Chunking:
+    tokens = options["tokens"]
+    if tokens is None and corpus.is_dir():
+        tokens = FILE_TOKENS
     try:
-        return Chunking(tokens=tokens or None, overlap=overlap, by_heading=by_heading)
+        return Chunking(tokens=tokens or None, overlap=options["overlap"], by_heading=options["by_heading"])
     except ValidationError as trouble:
         raise click.UsageError(trouble.errors()[0]["msg"].removeprefix("Value error, ")) from None
 
@@ -276,8 +263,8 @@ def _to_json(out: Path, manifest: Manifest, corpus: _Corpus) -> dict[str, Any]:
         "digest": manifest.digest,
         "skipped": troubles.count,
         "skipped_kinds": dict(troubles.kinds.most_common()),
-        "repeated": corpus.repeated,
-        "longest_passage": dict(zip(("id", "characters"), corpus.longest, strict=True)),
+        "repeated": corpus.stored.repeated,
+        "longest_passage": dict(zip(("id", "characters"), corpus.stored.longest, strict=True)),
         "ids_are_hashes": corpus.reading.lacks_ids,
         "fields_left_alone": corpus.reading.left_alone(),
         "files_left_alone": dict(corpus.reading.other_files),
@@ -286,11 +273,11 @@ def _to_json(out: Path, manifest: Manifest, corpus: _Corpus) -> dict[str, Any]:
 
 
 def _lines(out: Path, manifest: Manifest, corpus: _Corpus) -> Lines:
-    plan, encoder, troubles = manifest.plan, manifest.encoder, corpus.gate.troubles
+    plan, encoder, troubles, stored = manifest.plan, manifest.encoder, corpus.gate.troubles, corpus.stored
     lines = [
         ("index", f"{out} ({plan.kind})"),
         ("passages", f"{plan.counts.passages:,} from {number(plan.counts.documents, 'document')}"),
-        ("longest", f"passage {corpus.longest[0]} with {number(corpus.longest[1], 'character')}"),
+        ("longest", f"passage {stored.longest[0]} with {number(stored.longest[1], 'character')}"),
         ("digest", manifest.digest),
     ]
     if encoder and plan.dense:
@@ -300,9 +287,9 @@ def _lines(out: Path, manifest: Manifest, corpus: _Corpus) -> Lines:
     if troubles.count:
         kinds = ", ".join(troubles.by_kind())
         lines.append(("skipped", f"{number(troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
-    if corpus.repeated:
+    if stored.repeated:
         what = "with exactly the same text as another: a search that finds one finds both, and each takes a rank"
-        lines.append(("repeats", f"{number(corpus.repeated, 'passage')} {what}"))
+        lines.append(("repeats", f"{number(stored.repeated, 'passage')} {what}"))
     if corpus.reading.lacks_ids:
         what = "hashes of the texts, as there is no field id or _id; if another has them, add --map id=FIELD"
         lines.append(("ids", what))
