@@ -15,14 +15,13 @@ from contract.ledger import Run
 from contract.priority import Priority
 from contract.wording import number
 from producer.export.files import refuse_unwritable
-from producer.export.results import write_rejected
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
-from producer.intake.survey import rejected_rows
 from producer.options import as_json, folder, priority_option, run_config_options, to_weight
 from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
+from producer.rejected import write_rejected
 from producer.runs.plan_lines import plan_lines, retrieval_json, rows_json
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import load_run_config
@@ -121,9 +120,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     refuse_unanswerable([planned], session.ledger, session.broker)
     if how.watch:
         refuse_unwritable(how.out / planned.run_id)
-    rejected = None
-    if planned.survey.troubles.count:
-        rejected = write_rejected(rejected_rows(planned.survey), how.out / planned.run_id)
+    rejected = write_rejected(planned.survey, how.out / planned.run_id)
     note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
     done = submit(planned, session.ledger, session.broker, how.priority, how.weight)
     if not (how.as_json and how.watch):

@@ -12,14 +12,13 @@ from typing import Any
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from producer.bar import with_bar
-from producer.export.files import Drafts, explaining, replacing
+from producer.export.files import Drafts, explaining
 from producer.export.formats import FORMATS, WRITTEN
 from producer.export.parts import count_of, pieces
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json
-from producer.intake.bad_rows import write_rejected_row
 
-__all__ = ["Exported", "export", "write_rejected"]
+__all__ = ["Exported", "export"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +69,3 @@ def export(
     if older := [str(path) for pattern in WRITTEN for path in sorted(directory.glob(pattern)) if path not in results]:
         remarks.append(f"left as they were by an earlier export: {', '.join(older)}")
     return Exported(files, summary, content, tuple(remarks))
-
-
-def write_rejected(rows: Iterable[dict[str, Any]], directory: Path) -> Path:
-    """Write the skipped rows to `directory`/rejected.jsonl. Raises InputError if that fails."""
-    path = directory / "rejected.jsonl"
-    with explaining(directory), replacing(path) as file:
-        for row in rows:
-            write_rejected_row(file, row)
-    return path

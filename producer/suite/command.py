@@ -12,11 +12,10 @@ from contract.commands import note
 from contract.priority import Priority
 from contract.wording import number
 from producer.export.files import refuse_unwritable
-from producer.export.results import write_rejected
 from producer.intake.options import describe_reading
-from producer.intake.survey import rejected_rows
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table
+from producer.rejected import write_rejected
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit
 from producer.runs.unanswerable import refuse_unanswerable
@@ -86,8 +85,7 @@ def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None
 
 def _submit(session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path) -> list[Submitted]:
     for each in runs:
-        if each.plan.survey.troubles.count:
-            path = write_rejected(rejected_rows(each.plan.survey), out / each.plan.run_id)
+        if path := write_rejected(each.plan.survey, out / each.plan.run_id):
             note(f"{each.entry.name}: {number(each.plan.survey.troubles.count, 'row')} skipped; see {path}")
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
