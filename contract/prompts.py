@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from contract.choice_order import arrangements, seed_for
 from contract.errors import RunConfigError
 from contract.question import Question, asked_in, identity
-from contract.spec import ChatTemplate, FewShot, Mode, Prompt, Query, RunSpec, Selection
+from contract.spec import ChatTemplate, ExampleSelection, FewShot, Mode, Prompt, Query, RunSpec
 from contract.turns import Role, Turn, Turns, begun, one_turn, readable
 from contract.verdict import ContextSource, Passage
 
@@ -173,9 +173,9 @@ def prompts_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = 
 
 def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
     """Return the few-shot examples for `question` without itself. If too few remain, the producer rejects the run."""
-    if few_shot.selection is Selection.SEEDED:
+    if few_shot.selection is ExampleSelection.SEEDED:
         return _drawn(question, few_shot, seed)
-    by_subject = few_shot.selection is Selection.SUBJECT
+    by_subject = few_shot.selection is ExampleSelection.SUBJECT
     there = few_shot.by_subject.get(question.subject, ()) if by_subject else few_shot.pool
     return list(islice((each for each in there if not _same(question, each)), few_shot.k))
 

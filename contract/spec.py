@@ -19,6 +19,7 @@ __all__ = [
     "OWN_VARIABLES",
     "Chat",
     "ChatTemplate",
+    "ExampleSelection",
     "FewShot",
     "IndexKind",
     "Judge",
@@ -29,7 +30,6 @@ __all__ = [
     "Retrieval",
     "RunSpec",
     "Sampling",
-    "Selection",
     "Stage",
     "kwargs_conflict",
     "mode_conflict",
@@ -147,7 +147,7 @@ class Sampling(BaseModel):
         return self.model_dump(exclude=BASIC_SAMPLING, exclude_defaults=True)
 
 
-class Selection(StrEnum):
+class ExampleSelection(StrEnum):
     """How the few-shot examples of a question are selected."""
 
     #: The first k of the pool, the same for all.
@@ -164,7 +164,7 @@ class FewShot(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     k: int = Field(ge=1, le=64)
-    selection: Selection = Selection.FIXED
+    selection: ExampleSelection = ExampleSelection.FIXED
     #: Metadata field of the examples with the reasoning shown before their answer; empty: only the answer is shown.
     rationale: str = ""
     pool: tuple[Question, ...]

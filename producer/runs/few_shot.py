@@ -7,7 +7,7 @@ from collections import Counter
 from contract.errors import RunConfigError
 from contract.prompts import examples
 from contract.question import Question, identity
-from contract.spec import FewShot, Selection
+from contract.spec import ExampleSelection, FewShot
 from contract.wording import number
 
 __all__ = ["FewShotCheck"]
@@ -33,7 +33,7 @@ class FewShotCheck:
         """Check the next question."""
         if self._few_shot is None:
             return
-        by_subject = self._few_shot.selection is Selection.SUBJECT
+        by_subject = self._few_shot.selection is ExampleSelection.SUBJECT
         # Unless examples are selected by subject, only a question that is in the pool itself can have too few.
         itself = identity(question) in self._few_shot.places
         if (by_subject or itself) and len(examples(question, self._few_shot, seed=0)) < self._few_shot.k:
@@ -44,7 +44,7 @@ class FewShotCheck:
         if self._few_shot is None or not self._lacking:
             return
         few_shot = self._few_shot
-        if few_shot.selection is not Selection.SUBJECT:
+        if few_shot.selection is not ExampleSelection.SUBJECT:
             raise RunConfigError(
                 f"few_shot: {number(self._lacking.total(), 'question')} among the"
                 f" {number(len(few_shot.pool), 'example')}, each left with fewer than {number(few_shot.k, 'other')}.",

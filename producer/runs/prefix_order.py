@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from contract.prompts import describe
 from contract.question import Question
-from contract.spec import RunSpec, Selection
+from contract.spec import ExampleSelection, RunSpec
 
 __all__ = ["PrefixOrder"]
 
@@ -29,7 +29,7 @@ class PrefixOrder:
     def __init__(self, spec: RunSpec) -> None:
         self._context = spec.use_context_field
         shots = spec.few_shot
-        self._subject = (shots is not None and shots.selection is Selection.SUBJECT) or (
+        self._subject = (shots is not None and shots.selection is ExampleSelection.SUBJECT) or (
             describe(spec.description, "one") != describe(spec.description, "another")
         )
         self._prefixes = array("q")

@@ -15,6 +15,7 @@ from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
 from contract.settings import Settings
 from contract.spec import (
     ChatTemplate,
+    ExampleSelection,
     FewShot,
     IndexKind,
     Judge,
@@ -25,7 +26,6 @@ from contract.spec import (
     Retrieval,
     RunSpec,
     Sampling,
-    Selection,
     kwargs_conflict,
     mode_conflict,
 )
@@ -67,7 +67,7 @@ class FewShotConfig(BaseModel):
     #: The split of a folder or dataset that they are taken from.
     split: str = ""
     #: The first k for all, k drawn per question by the run's seed, or the first k of the question's own subject.
-    selection: Selection = Selection.FIXED
+    selection: ExampleSelection = ExampleSelection.FIXED
     #: Field of the examples that holds the reasoning to show before their answer (`generate` and `vote` only).
     rationale: str = ""
 

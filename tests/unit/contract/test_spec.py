@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from contract import Mode, Normalization, Prompt, RunSpec
-from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Retrieval, Sampling, Selection
+from contract.spec import ChatTemplate, ExampleSelection, FewShot, IndexKind, Judge, Retrieval, Sampling
 from tests.support import make_question, make_questions, make_spec
 
 CHANGES: list[tuple[str, Any]] = [
@@ -35,8 +35,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("chat_template", ChatTemplate.ALWAYS),
     ("chat_template", ChatTemplate.TURNS),
     ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)))),
-    ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SEEDED)),
-    ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=Selection.SUBJECT)),
+    ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=ExampleSelection.SEEDED)),
+    ("few_shot", FewShot(k=1, pool=tuple(make_questions(2)), selection=ExampleSelection.SUBJECT)),
     ("description", "About {{ subject }}."),
     ("shuffle", True),
     ("circular", True),

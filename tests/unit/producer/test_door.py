@@ -17,7 +17,7 @@ from contract.names import request_id
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Normalization, Selection
+from contract.spec import ExampleSelection, Normalization
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.http import purging
@@ -94,7 +94,7 @@ def test_a_question_without_examples_of_its_subject_is_refused_where_the_configu
     ledger: Away, broker: Slow, write_rows: WriteRows
 ) -> None:
     shown = {"question": "Whose?", "choices": ["ours", "theirs"], "answer": "A", "subject": "law"}
-    few_shot = FewShotConfig(k=1, file=str(write_rows(shown)), selection=Selection.SUBJECT)
+    few_shot = FewShotConfig(k=1, file=str(write_rows(shown)), selection=ExampleSelection.SUBJECT)
     config = RunConfig(model="small", few_shot=few_shot)
     broker.may_send.set()
 

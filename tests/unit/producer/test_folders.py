@@ -13,7 +13,7 @@ import pytest
 
 from contract.errors import QuestionFileError
 from contract.question import Question
-from contract.spec import Selection
+from contract.spec import ExampleSelection
 from producer.intake.survey import rejected_rows, survey, taken
 from producer.readers import HowToRead, Source, understand
 from producer.runs.runconfig import FewShotConfig
@@ -294,7 +294,7 @@ def test_a_subset_is_no_way_around_the_splits(tmp_path: Path) -> None:
 def test_examples_of_its_subject_are_found_for_a_subset(tmp_path: Path) -> None:
     path = mmlu(tmp_path)
     source = Source(path, "data", HowToRead(subset="anatomy_test.csv"))
-    examples = FewShotConfig(k=2, file=str(path), split="dev", selection=Selection.SUBJECT).load(source)
+    examples = FewShotConfig(k=2, file=str(path), split="dev", selection=ExampleSelection.SUBJECT).load(source)
     assert examples
 
     (first, *_) = questions(path, subset="anatomy_test.csv")

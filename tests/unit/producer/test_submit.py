@@ -13,8 +13,7 @@ from contract.errors import QuestionFileError, RedisUnreachable, RunConfigError,
 from contract.ledger import Ledger, MemoryLedger
 from contract.priority import Priority
 from contract.settings import Settings
-from contract.spec import ChatTemplate, Judge, Mode, Prompt, Sampling
-from contract.spec import Selection as Examples
+from contract.spec import ChatTemplate, ExampleSelection, Judge, Mode, Prompt, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
@@ -344,7 +343,7 @@ def test_a_long_file_is_grouped_by_text_part_by_part(
     "config",
     [
         RunConfig(description="On {{ subject }}."),
-        RunConfig(few_shot=FewShotConfig(k=1, file="dev.jsonl", selection=Examples.SUBJECT)),
+        RunConfig(few_shot=FewShotConfig(k=1, file="dev.jsonl", selection=ExampleSelection.SUBJECT)),
         RunConfig(description="On {{ subject }}.", chat_template=ChatTemplate.TURNS),
     ],
 )
@@ -372,7 +371,7 @@ def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: Write
         return {"id": name, "question": name, "choices": ["a", "b"], "answer": "A", "subject": subject}
 
     write_rows(row("e1", "law"), row("e2", "law"), row("e3", "art"), row("q1", "art"), name="dev.jsonl")
-    config = RunConfig(few_shot=FewShotConfig(k=2, file="dev.jsonl", selection=Examples.SUBJECT))
+    config = RunConfig(few_shot=FewShotConfig(k=2, file="dev.jsonl", selection=ExampleSelection.SUBJECT))
     path = write_rows(row("q0", "law"), row("q1", "art"), row("q2", "music"), row("q3", "music"), row("q4", None))
 
     with pytest.raises(RunConfigError) as caught:
@@ -385,9 +384,9 @@ def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: Write
     )
 
 
-@pytest.mark.parametrize("selection", [Examples.FIXED, Examples.SEEDED])
+@pytest.mark.parametrize("selection", [ExampleSelection.FIXED, ExampleSelection.SEEDED])
 def test_all_examples_of_a_file_may_be_shown_unless_one_of_them_is_asked(
-    write_rows: WriteRows, selection: Examples
+    write_rows: WriteRows, selection: ExampleSelection
 ) -> None:
     def row(name: str) -> dict[str, Any]:
         return {"id": name, "question": f"{name}?", "choices": ["a", "b"], "answer": "A"}

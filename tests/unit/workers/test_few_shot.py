@@ -10,7 +10,7 @@ import pytest
 
 from contract import Mode, Prompt, Question, Verdict
 from contract.prompts import examples
-from contract.spec import ChatTemplate, FewShot, Sampling, Selection
+from contract.spec import ChatTemplate, ExampleSelection, FewShot, Sampling
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
 from tests.unit.workers.writer import WRITES, Writer, ask
@@ -38,7 +38,7 @@ def of_subject(subject: str | None, *numbers: int) -> tuple[Question, ...]:
 
 def test_examples_by_subject_are_the_first_of_the_questions_own() -> None:
     pool = (*of_subject("law", 0, 1, 2), *of_subject("art", 3, 4), *of_subject(None, 5, 6))
-    few_shot = FewShot(k=2, selection=Selection.SUBJECT, pool=pool)
+    few_shot = FewShot(k=2, selection=ExampleSelection.SUBJECT, pool=pool)
 
     def shown(subject: str | None) -> list[str]:
         return [each.id for each in examples(make_question(50, subject=subject), few_shot, seed=1)]
@@ -97,8 +97,8 @@ def test_a_template_may_name_the_subject() -> None:
     assert build_prompt(make_question(1, subject=None), spec) == ": What is 1 plus 1?"
 
 
-@pytest.mark.parametrize("selection", [Selection.FIXED, Selection.SEEDED])
-def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
+@pytest.mark.parametrize("selection", [ExampleSelection.FIXED, ExampleSelection.SEEDED])
+def test_a_question_is_never_shown_to_itself(selection: ExampleSelection) -> None:
     few_shot = FewShot(k=5, selection=selection, pool=POOL)
     for seed, question in enumerate(POOL):
         shown = examples(question, few_shot, seed)
@@ -108,8 +108,10 @@ def test_a_question_is_never_shown_to_itself(selection: Selection) -> None:
     assert POOL[0] not in examples(twin, few_shot, 1)
 
 
-@pytest.mark.parametrize("selection", Selection)
-def test_white_space_case_and_order_that_another_file_has_make_no_other_question_of_it(selection: Selection) -> None:
+@pytest.mark.parametrize("selection", ExampleSelection)
+def test_white_space_case_and_order_that_another_file_has_make_no_other_question_of_it(
+    selection: ExampleSelection,
+) -> None:
     few_shot = FewShot(k=len(POOL) - 1, selection=selection, pool=POOL)
     spaced = POOL[0].model_copy(update={"question": f" {POOL[0].question.replace(' ', '  ', 1)}\n"})
     louder = POOL[0].model_copy(update={"question": POOL[0].question.upper(), "choices": POOL[0].choices[::-1]})
@@ -118,9 +120,9 @@ def test_white_space_case_and_order_that_another_file_has_make_no_other_question
     assert POOL[0] not in examples(louder, few_shot, seed=1)
 
 
-@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("selection", ExampleSelection)
 def test_questions_that_read_alike_about_different_contexts_or_choices_are_examples_of_each_other(
-    selection: Selection,
+    selection: ExampleSelection,
 ) -> None:
     said, verdicts = "Is the claim supported?", ("yes", "no")
     by_context = [make_question(n, question=said, choices=verdicts, context=f"Text {n}.", answer="A") for n in range(4)]
@@ -133,9 +135,9 @@ def test_questions_that_read_alike_about_different_contexts_or_choices_are_examp
         assert sorted(each.id for each in shown) == [each.id for each in pool if each.id != question.id]
 
 
-@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("selection", ExampleSelection)
 @pytest.mark.parametrize("size", [2, 40, 500])
-def test_examples_are_those_of_a_list_of_all_others(selection: Selection, size: int) -> None:
+def test_examples_are_those_of_a_list_of_all_others(selection: ExampleSelection, size: int) -> None:
     choices = ("a", "b", "c", "d")
     asked = [f"What is {n * n % (size // 2)}?" for n in range(size)]  # some come twice
     pool = tuple(make_question(n, question=each, choices=choices) for n, each in enumerate(asked))
@@ -143,10 +145,10 @@ def test_examples_are_those_of_a_list_of_all_others(selection: Selection, size: 
         few_shot = FewShot(k=k, selection=selection, pool=pool)
         for seed, question in enumerate((*pool, make_question(size))):
             others = [each for each in pool if each.question != question.question]
-            if selection is Selection.SUBJECT:
+            if selection is ExampleSelection.SUBJECT:
                 others = [each for each in others if each.subject == question.subject]
             drawn = Random(seed).sample(others, min(k, len(others)))
-            expected = drawn if selection is Selection.SEEDED else others[:k]
+            expected = drawn if selection is ExampleSelection.SEEDED else others[:k]
             assert list(examples(question, few_shot, seed)) == expected
 
 
@@ -161,8 +163,8 @@ class Steps(tuple[Question, ...]):
             yield each
 
 
-@pytest.mark.parametrize("selection", Selection)
-def test_the_pool_is_read_through_once_at_most_and_not_for_every_question(selection: Selection) -> None:
+@pytest.mark.parametrize("selection", ExampleSelection)
+def test_the_pool_is_read_through_once_at_most_and_not_for_every_question(selection: ExampleSelection) -> None:
     pool = Steps(make_question(number) for number in range(1000))
     few_shot = FewShot.model_construct(k=2, selection=selection, pool=pool)
     for number in range(1000, 1100):
@@ -177,7 +179,7 @@ def test_an_example_that_only_has_the_questions_id_is_another_question() -> None
 
 
 def test_seeded_examples_differ_from_question_to_question_and_repeat_for_one() -> None:
-    spec = make_spec(few_shot=FewShot(k=2, selection=Selection.SEEDED, pool=POOL))
+    spec = make_spec(few_shot=FewShot(k=2, selection=ExampleSelection.SEEDED, pool=POOL))
     prompts = [build_prompt(make_question(number), spec).rpartition("Question:")[0] for number in range(50, 60)]
     assert len(set(prompts)) > 1
     assert prompts == [build_prompt(make_question(n), spec).rpartition("Question:")[0] for n in range(50, 60)]
