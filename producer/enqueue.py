@@ -22,7 +22,7 @@ from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
 from producer.rejected import write_rejected
-from producer.runs.plan_lines import plan_lines, retrieval_json, rows_json
+from producer.runs.plan_lines import plan_json, plan_lines
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, namesake, plan, submit
@@ -132,7 +132,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
     if how.as_json:
         more = {"rejected": str(rejected) if rejected else None, "queues": queues_json(done.run, session.broker)}
-        echo_json({**done.to_json(), **rows_json(planned), **retrieval_json(planned), **more})
+        echo_json({**done.to_json(), **plan_json(planned), **more})
         return
     settled = done.state is State.SETTLED
     lines = [
@@ -183,8 +183,7 @@ def _echo_dry_run(planned: Plan, *, as_json: bool) -> None:
                 "source": run.source,
                 "questions": run.questions,
                 "chance": run.chance,
-                **rows_json(planned),
-                **retrieval_json(planned),
+                **plan_json(planned),
                 "spec": run.spec.model_dump(mode="json"),
                 "prompt": prompt,
                 "key": first.right,

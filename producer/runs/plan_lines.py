@@ -16,16 +16,15 @@ from producer.runs.gold_sources import Named, named_sources
 from producer.runs.long_queries import LongQueries, long_queries
 from producer.runs.submit import Plan
 
-__all__ = ["plan_lines", "retrieval_json", "rows_json"]
+__all__ = ["plan_json", "plan_lines"]
 
 
 def plan_lines(planned: Plan, run: Run, rejected: Path | None = None) -> Lines:
     """Return what `run` asks and how; `rejected` is the file with the rows that were skipped."""
-    retrieval = [each for each in (_named_sources(planned), _long_queries(planned)) if each]
     few_shot = planned.config.few_shot
     return [
         *_row_lines(planned, run, rejected),
-        *(line for each in retrieval for line in each.lines()),
+        *(line for each in _retrieval(planned).values() for line in each.lines()),
         ("asked", how_asked(planned.spec)),
         *([("examples", few_shot.describe_file(planned.survey.file))] if planned.spec.few_shot else []),
     ]
@@ -54,35 +53,25 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     return lines + ([("skipped", f"{', '.join(found.troubles.by_kind())}; see {rejected}")] if rejected else [])
 
 
-def rows_json(planned: Plan) -> dict[str, Any]:
-    """Return the content for `--json` about the rows of its file."""
-    found = planned.survey
+def plan_json(planned: Plan) -> dict[str, Any]:
+    """Return the same for `--json`."""
+    keys = planned.survey.digest.keys
     return {
-        **found.rows_json(),
-        "without_key": found.digest.keys.without_key,
-        "several_right": found.digest.keys.several_right,
+        **planned.survey.rows_json(),
+        "without_key": keys.without_key,
+        "several_right": keys.several_right,
         "repeated": planned.taken.repeated,
+        **{name: each.to_json() for name, each in _retrieval(planned).items()},
     }
 
 
-def retrieval_json(planned: Plan) -> dict[str, Any]:
-    """Return the content for `--json` about what will be retrieved; empty for a closed book."""
-    found = {"sources": _named_sources(planned), "long_queries": _long_queries(planned)}
-    return {name: each.to_json() for name, each in found.items() if each}
-
-
-def _named_sources(planned: Plan) -> Named | None:
-    """Look up the sources that the questions name, if passages are retrieved for them."""
-    rag = planned.spec.rag
-    return named_sources(planned.survey.bodies, _index(planned), rag.question_hashes) if rag else None
-
-
-def _long_queries(planned: Plan) -> LongQueries | None:
-    """Measure what is searched for by vectors, if anything is."""
-    if planned.spec.rag is None:
-        return None
-    return long_queries(planned.survey.bodies, planned.spec, read_manifest(_index(planned)).encoder)
-
-
-def _index(planned: Plan) -> Path:
-    return Path(planned.config.rag.index)
+def _retrieval(planned: Plan) -> dict[str, Named | LongQueries]:
+    """Return what can be known of its searches before they are made, by name; empty for a closed book."""
+    spec, bodies = planned.spec, planned.survey.bodies
+    if spec.rag is None:
+        return {}
+    index = Path(planned.config.rag.index)
+    found: dict[str, Named | LongQueries] = {"sources": named_sources(bodies, index, spec.rag.question_hashes)}
+    if long := long_queries(bodies, spec, read_manifest(index).encoder):
+        found["long_queries"] = long
+    return found

@@ -242,9 +242,8 @@ def _on_cpu(settings: Settings, i: int, workers: int, machine: Machine) -> Worke
         environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": each, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         return _plan(settings, name, threads=share or 1, environment=environment)
     cores = tuple(machine.cores[i * share : (i + 1) * share])
-    return _plan(
-        settings, name, cores=cores, environment={"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(share or 1)}
-    )
+    environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(share or 1)}
+    return _plan(settings, name, cores=cores, environment=environment)
 
 
 def _plan(
