@@ -205,7 +205,7 @@ class RedisLedger(Ledger):
         arguments: list[str | bytes] = [run_id]
         for verdict in verdicts:
             body = _VERDICT.dump_json(verdict, exclude_defaults=True)  # bytes; `model_dump_json` would decode them
-            arguments += (verdict.question_id, body, verdict.outcome.value)
+            arguments += (verdict.question_id, body, verdict.outcome)
         script_keys = [
             own.meta,
             own.verdicts,
@@ -242,9 +242,8 @@ class RedisLedger(Ledger):
                 pipeline.hmget(own.questions, ids)
                 pipeline.hmget(own.verdicts, ids)
                 bodies, verdicts = pipeline.execute()
-            read = (self._read(run_id, *each) for each in zip(ids, bodies, verdicts, strict=True))
-            for chunk in chunks(read, TOGETHER):
-                yield from chunk
+            for chunk in chunks(zip(ids, bodies, verdicts, strict=True), TOGETHER):
+                yield from self._read_together(run_id, chunk)
 
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         own = keys.RunKeys(run_id)
@@ -315,6 +314,17 @@ class RedisLedger(Ledger):
             if found is None:
                 self._unknown(run_id)
         return found
+
+    def _read_together(
+        self, run_id: str, found: Sequence[tuple[str, str, str | None]]
+    ) -> Iterable[tuple[Question, Verdict | None]]:
+        """Parse some stored questions and their verdicts. Raises LedgerError at the first that cannot be parsed."""
+        try:
+            questions = [_read_question(body) for _, body, _ in found]
+            verdicts = [None if verdict is None else _read_verdict(verdict) for _, _, verdict in found]
+        except ValidationError:
+            return (self._read(run_id, *each) for each in found)
+        return zip(questions, verdicts, strict=True)
 
     def _read(
         self, run_id: str, question_id: str, body: str | None, verdict: str | None
