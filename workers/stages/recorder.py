@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -53,20 +53,24 @@ class Recorder:
         with self._counting:
             self._done += questions
 
-    def provenance(self, batch: Batch, held: HeldMessage, attempts: int) -> Provenance:
-        """Return the provenance of a question for its verdict."""
-        return {
-            "attempts": attempts,
+    def provenances(self, batch: Batch, begun: Iterable[tuple[HeldMessage, int]]) -> list[Provenance]:
+        """Return the provenance of each question of `begun`, its message and attempts, for its verdict."""
+        now = time.time()
+        same: Provenance = {
             "batch_id": f"{self._worker}/{batch.number}",
             "batch_size": batch.questions,
             "worker": self._worker,
             "simulated": self._settings.engine == "simulated",
-            "queued_ms": max(0.0, (time.time() - held.published_at) * 1000),
         }
+        return [
+            {**same, "attempts": attempts, "queued_ms": max(0.0, (now - held.published_at) * 1000)}
+            for held, attempts in begun
+        ]
 
     def failed(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, failure: Failure) -> Settled:
         """Return the verdict of a question that is given up, for `commit`."""
-        return Settled(held, failed(question_id, failure, self.provenance(batch, held, attempts)))
+        (provenance,) = self.provenances(batch, [(held, attempts)])
+        return Settled(held, failed(question_id, failure, provenance))
 
     def commit(self, settled: Sequence[Settled]) -> Endings:
         """Write the verdicts, and return their outcomes."""
@@ -75,7 +79,7 @@ class Recorder:
             verdicts[each.held.run_id].append(each.verdict)
         for run_id, of_run in verdicts.items():
             self._committed(self._commit_one_run(run_id, of_run))
-        return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome.value for each in settled}
+        return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome for each in settled}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
         """Commit, however long Redis is unavailable: scored work must survive a restart of the server.

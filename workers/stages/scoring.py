@@ -74,7 +74,7 @@ class BatchScorer(BatchWork):
 
     def _scored(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         """Ask `works` in one generate call, and commit verdicts while its longest texts are still being generated."""
-        provenances = [self._recorder.provenance(batch, work.held, work.attempts) for work in works]
+        provenances = self._recorder.provenances(batch, [(work.held, work.attempts) for work in works])
         latency_ms = 0.0
         for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, provenances):
             settled = [Settled(works[i].held, verdict) for i, verdict in part]
