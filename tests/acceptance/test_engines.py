@@ -24,13 +24,16 @@ from tests.support import ROOT, booted_pids, process, processes_of_session, url_
 from workers.engines.vllm_folder import vllm_folder
 from workers.host.launcher import worker_command
 
-#: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing.
+#: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing. The engine
+#: has room for one batch, which is settled in parts.
 FLEET = """
 engine: vllm
 batch_size: 16
+batches_in_flight: 1
 batch_timeout: 0.2
+settle_every_s: 0.5
 server_startup_timeout: 600
-vllm_args: {dtype: float32, max_model_len: 1024, max_num_seqs: 32, enforce_eager: true, block_size: 32,
+vllm_args: {dtype: float32, max_model_len: 1024, max_num_seqs: 16, enforce_eager: true, block_size: 32,
   kv_cache_memory_bytes: 536870912}
 models:
   - {model: inside}
@@ -143,34 +146,6 @@ def test_an_engine_that_cannot_boot_is_tried_once_and_its_cause_told_here_and_to
     assert cause in unbooted["reason"]
 
 
-def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_text_ends(
-    laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment = {
-        "BATCHES_IN_FLIGHT": "1",
-        "BATCH_SIZE": "16",
-        "VLLM_ARGS__MAX_NUM_SEQS": "16",
-        "SETTLE_EVERY_S": "0.5",
-    }
-    for name, value in environment.items():
-        monkeypatch.setenv(f"MCQUEUE_{name}", value)
-    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "32", "--json")
-    with alone(tmp_path / "log"):
-        run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
-        with closing_ledger() as ledger:
-            wait_until(lambda: ledger.counts(run_id).finished, "32 texts", BOOT_S)
-            results = list(ledger.results(run_id))
-    batches: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for _, verdict in results:
-        assert verdict is not None
-        assert verdict.outcome is not Outcome.FAILED
-        batches[verdict.batch_id].append((verdict.settled_at - verdict.latency_ms / 1000, verdict.settled_at))
-    spans = sorted((min(began for began, _ in of), max(ended for _, ended in of)) for of in batches.values())
-    assert len(spans) == 2
-    assert all(next_began < ended for (_, ended), (next_began, _) in pairwise(spans)), spans
-    assert any(min(ended for _, ended in of) < max(ended for _, ended in of) - 0.2 for of in batches.values())
-
-
 def test_the_process_of_vllms_engine_dies_with_its_worker_and_what_both_leave_is_removed_by_the_next(
     temporary: Path, with_core: WithCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +216,25 @@ def test_the_same_questions_get_the_same_verdicts(both: Host, config: str, more:
     for name, verdict in inside.items():
         assert served[name].choice_scores == pytest.approx(verdict.choice_scores, abs=1e-3)
         assert served[name].prompt_tokens == verdict.prompt_tokens
+
+
+def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_text_ends(both: Host) -> None:
+    asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "32", "--json")
+    run_id = json.loads(
+        command("-m", "producer", *asked, "--set", "model=inside", environment=both.environment).stdout
+    )["run_id"]
+    with closing_ledger(f"redis_url={both.environment['MCQUEUE_REDIS_URL']}") as ledger:
+        wait_until(lambda: ledger.counts(run_id).finished, "32 texts", BOOT_S)
+        results = list(ledger.results(run_id))
+    batches: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for _, verdict in results:
+        assert verdict is not None
+        assert verdict.outcome is not Outcome.FAILED
+        batches[verdict.batch_id].append((verdict.settled_at - verdict.latency_ms / 1000, verdict.settled_at))
+    spans = sorted((min(began for began, _ in of), max(ended for _, ended in of)) for of in batches.values())
+    assert len(spans) == 2
+    assert all(next_began < ended for (_, ended), (next_began, _) in pairwise(spans)), spans
+    assert any(min(ended for _, ended in of) < max(ended for _, ended in of) - 0.2 for of in batches.values())
 
 
 def test_the_server_ends_with_its_killed_worker(both: Host) -> None:

@@ -1,26 +1,50 @@
-"""vLLM asked directly, in a Python of its own: what adapters change, and what is refused alone. One boot for all."""
+"""vLLM asked directly, in a Python of its own: the model that a GPU is timed by, what adapters change, what is refused
+alone, and what drafting changes. Three engines, one after the other: to import vLLM takes longer than they do to boot.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+from benchmarks.random_model import RANDOM_WEIGHTS, Shape, write_model
 from tests.acceptance.conftest import found_by
 from tests.adapters import make_adapter
 from workers.engines.packaged import prepare
 
-#: The same two questions of the model without an adapter and with each, all in one call, and one for an adapter that
-#: it lacks. Then one text that vLLM refuses to write, between two that it writes, twice; and another one.
-ASK = """
-import json, sys
+BEGIN = """
+import json, logging, sys
 from contract import load_settings
 from contract.spec import Sampling
 from contract.turns import one_turn
 from workers.engines import make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
-engine = make_engine(load_settings(None, json.load(sys.stdin)))
+of_random_weights, with_adapters, drafting = json.load(sys.stdin)
+"""
+
+TOY = Shape("toy", layers=2, hidden_size=64, intermediate_size=128, heads=2, kv_heads=1, head_size=32)
+#: Five texts and one question of a model that is booted without weights.
+ASK_TOY = """
+logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+said = []
+logging.getLogger("workers.engines.boot_log").addFilter(lambda record: said.append(record.getMessage()) or True)
+engine = make_engine(load_settings(None, of_random_weights))
+engine.start()
+texts = [GenerateRequest(one_turn(f"What is {number}?"), Sampling(max_tokens=24)) for number in range(5)]
+choices = ScoreRequest(one_turn("The answer is"), (" A", " B", " no", " yes, it is"))
+*written, scored = engine.generate([*texts, choices])
+described = engine.describe()
+engine.close()
+print("FOUND", json.dumps([said, described, [each.texts[0].tokens for each in written], scored.logprobs]))
+"""
+
+#: The same two questions of the model without an adapter and with each, all in one call, and one for an adapter that
+#: it lacks. Then one text that vLLM refuses to write, between two that it writes, twice; and another one.
+ASK = """
+engine = make_engine(load_settings(None, with_adapters))
 engine.start()
 names = ["", "zeros", "random"]
 begins = one_turn("The capital of France is")
@@ -67,6 +91,16 @@ engine.close()
 print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text, cached]))
 """
 
+#: A text and labels in one call, of an engine that drafts tokens. The last one: none boots after it in its process.
+ASK_DRAFTING = """
+engine = make_engine(load_settings(None, drafting))
+engine.start()
+begins = one_turn("one two three one two three one two three one")
+text, labels = engine.generate([GenerateRequest(begins, Sampling(max_tokens=8)), ScoreRequest(begins, (" A", " B"))])
+engine.close()
+print("FOUND", json.dumps([text.texts[0].tokens, str(labels.error)]))
+"""
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -87,15 +121,35 @@ class Answers:
     cached: tuple[list[float], list[float], list[float], int, int]
 
 
+class Found(NamedTuple):
+    """What each engine said."""
+
+    #: The model's folder, and what its engine said.
+    toy: tuple[Path, list[Any]]
+    with_adapters: list[Any]
+    drafting: list[Any]
+
+
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    folder, model = tmp_path_factory.mktemp("adapters"), prepare("smollm2-135m-instruct")
-    sizes = "max_model_len: 256, max_num_batched_tokens: 128, block_size: 32, kv_cache_memory_bytes: 268435456"
-    settings = [f"vllm_args={{dtype: float32, enforce_eager: true, {sizes}}}"]
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    folder, model = tmp_path_factory.mktemp("models"), prepare("smollm2-135m-instruct")
+    sizes = "max_model_len: 256, max_num_batched_tokens: 128, kv_cache_memory_bytes: 268435456"
+    with_adapters = [f"vllm_args={{dtype: float32, enforce_eager: true, block_size: 32, {sizes}}}"]
     for name, strength in (("zeros", 0.0), ("random", 0.02)):
-        settings.append(f"adapters.{name}={make_adapter(folder / name, model, strength=strength)}")
-    (found,) = found_by(ASK, settings)
-    return Answers(*found)
+        with_adapters.append(f"adapters.{name}={make_adapter(folder / name, model, strength=strength)}")
+    drafts = "speculative_config: {method: ngram, num_speculative_tokens: 3, prompt_lookup_max: 4}"
+    drafting = [f"vllm_args={{dtype: float32, enforce_eager: true, {sizes}, {drafts}}}"]
+    toy = write_model(folder, TOY, model)
+    small = "max_model_len: 256, max_num_seqs: 8, enforce_eager: true, kv_cache_memory_bytes: 67108864"
+    random = ", ".join(f"{name}: {value}" for name, value in RANDOM_WEIGHTS.items())
+    of_random_weights = [f"hf_model_id={toy}", f"vllm_args={{{small}, {random}}}"]
+    said = found_by(BEGIN + ASK_TOY + ASK + ASK_DRAFTING, [of_random_weights, with_adapters, drafting])
+    return Found((toy, said[0]), said[1], said[2])
+
+
+@pytest.fixture
+def answers(found: Found) -> Answers:
+    return Answers(*found.with_adapters)
 
 
 def test_an_adapter_of_zeros_changes_nothing_and_another_one_everything(answers: Answers) -> None:
@@ -141,28 +195,18 @@ def test_what_continuations_share_is_scored_alike_from_the_cache_without_all_bef
     assert prefilled - cached < prefilled / 2, "the passage is not computed again"
 
 
-#: A text and labels in one call, of an engine that drafts tokens.
-ASK_DRAFTING = """
-import json, sys
-from contract import load_settings
-from contract.spec import Sampling
-from contract.turns import one_turn
-from workers.engines import make_engine
-from workers.engines.base import GenerateRequest, ScoreRequest
-engine = make_engine(load_settings(None, json.load(sys.stdin)))
-engine.start()
-begins = one_turn("one two three one two three one two three one")
-text, labels = engine.generate([GenerateRequest(begins, Sampling(max_tokens=8)), ScoreRequest(begins, (" A", " B"))])
-engine.close()
-print("FOUND", json.dumps([text.texts[0].tokens, str(labels.error)]))
-"""
-
-
-def test_an_engine_that_drafts_tokens_writes_texts_and_refuses_labels_with_the_setting_at_fault() -> None:
+def test_an_engine_that_drafts_tokens_writes_texts_and_refuses_labels_with_the_setting_at_fault(found: Found) -> None:
     """vLLM 0.32 calls them finished and gives no log-probabilities: remove the refusal once it does."""
-    sizes = "max_model_len: 256, max_num_batched_tokens: 128, kv_cache_memory_bytes: 268435456"
-    drafts = "speculative_config: {method: ngram, num_speculative_tokens: 3, prompt_lookup_max: 4}"
-    (found,) = found_by(ASK_DRAFTING, [f"vllm_args={{dtype: float32, enforce_eager: true, {sizes}, {drafts}}}"])
-    tokens, refusal = found
+    tokens, refusal = found.drafting
     assert tokens == 8
     assert "With vllm_args.speculative_config, vLLM gives no log-probabilities" in refusal
+
+
+def test_a_shape_without_weights_boots_and_writes_texts_of_full_length_and_weighs_choices(found: Found) -> None:
+    """At toy size, the model that a GPU is timed by."""
+    folder, (said, described, tokens, scores) = found.toy
+    assert tokens == [24] * 5
+    assert all(score < 0 for score in scores)
+    assert (described["dtype"], described["kv_cache_dtype"], described["weights"]) == ("bfloat16", "bfloat16", "")
+    assert said[0] == f"booting vLLM with {folder} on the CPU"
+    assert said[1].startswith("vLLM is up after ")

@@ -11,7 +11,6 @@ from shutil import copyfile
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from contract import Mode, Prompt, RunSpec, load_settings
 from contract.errors import RequestRejected
@@ -55,6 +54,8 @@ BROKEN = "{{ messages[0].content.nothing.here }}"
 @cache
 def tokenizer(template: str | None = None) -> Any:
     """The packaged model's, with its own template or another one."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
     folder = prepare("smollm2-135m-instruct")
     if template is None:
         return AutoTokenizer.from_pretrained(folder)
@@ -385,6 +386,7 @@ def mistrals_own(tmp_path: Path) -> Any:
 
 def deepseeks_own(_: Path) -> Any:
     """What vLLM makes of the tokenizer of DeepSeek V3.2, whose chats are put together by code."""
+    from transformers import PreTrainedTokenizerFast
     from vllm.tokenizers.deepseek_v32 import get_deepseek_v32_tokenizer
 
     file = Path(prepare("smollm2-135m-instruct")) / "tokenizer.json"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from workers.engines import cpu_norm
 from workers.engines.cpu_norm import register_kernel, rounds_bfloat16, with_kernel
@@ -30,11 +30,15 @@ def norms() -> Any:
 
 
 def rows(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    import torch
+
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_kernel_normalises_as_vllm_does(norms: Any, dtype: str) -> None:
+    import torch
+
     x, residual, weight = rows(37, 64, dtype=dtype), rows(37, 64, dtype=dtype, seed=1), rows(64, dtype=dtype, seed=2)
     own = norms.rms_norm.impls["native"].impl_fn(x, weight, 1e-5)
     own_sum = norms.fused_add_rms_norm.impls["native"].impl_fn(x, residual, weight, 1e-5)
@@ -49,18 +53,21 @@ def test_the_kernel_normalises_as_vllm_does(norms: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "weight", "variance_size"),
+    ("made", "variance_size"),
     [
-        pytest.param(rows(8, 3, 32)[:, 0], rows(32), None, id="rows apart in memory, as heads of a projection are"),
-        pytest.param(rows(4, 20), rows(20), None, id="rows that do not fill a register"),
-        pytest.param(rows(4, 32), None, None, id="without a weight"),
-        pytest.param(rows(4, 32, dtype="bfloat16"), rows(32), None, id="a weight of another type"),
-        pytest.param(rows(4, 32), rows(32), 16, id="normalised by a part of the row"),
+        pytest.param(lambda: (rows(8, 3, 32)[:, 0], rows(32)), None, id="rows apart in memory, as of a projection"),
+        pytest.param(lambda: (rows(4, 20), rows(20)), None, id="rows that do not fill a register"),
+        pytest.param(lambda: (rows(4, 32), None), None, id="without a weight"),
+        pytest.param(lambda: (rows(4, 32, dtype="bfloat16"), rows(32)), None, id="a weight of another type"),
+        pytest.param(lambda: (rows(4, 32), rows(32)), 16, id="normalised by a part of the row"),
     ],
 )
 def test_what_the_kernel_would_compute_otherwise_is_left_to_vllm(
-    norms: Any, x: Any, weight: Any, variance_size: int | None
+    norms: Any, made: Callable[[], tuple[Any, Any]], variance_size: int | None
 ) -> None:
+    import torch
+
+    x, weight = made()
     own = norms.rms_norm.impls["native"].impl_fn(x, weight, 1e-5, variance_size)
 
     assert norms.rms_norm.dispatch(x, weight, 1e-5, variance_size).provider == "native"

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
 
 from contract import Mode, Prompt
 from contract.prompts import turns_of
@@ -68,6 +67,8 @@ def sentencepiece_with_eos() -> Tokenizer:
 
 @functools.cache
 def tokenizer(name: str) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
     if name == "packaged":
         return PreTrainedTokenizerFast(tokenizer_file=str(Path(prepare("smollm2-135m-instruct")) / "tokenizer.json"))
     made = {
@@ -143,6 +144,8 @@ def test_white_space_at_a_prompts_end_is_scored_with_every_choice_as_by_lm_evalu
     ids=["bos", "eos", "neither"],
 )
 def test_choices_without_a_prompt_follow_the_token_that_starts_a_text(named: dict[str, str], start: str | None) -> None:
+    from transformers import PreTrainedTokenizerFast
+
     made = PreTrainedTokenizerFast(tokenizer_object=runs_of_anything(), **named)
     (found,) = PromptEncoder(made).encode([ScoreRequest(one_turn(""), (" iron", " gold"))])
     assert isinstance(found, Encoded)
