@@ -19,12 +19,12 @@ from contract.settings import Settings
 from contract.wording import number
 from workers.check_redis import check_redis
 from workers.engines.adapters import adapter_folders
-from workers.engines.arguments import check_arguments, check_arguments_by_source
+from workers.engines.arguments import check_arguments
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.probing import find_out
-from workers.engines.packaged import PACKAGED, folder_or_hub_id, resolve
+from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus
@@ -45,7 +45,7 @@ from workers.host.placement import NOTHING_TO_START, SettingsSources, WorkerPlan
 from workers.monitoring.hardware import Hardware
 from workers.retrieval.files import require_readable
 
-__all__ = ["Finding", "check", "free_memory", "installed_build", "refuse_unbootable"]
+__all__ = ["Finding", "check", "free_memory", "installed_build"]
 
 
 def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
@@ -55,20 +55,6 @@ def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
     yield from _each(fleet, _engine)
     yield from _indexes(fleet)
     yield from check_redis(fleet)
-
-
-def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> None:
-    """Raise the McqueueError that the boot of a planned worker would fail with, as far as it is quickly known.
-
-    That is without importing vLLM, asking a hub or preparing a model.
-    """
-    served = {plan.serves for plan in plans if not plan.queue}
-    for settings in fleet:
-        if settings.served_model in served and settings.runs_the_model:
-            if settings.hf_model_id not in PACKAGED:
-                folder_or_hub_id(settings.hf_model_id, "hf_model_id", list(PACKAGED))
-            adapter_folders(settings.adapters)
-            check_arguments_by_source(settings.vllm_args)
 
 
 def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding]]) -> Iterator[Finding]:

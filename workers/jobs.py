@@ -20,7 +20,6 @@ from workers.monitoring.events import BatchEvents
 from workers.retrieval.base import Retriever
 from workers.shutdown import stop_without_engine
 from workers.stages.base import BatchWork
-from workers.stages.retrieval import BatchRetriever
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
 
@@ -143,6 +142,7 @@ class Searching(Job):
     def start(self) -> None:
         """Open the index and verify it against its manifest."""
         from workers.retrieval.load import load_index
+        from workers.stages.retrieval import BatchRetriever
 
         log.info("opening index %s at %s", self.name, self._path)
         opened = load_index(self._path)

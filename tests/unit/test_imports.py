@@ -211,6 +211,17 @@ def test_the_heavy_libraries_are_imported_in_few_modules_and_only_inside_functio
     assert [f"{name} → {each.target}" for name, each in found if each.at_import and not each.typing_only] == []
 
 
+def test_tests_import_the_heavy_libraries_when_they_run_as_every_process_collects_them_all() -> None:
+    found = {path: imports_of(path.read_text(encoding="utf-8")) for path in (ROOT / "tests").rglob("*.py")}
+    assert len(found) > 200
+    assert [
+        f"{path.name} → {each.target}"
+        for path, imported in found.items()
+        for each in imported
+        if each.at_import and inside(each.target, HEAVY)
+    ] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_modules_of_a_package_import_each_other_in_a_circle_not_even_late_or_for_types(package: str) -> None:
     graph = {
@@ -259,11 +270,19 @@ def test_inside_the_contract_nothing_imports_what_is_built_upon_it() -> None:
 def test_both_sides_can_be_imported_without_the_heavy_libraries() -> None:
     heavy = HEAVY | {"numba"}
     code = (
-        "import sys, contract, producer.cli, workers.app, workers.cli; producer.cli.main.all_commands(); "
+        "import sys, contract, producer.cli, workers.app, workers.cli; "
+        "producer.cli.main.all_commands(); workers.cli.main.all_commands(); "
         f"print(*{heavy!r} & set(sys.modules))"
     )
     fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (fresh.returncode, fresh.stdout.strip()) == (0, ""), fresh.stderr
+
+
+def test_a_worker_starts_without_what_only_some_workers_need() -> None:
+    unneeded = {"numpy", "openai"}
+    code = "import sys, workers.app; print(*sys.modules)"
+    fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not unneeded & set(fresh.stdout.split())
 
 
 @pytest.mark.parametrize("command", ["status", "watch", "export", "runs", "show", "pause"])
@@ -281,9 +300,14 @@ def test_a_command_that_sends_questions_needs_celery() -> None:
     assert "celery" in modules_of("enqueue")
 
 
-def modules_of(command: str) -> set[str]:
+def test_a_launcher_starts_without_what_only_its_workers_and_other_commands_need() -> None:
+    unneeded = {"celery", "kombu", "numpy", "openai", "workers.scoring", "workers.tuning", "workers.recheck.rescoring"}
+    assert not unneeded & modules_of("up", "workers")
+
+
+def modules_of(command: str, package: str = "producer") -> set[str]:
     """The modules that a new process has once it has shown the command's help."""
-    code = f"import sys; from producer.cli import main; main(['{command}', '--help'], standalone_mode=False)"
+    code = f"import sys; from {package}.cli import main; main(['{command}', '--help'], standalone_mode=False)"
     code += "; print(*sys.modules, file=sys.stderr)"
     fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert fresh.returncode == 0, fresh.stderr

@@ -1,18 +1,14 @@
-"""The retrieval interface, queries in and passages out, and code shared by the search methods."""
+"""The retrieval interface: queries in, passages out. Without numpy, which a worker that only scores does not need."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from contract.spec import IndexKind
 from contract.verdict import Passage
 
-__all__ = ["Ranking", "Retriever", "Searcher", "best"]
+__all__ = ["Retriever"]
 
 
 class Retriever(abc.ABC):
@@ -30,35 +26,3 @@ class Retriever(abc.ABC):
         a small index returns all; BM25 only returns passages that share a word with the query; a blank query returns
         none. Ties are in the passages' order. Raises IndexUnusable if the index cannot be searched by `kind`.
         """
-
-
-class Ranking(NamedTuple):
-    """Passages found for one query, best first."""
-
-    #: Their positions in the index.
-    positions: NDArray[np.int64]
-    #: Greater is better.
-    scores: NDArray[np.float32]
-
-
-class Searcher(abc.ABC):
-    """A search method for an index. Thread-safe."""
-
-    @abc.abstractmethod
-    def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
-        """Return at most `top_k` passages for each of the non-blank `queries`; ties are in the passages' order."""
-
-
-def best(positions: NDArray[Any], scores: NDArray[Any], top_k: int) -> Ranking:
-    """Return the `top_k` entries with the highest scores, ties by position.
-
-    >>> best(np.array([4, 0, 2]), np.array([1.0, 3.0, 1.0]), 2).positions.tolist()
-    [0, 2]
-    """
-    if len(scores) > top_k:
-        # Sort only entries with at least the k-th highest score, so that all ties at the edge are included.
-        edge = np.partition(scores, len(scores) - top_k)[len(scores) - top_k]
-        reaching = np.flatnonzero(scores >= edge)
-        positions, scores = positions[reaching], scores[reaching]
-    order = np.lexsort((positions, -scores))[:top_k]
-    return Ranking(positions[order].astype(np.int64), scores[order].astype(np.float32))

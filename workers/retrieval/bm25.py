@@ -14,7 +14,7 @@ import numpy as np
 
 from contract.errors import InputError
 from contract.index import Bm25Options
-from workers.retrieval.base import Ranking, Searcher, best
+from workers.retrieval.ranking import Ranking, Searcher, best
 
 __all__ = ["Bm25Searcher", "build_bm25"]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from contract.errors import InputError
 from contract.index import DenseOptions, Precision, Structure
-from workers.retrieval.base import Ranking, Searcher, best
 from workers.retrieval.encoder import TextEncoder, Vectors
+from workers.retrieval.ranking import Ranking, Searcher, best
 
 __all__ = ["DenseSearcher", "VectorIndex", "vector_bytes"]
 

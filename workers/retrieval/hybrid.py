@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from contract.index import FUSION_K
-from workers.retrieval.base import Ranking, Searcher, best
+from workers.retrieval.ranking import Ranking, Searcher, best
 
 __all__ = ["HybridSearcher", "fuse"]
 

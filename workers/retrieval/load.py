@@ -13,13 +13,14 @@ from contract.index import PASSAGES, Encoder, Manifest, read_manifest
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from workers.cpu_quota import cores_by_quota
-from workers.retrieval.base import Ranking, Retriever, Searcher
+from workers.retrieval.base import Retriever
 from workers.retrieval.bm25 import Bm25Searcher
 from workers.retrieval.dense import DenseSearcher, VectorIndex
 from workers.retrieval.encoder import TextEncoder
 from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, HeldFiles
 from workers.retrieval.hybrid import HybridSearcher
 from workers.retrieval.passages import Passages
+from workers.retrieval.ranking import Ranking, Searcher
 
 __all__ = ["IndexRetriever", "load_index", "search_threads"]
 

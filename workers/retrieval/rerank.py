@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 
-import numpy as np
-
 from contract.errors import InputError, ModelNotFound
 from contract.spec import IndexKind, Retrieval
 from contract.verdict import Passage
@@ -46,7 +44,7 @@ class CrossEncoder:
             return []
         with self._lock:
             found = self._model.predict(list(pairs), convert_to_numpy=True, show_progress_bar=False)
-        return [float(score) for score in np.asarray(found)]
+        return [float(score) for score in found]
 
 
 class RerankingRetriever(Retriever):

@@ -109,7 +109,9 @@ def test_an_index_is_built_with_as_many_threads_as_the_quota_has_cores_unless_th
     monkeypatch.setenv("OMP_NUM_THREADS", given or "")
     if given is None:
         monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr("workers.cli.cores_by_quota", lambda _: quota)
-    monkeypatch.setattr("workers.cli.build_index", lambda *_: seen.append(os.environ.get("OMP_NUM_THREADS")))
+    monkeypatch.setattr("workers.commands.index_build.cores_by_quota", lambda _: quota)
+    monkeypatch.setattr(
+        "workers.commands.index_build.build_index", lambda *_: seen.append(os.environ.get("OMP_NUM_THREADS"))
+    )
     CliRunner().invoke(main, ["index-build", "somewhere"], catch_exceptions=False)
     assert seen == [threads]

@@ -20,13 +20,13 @@ from contract.spec import IndexKind
 from contract.verdict import Passage
 from tests.support import build_test_index
 from workers.packaged_weights import PackagedWeights
-from workers.retrieval.base import Ranking
 from workers.retrieval.build import device_errors, free_device
 from workers.retrieval.dense import VectorIndex
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
 from workers.retrieval.encoder_files import deciding_files
 from workers.retrieval.hybrid import fuse
 from workers.retrieval.load import IndexRetriever, load_index, search_threads
+from workers.retrieval.ranking import Ranking
 from workers.retrieval.rerank import CrossEncoder, RerankingRetriever
 
 TEXTS = [

@@ -6,7 +6,6 @@ import random
 import shutil
 from pathlib import Path
 
-import bm25s
 import numpy as np
 import pytest
 
@@ -14,8 +13,8 @@ from contract.errors import IndexUnusable, InputError
 from contract.index import MANIFEST, PASSAGES, Bm25Options
 from contract.spec import IndexKind
 from tests.support import build_test_index
-from workers.retrieval.base import best
 from workers.retrieval.load import load_index
+from workers.retrieval.ranking import best
 
 WORDS = [
     f"{first}{last}" for first in ("al", "be", "ci", "do", "em", "fa") for last in ("ra", "to", "mi", "sun", "vex")
@@ -42,6 +41,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("stop_words", ["en", "none"])
 def test_bm25_ranks_and_scores_equal_bm25s_run_by_hand(tmp_path: Path, stop_words: str) -> None:
+    import bm25s
+
     texts = [f"the {text}" for text in random_texts(200)]
     ours = load_index(
         build_test_index(tmp_path / "x", texts, bm25=Bm25Options.model_validate({"stop_words": stop_words}))

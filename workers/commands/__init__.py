@@ -1,0 +1,1 @@
+"""The commands of `python -m workers`, which `cli` imports when they are used."""

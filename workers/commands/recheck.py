@@ -1,0 +1,78 @@
+"""`tokens`, `rescore` and `stability`: looking again at a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from contract.commands import note, tell
+from contract.ledger import RedisLedger
+from contract.settings import load_settings
+from contract.wording import number
+from workers.commands.options import asked_of, settings_options
+from workers.engines import JudgeEngines, make_engine
+from workers.engines.encoding import PromptEncoder
+from workers.engines.model_files import tokenizer_of
+from workers.engines.packaged import resolve
+from workers.engines.vllm import prepare_environment
+from workers.recheck.rescoring import rescore
+from workers.recheck.serving import refuse_lacking_adapter
+from workers.recheck.stability import refuse_unanswered, stability, unlike
+from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
+
+__all__ = ["check_stability", "rescore_run", "tokens"]
+
+
+@click.command()
+@settings_options
+@click.argument("name", metavar="RUN")
+@click.argument("question_id")
+def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_id: str) -> None:
+    """Print as JSON what the engine receives for a question of RUN: text, token ids, continuations."""
+    settings, ledger, run = asked_of(name, config, overrides)
+    refuse_foreign_tokens(settings)
+    question, passages = as_asked(ledger, run, question_id)
+    model = resolve(settings.hf_model_id)
+    prepare_environment(model)
+    encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
+    click.echo(json.dumps(list(request_tokens(run, question, passages, encoder)), indent=2))
+
+
+@click.command("rescore")
+@settings_options
+@click.argument("name", metavar="RUN")
+def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> None:
+    """Re-read the stored texts of RUN with the current rules, as a separate run; no model is asked."""
+    ledger = RedisLedger.connect(load_settings(config, overrides))
+    run = ledger.named(name)
+    done = rescore(ledger, run.run_id)
+    tell(f"{done.run.run_id}: {number(done.questions, 'question')} re-read, {done.changed:,} changed")
+    note(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}")
+
+
+@click.command("stability")
+@settings_options
+@click.argument("name", metavar="RUN")
+@click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Questions to ask again.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the sample.")
+def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
+    """Ask a sample of RUN again, one question at a time, and report the choices that change."""
+    settings, ledger, run = asked_of(name, config, overrides)
+    refuse_lacking_adapter(settings, run)
+    refuse_unanswered(ledger, run)
+    engine, judges = make_engine(settings), JudgeEngines(settings)
+    engine.start()
+    try:
+        if differs := unlike(ledger, run.run_id, engine):
+            text = "this engine and those that answered the run are not identical: they differ in"
+            note(f"warning: {text} {differs}")
+        asked, flips = stability(ledger, run.run_id, engine, sample, seed, judges.engine_of)
+    finally:
+        engine.close()
+        judges.close()
+    for flip in flips:
+        margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
+        tell(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
+    tell(f"{len(flips)} of {number(asked, 'question')} changed when asked alone")

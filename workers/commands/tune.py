@@ -1,0 +1,85 @@
+"""`tune`: trials of batch and engine sizes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from contract.commands import note, tell
+from contract.errors import SettingsError
+from contract.fleet import Fleet
+from workers.commands.options import asked_of, settings_options
+from workers.host.diagnostics import beside_trials
+from workers.host.machine import this_machine
+from workers.host.placement import SettingsSources, plan_host
+from workers.recheck.serving import refuse_lacking_adapter
+from workers.tuning.output import context_note, draw_trials, refuse_unwritable, table, write_deploy_file, write_record
+from workers.tuning.sample import Effort, tune_by
+
+__all__ = ["tune_for_run"]
+
+
+@click.command("tune")
+@settings_options
+@click.argument("name", metavar="RUN")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=1),
+    default=240,
+    show_default=True,
+    help="Time limit in seconds. At least one trial is made, and a trial that has begun is finished.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=2),
+    show_default="two batches of the deploy file, at least 64, on a GPU 512",
+    help="Questions per trial, repeated if too fast to time. Larger batch sizes are skipped.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the sample.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("tuned.yaml"),
+    show_default=True,
+    help="Deploy file to write.",
+)
+def tune_for_run(
+    config: Path | None,
+    overrides: tuple[str, ...],
+    name: str,
+    time_limit: float,
+    sample: int | None,
+    seed: int,
+    out: Path,
+) -> None:
+    """Try batch and engine settings on a sample of RUN's questions; write the best into a deploy file.
+
+    RUN is any run in the ledger, settled or not: it determines the questions, the prompts and the model. The trials are
+    listed in a comment above the settings, and next to the file as JSON and as a chart. Ctrl-C stops early and writes
+    the best of the trials so far.
+    """
+    settings, ledger, run = asked_of(name, config, overrides)
+    if settings.engine == "openai":
+        raise SettingsError(
+            "engine: openai; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
+        )
+    refuse_lacking_adapter(settings, run)
+    refuse_unwritable(out)
+    plans, _ = plan_host([settings], this_machine(), SettingsSources())
+    if not plans:
+        raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
+    os.environ.update(plans[0].environment)
+    for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), plans[0].gpus):
+        note(f"note: {each.found}. {each.remedy}")
+    found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), note)
+    write_deploy_file(out, config, overrides, run, found)
+    write_record(out.with_suffix(".json"), settings, run, found)
+    if not draw_trials(out.with_suffix(".png"), found):
+        note("no chart: matplotlib is not installed")
+    tell("\n".join(table(found)))
+    tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
+    tell(context_note(found))

@@ -1,0 +1,27 @@
+"""What keeps a worker from booting, as far as `workers up` can tell before it starts any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contract.settings import Settings
+from workers.engines.adapters import adapter_folders
+from workers.engines.arguments import check_arguments_by_source
+from workers.engines.packaged import PACKAGED, folder_or_hub_id
+from workers.host.placement import WorkerPlan
+
+__all__ = ["refuse_unbootable"]
+
+
+def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> None:
+    """Raise the McqueueError that the boot of a planned worker would fail with, as far as it is quickly known.
+
+    That is without importing vLLM, asking a hub or preparing a model.
+    """
+    served = {plan.serves for plan in plans if not plan.queue}
+    for settings in fleet:
+        if settings.served_model in served and settings.runs_the_model:
+            if settings.hf_model_id not in PACKAGED:
+                folder_or_hub_id(settings.hf_model_id, "hf_model_id", list(PACKAGED))
+            adapter_folders(settings.adapters)
+            check_arguments_by_source(settings.vllm_args)
