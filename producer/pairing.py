@@ -13,7 +13,7 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
-from contract.wording import number
+from contract.wording import broken_down, number
 from producer.bar import reading, with_bar
 from producer.engine_differences import Engines
 from producer.incomparable import refuse_incomparable
@@ -76,7 +76,7 @@ class Failed:
     def describe(self) -> str:
         """Return how many questions failed, and in which run."""
         sides = ((self.only_a, "only in A"), (self.only_b, "only in B"), (self.both, "in both"))
-        return f"{number(self.of, 'question')}: " + " · ".join(f"{count:,} {where}" for count, where in sides if count)
+        return broken_down(self.of, "question", sides)
 
 
 @dataclass(frozen=True, slots=True)

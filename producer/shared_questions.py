@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contract.question import Question
-from contract.wording import number
+from contract.wording import broken_down
 
 __all__ = ["Asked", "LeftOut", "Shared"]
 
@@ -27,7 +27,7 @@ class LeftOut:
     def describe(self) -> str:
         """Return how many questions are left out, and why."""
         counts = ((self.only_a, "only in A"), (self.only_b, "only in B"), (self.changed, "changed between A and B"))
-        return f"{number(self.of, 'question')}: " + " · ".join(f"{count:,} {why}" for count, why in counts if count)
+        return broken_down(self.of, "question", counts)
 
 
 class Asked:
