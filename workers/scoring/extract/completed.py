@@ -29,12 +29,14 @@ _TURNS = re.compile(r"\b(?:however|but|actually|yet|still)\b")
 
 def completed_question(answer: Answer) -> Iterator[Claim]:
     """`The Second World War ended in 1945.`, `It ended in 1945.`, `Shakespeare wrote Hamlet.`, `18 pens`."""
-    asked, lower = answer.options.asked, answer.lower
-    if asked is None or len(lower) > _LONGEST or "?" in lower or MENTION.search(answer.text):
+    lower = answer.lower
+    if len(lower) > _LONGEST or "?" in lower or MENTION.search(answer.text):
         return
     sentences = [found for found in _SENTENCE.finditer(lower) if found[0].strip()]
     mentions = list(answer.options.mentioned(lower))
     if len(sentences) > _MOST_SENTENCES or len({text for *_, text in mentions}) != 1:
+        return
+    if (asked := answer.options.asked) is None:
         return
     start, end, text = mentions[0]
     said = next(found for found in sentences if found.end() > start)

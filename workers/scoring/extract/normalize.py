@@ -50,13 +50,15 @@ def plain(text: str) -> str:
     """
     if not text.isascii():
         text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", text))
-        text = unicodedata.normalize("NFKC", text)
-    text = text.translate(_SPELLINGS)
+        text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
     if not _LATEX_SIGNS.isdisjoint(text):
         text = _without_latex(text)
-    text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
-    text = _HTML.sub("", text)
-    text = _LOOKALIKE.sub(lambda found: found[0].translate(_LATIN), text)
+    if "," in text:
+        text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
+    if "<" in text:
+        text = _HTML.sub("", text)
+    if not text.isascii():
+        text = _LOOKALIKE.sub(lambda found: found[0].translate(_LATIN), text)
     return _squeezed(text)
 
 
@@ -70,7 +72,7 @@ def _without_latex(text: str) -> str:
 
 def unemphasized(text: str) -> str:
     """`text` without Markdown's bold and italics: `**C**` → `C`."""
-    return _squeezed(_EMPHASIS.sub("", text))
+    return _squeezed(_EMPHASIS.sub("", text) if "*" in text or "_" in text else text)
 
 
 def lowered(text: str) -> str:
@@ -85,8 +87,11 @@ def folded(text: str) -> str:
 
 
 def _squeezed(text: str) -> str:
+    rows = text.splitlines()
+    if len(rows) < 2:
+        return " ".join(text.split())
     lines: list[str] = []
-    for line in (" ".join(line.split()) for line in text.splitlines()):
+    for line in (" ".join(row.split()) for row in rows):
         if line or (lines and lines[-1]):
             lines.append(line)
     return "\n".join(lines).strip()
