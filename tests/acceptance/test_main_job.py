@@ -9,7 +9,7 @@ import signal
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,10 +29,16 @@ class Within(NamedTuple):
 
     each: float
     mean: float
+    #: How many of twenty choices may be further off behind no prompt at all.
+    strays: int
 
 
-#: By vLLM's data type. With 16 bits, the demo's 640 scores are 0.09 apart on average, and a few over 0.5.
-WITHIN_NATS = {"float32": Within(each=0.01, mean=0.001), "bfloat16": Within(each=0.8, mean=0.2)}
+#: By vLLM's data type. With 16 bits, the demo's 640 scores are 0.09 apart on average, and a few over 0.5. Behind a lone
+#: BOS, a choice of two tokens may be 3 nats off; which one it is depends on the kernels.
+WITHIN_NATS = {
+    "float32": Within(each=0.01, mean=0.001, strays=0),
+    "bfloat16": Within(each=0.8, mean=0.2, strays=3),
+}
 
 
 @pytest.fixture(scope="module")
@@ -114,17 +120,21 @@ def test_mutual_information_subtracts_what_transformers_finds_without_the_questi
     folder = stack.run_to_results(
         str(QUESTIONS), "--config", "configs/runs/mutual-info.yaml", "--limit", "5", "--run", "informed"
     )
-    differences: list[float] = []
+    behind_question: list[float] = []
+    behind_nothing: list[float] = []
     for question, verdict in stack.ledger().results(folder.name):
         assert verdict is not None
         for label, choice in zip(question.labels, question.choices, strict=True):
             with_question = log_likelihood(f"Question: {question.question}\nAnswer:", f" {choice}")
-            without = log_likelihood("", f" {choice}")
-            differences.append(abs(verdict.unconditional_scores[label] - without))
-            differences.append(abs(verdict.choice_scores[label] - (with_question - without)))
-    assert len(differences) == 40
-    assert max(differences) < 2 * within_of(folder).each
-    assert mean(differences) < 2 * within_of(folder).mean
+            without = verdict.unconditional_scores[label]
+            behind_question.append(abs(verdict.choice_scores[label] + without - with_question))
+            behind_nothing.append(abs(without - log_likelihood("", f" {choice}")))
+    within = within_of(folder)
+    assert len(behind_question) == len(behind_nothing) == 20
+    assert max(behind_question) < within.each
+    assert mean(behind_question) < within.mean
+    assert median(behind_nothing) < 2 * within.mean
+    assert sum(each >= within.each for each in behind_nothing) <= within.strays
     told = summary_of(folder)["accuracy_by_normalization"]
     assert set(told) == {"none", "character", "byte", "mutual_info"}
 
