@@ -9,6 +9,7 @@ from typing import Any
 
 from contract.engine_info import EngineUsed, describe_differences, differing, left_to_model
 from contract.ledger import Ledger, Run
+from contract.spec import Normalization
 from producer.output import Lines
 
 __all__ = ["Engines", "engine_lines", "in_words", "sampling_lines", "untaken"]
@@ -17,13 +18,14 @@ __all__ = ["Engines", "engine_lines", "in_words", "sampling_lines", "untaken"]
 OF_MODEL = frozenset({"model", "weights", "adapters"})
 #: What an engine may have left to the model (`contract.engine_info`), in words; of `top_p`, only the default.
 NOT_TAKEN = {"seed": "a seed", "temperature": "temperature 0"}
+IN_16_BITS = frozenset({"bfloat16", "float16"})
 Differs = dict[str, list[str]]
 
 
 def engine_lines(ledger: Ledger, run: Run) -> Lines:
     """Return warnings about the engines that answered the run; nothing if all were alike and did as it says."""
     used = ledger.engines(run.run_id)
-    lines = sampling_lines(ledger, run)
+    lines = [*sampling_lines(ledger, run), *_precision_lines(run, used)]
     if not (differs := differing(each.engine for each in used)):
         return lines
     workers = ", ".join(dict.fromkeys(each.worker for each in used))
@@ -38,6 +40,18 @@ def sampling_lines(ledger: Ledger, run: Run) -> Lines:
     """Return which of the run's values the model did not sample with; nothing if it took them all."""
     said = in_words(untaken(run, ledger.engines(run.run_id)))
     return [("sampling", said)] if said else []
+
+
+def _precision_lines(run: Run, used: Iterable[EngineUsed]) -> Lines:
+    """Return that the run's mutual information was computed in 16 bits, if so.
+
+    Behind an empty prompt these can be off by nats, and the difference of two log-likelihoods no longer ranks choices.
+    """
+    types = sorted(IN_16_BITS & {each.engine.get("dtype") for each in used})
+    if run.spec.normalization is not Normalization.MUTUAL_INFO or not types:
+        return []
+    told = f"computed in {' and '.join(types)}, in which mutual information can misjudge a choice by some nats"
+    return [("precision", f"{told}; set vllm_args.dtype: float32 in the deploy file, and ask again")]
 
 
 def untaken(run: Run, used: Iterable[EngineUsed]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from contract import MemoryLedger, Outcome, Run, Verdict
 from contract.engine_info import EngineUsed, differing
-from contract.spec import Mode, Sampling
+from contract.spec import Mode, Normalization, Sampling
 from producer.engine_differences import engine_lines, sampling_lines
 from producer.export.results import export
 from tests.support import make_questions, open_run
@@ -58,6 +58,16 @@ def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
         assert "not identical" not in producer("status", run_id).stdout
         ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
     assert 'not identical: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("bfloat16", True), ("float16", True), ("float32", False)])
+def test_mutual_information_computed_in_16_bits_is_told_beside_the_results(dtype: str, told: bool) -> None:
+    books = MemoryLedger()
+    for normalization in (Normalization.MUTUAL_INFO, Normalization.NONE):
+        run = open_run(books, make_questions(1), mode=Mode.LIKELIHOOD, normalization=normalization)
+        books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine={**ENGINE, "dtype": dtype}))
+        said = dict(engine_lines(books, run)).get("precision", "")
+        assert (f"computed in {dtype}" in said) is (told and normalization is Normalization.MUTUAL_INFO)
 
 
 def written(ledger: MemoryLedger, left_to_model: list[str], **sampling: Any) -> Run:

@@ -104,7 +104,7 @@ def asked_by(question: str, texts: Sequence[str]) -> Asked | None:
     kinds = {word for found in _KIND.finditer(last) for word in found.groups()}
     content = frozenset(word for word in said if len(word) > 2 and word not in _FUNCTION | kinds)
     counted = _COUNTED.search(last)
-    named = frozenset(text for text in texts if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", last))
+    named = frozenset(text for text in texts if text in last and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", last))
     no_news = named if len(named) < len(set(texts)) else frozenset[str]()
     return Asked(words, content, counted[1] if counted else "", slot, no_news)
 

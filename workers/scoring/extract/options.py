@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from contract.question import LABELS
 from workers.scoring.extract.asked import Asked, asked_by
@@ -44,9 +44,7 @@ class Options:
     @classmethod
     def of(cls, choices: Sequence[str], question: str = "", *, labelled: bool = True) -> Options:
         """Options with labels from A. Where "false" is a choice, it is said of the question, not of the choices."""
-        texts = tuple(folded(choice) for choice in choices)
-        sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
-        return cls((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, question, labelled)
+        return _options(tuple(choices), question, labelled)
 
     def shown(self, label: str) -> str:
         """The label from A that `label` stands for where the choices are not labelled."""
@@ -125,6 +123,13 @@ class Options:
             if end > covered:
                 yield start, end, text
             covered = max(covered, end)
+
+
+@lru_cache(maxsize=64)  # a vote reads many texts of one question, one after another
+def _options(choices: tuple[str, ...], question: str, labelled: bool) -> Options:
+    texts = tuple(folded(choice) for choice in choices)
+    sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
+    return Options((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, question, labelled)
 
 
 def _prefix(said: str, text: str) -> int:
