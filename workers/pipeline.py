@@ -45,7 +45,7 @@ def score_in_parts(
     judge_engine: JudgeEngine = no_judges,
     provenances: Sequence[Provenance] = (),
 ) -> Iterator[list[tuple[int, Verdict]]]:
-    """Score `items` in one generate call; yield (position, verdict) pairs in parts, as answers complete.
+    """Score `items` in one generate call; yield (position, verdict) pairs in parts, some empty, as answers complete.
 
     `provenances`, if given, has the provenance of each item for its verdict.
     An item that cannot be scored gets a verdict with outcome `failed` and the reason: a failing call is split until the
@@ -58,8 +58,8 @@ def score_in_parts(
     left = {i: _interviews(item) for i, item in enumerate(items)}
     for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine):
         latency_ms = (time.monotonic() - started) * 1000
-        if ended := [i for i, of_item in left.items() if not any(each.requests for each in of_item)]:
-            yield [(i, _verdict(items[i], left.pop(i), latency_ms, provenances[i])) for i in ended]
+        ended = [i for i, of_item in left.items() if not any(each.requests for each in of_item)]
+        yield [(i, _verdict(items[i], left.pop(i), latency_ms, provenances[i])) for i in ended]
 
 
 def _interviews(item: Item) -> list[_Interview]:

@@ -32,6 +32,8 @@ __all__ = [
 T = TypeVar("T")
 
 NO_CHAT = Chat()
+#: So that reading answers is spread over a call, rather than left for its end.
+LOOK_EVERY_S = 0.5
 
 
 class ScoreRequest(NamedTuple):
@@ -120,7 +122,7 @@ class Completion(NamedTuple):
     error: Failure | None = None
 
 
-#: The finished answers of a call, each with the position of its request.
+#: Answers of a call that have finished, each with the position of its request; none if there was nothing new.
 Part: TypeAlias = list[tuple[int, Completion]]
 
 
@@ -158,8 +160,13 @@ class Engine(abc.ABC):
         """
         return in_order(self.answers(requests), len(requests))
 
+    @property
+    def look_every_s(self) -> float:
+        """Seconds between parts: never more than between commits."""
+        return min(LOOK_EVERY_S, self.settings.settle_every_s)
+
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
-        """Like `generate`, in parts: about every `settle_every_s`, yield the answers that have finished since.
+        """Like `generate`, in parts: about every `look_every_s`, yield the answers that have finished since, if any.
 
         An engine whose answers all finish together yields one part. Parts already yielded stay valid if a later one
         raises.

@@ -115,18 +115,22 @@ class GuardedEngine(Engine):
                 log.warning("%d requests per call are too many, at most %d from now on: %s", asked, self._room, trouble)
 
     def _timed(self, parts: Iterator[Part]) -> Iterator[Part]:
-        """Pass `parts` through, timing only the wait for each part and not the caller's handling of it."""
+        """Pass `parts` through, timing only the wait for each answer and not the caller's handling of it."""
         number = next(self._numbers)
+        since = time.monotonic()
         while True:
-            self._running_since[number] = time.monotonic()
+            self._running_since[number] = since
             try:
                 part = next(parts, None)
             finally:
                 del self._running_since[number]
             if part is None:
                 return
-            self._answered_at = time.monotonic()
+            if part:
+                self._answered_at = time.monotonic()
             yield part
+            if part:
+                since = time.monotonic()
 
     def _watch(self) -> None:
         deadline_s = self.settings.batch_deadline_s

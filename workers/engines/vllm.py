@@ -153,15 +153,14 @@ class VllmEngine(Engine):
         block_tokens = self._running().engine.vllm_config.cache_config.block_size
         while prefills:
             further = []
-            for outputs in self._running().call([each for _, _, each in prefills], self.settings.settle_every_s):
+            for outputs in self._running().call([each for _, _, each in prefills], self.look_every_s):
                 ended: Part = []
                 for position, output in outputs:
                     asked, k, prefill = prefills[position]
                     further += [(asked, k, each) for each in asked.add(k, prefill, output, block_tokens)]
                     if asked.is_complete:
                         ended.append((asked.position, asked.completion()))
-                if ended:
-                    yield ended
+                yield ended
             prefills = further
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from contract.prompts import wants_passages
 from contract.spec import Judge, RunSpec, Stage
@@ -16,7 +17,9 @@ from workers.retries import one_line
 from workers.stages.base import BatchWork
 from workers.stages.work import Endings, Settled, StageContext, Work, by_run, send_on
 
-__all__ = ["BatchScorer"]
+__all__ = ["BatchScorer", "gathered"]
+
+T = TypeVar("T")
 
 
 class BatchScorer(BatchWork):
@@ -76,15 +79,19 @@ class BatchScorer(BatchWork):
         """Ask `works` in one generate call, and commit verdicts while its longest texts are still being generated."""
         provenances = self._recorder.provenances(batch, [(work.held, work.attempts) for work in works])
         latency_ms = 0.0
-        for part in score_in_parts([work.item for work in works], self._engine, self._judge_engine, provenances):
-            settled = [Settled(works[i].held, verdict) for i, verdict in part]
+        parts = score_in_parts([work.item for work in works], self._engine, self._judge_engine, provenances)
+        for part in gathered(parts, self._settings.settle_every_s):
             latency_ms = part[-1][1].latency_ms
-            endings = self._recorder.commit([each for each in settled if not each.unforeseen and not each.unserved])
-            for held, verdict in (each for each in settled if each.unforeseen):
-                reason = one_line(str(verdict.error))
-                endings |= self._recorder.retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
-            yield endings | self._without_judge([each for each in settled if each.unserved])
+            yield self._settled(batch, [Settled(works[i].held, verdict) for i, verdict in part])
         self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in provenances]) / 1000)
+
+    def _settled(self, batch: Batch, settled: Sequence[Settled]) -> Endings:
+        """Commit the verdicts; but retry the questions that failed unforeseen, and put off those without a judge."""
+        endings = self._recorder.commit([each for each in settled if not each.unforeseen and not each.unserved])
+        for held, verdict in (each for each in settled if each.unforeseen):
+            reason = one_line(str(verdict.error))
+            endings |= self._recorder.retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
+        return endings | self._without_judge([each for each in settled if each.unserved])
 
     def _without_judge(self, settled: Sequence[Settled]) -> Endings:
         """Put the questions off that their judge did not serve; the attempts at them do not count."""
@@ -120,6 +127,30 @@ class BatchScorer(BatchWork):
                 else:
                     astray.append(work)
         return ready, send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")
+
+
+def gathered(
+    parts: Iterable[list[T]], every_s: float, clock: Callable[[], float] = time.monotonic
+) -> Iterator[list[T]]:
+    """Yield what is in `parts`, all that came within about `every_s` together. Empty parts only let time pass.
+
+    What came before an error is yielded before it is raised.
+    """
+    kept: list[T] = []
+    due_at = clock() + every_s
+    trouble: Exception | None = None
+    try:
+        for part in parts:
+            kept += part
+            if kept and clock() >= due_at:
+                yield kept
+                kept, due_at = [], clock() + every_s
+    except Exception as raised:  # noqa: BLE001 - raised again below
+        trouble = raised
+    if kept:
+        yield kept
+    if trouble:
+        raise trouble
 
 
 def _no_judge(said: str) -> str:

@@ -195,6 +195,23 @@ def test_the_deadline_is_for_the_engine_and_begins_anew_with_every_part_of_a_cal
     clock.pass_until(hung)
 
 
+def test_an_engine_that_is_only_looked_at_has_not_answered(clock: Clock) -> None:
+    hung = threading.Event()
+
+    class Silent(SlowTexts):
+        def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+            for _ in range(8):
+                clock.pass_by(DEADLINE_S / 2)
+                hung.wait(1.5 * LOOK_S)  # the watchdog looks
+                yield []
+            yield from super().answers(requests)
+
+    door = GuardedEngine(Silent(load_settings(None, [DEADLINE]), "nothing is slow"), hung.set)
+    door.start()
+    door.generate(requests(1))
+    assert hung.is_set()
+
+
 def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered(clock: Clock) -> None:
     hung, may_end = threading.Event(), threading.Event()
 

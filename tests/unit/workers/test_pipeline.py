@@ -8,7 +8,7 @@ import pytest
 
 from contract import Mode, Normalization, Outcome, Prompt, Question, load_settings
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
-from contract.verdict import Failure
+from contract.verdict import Failure, Verdict
 from tests.support import make_question, make_questions, make_spec
 from tests.unit.workers.engines import ReadyEngine, SlowTexts
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest, UnexpectedFailure
@@ -118,13 +118,17 @@ def test_a_dead_engine_is_nobodys_verdict() -> None:
 
 
 def ids_by_part(engine: Engine, *asked: Item) -> list[list[str]]:
-    return [[verdict.question_id for _, verdict in part] for part in score_in_parts(asked, engine)]
+    return [[verdict.question_id for _, verdict in part] for part in parts_of(engine, *asked)]
+
+
+def parts_of(engine: Engine, *asked: Item) -> list[list[tuple[int, Verdict]]]:
+    return [part for part in score_in_parts(asked, engine) if part]
 
 
 def test_verdicts_come_as_answers_end_with_the_position_of_their_question() -> None:
     engine = SlowTexts(load_settings(), "What is 1 plus")
     asked = items(make_questions(4))
-    parts = list(score_in_parts(asked, engine))
+    parts = parts_of(engine, *asked)
     assert [[i for i, _ in part] for part in parts] == [[0, 2, 3], [1]]
     assert all(verdict.question_id == asked[i].question.id for part in parts for i, verdict in part)
     assert parts[0][0][1].latency_ms < parts[1][0][1].latency_ms
@@ -145,7 +149,7 @@ def test_a_question_asked_in_several_orders_has_its_verdict_with_the_last_of_the
 )
 def test_what_was_answered_before_a_call_failed_is_not_asked_again(trouble: Exception, kind: type[Failure]) -> None:
     engine = SlowTexts(load_settings(), "What is 3 plus", trouble)
-    parts = list(score_in_parts(items(make_questions(6)), engine))
+    parts = parts_of(engine, *items(make_questions(6)))
     assert [[verdict.question_id for _, verdict in part] for part in parts] == [["q0", "q1", "q2", "q4", "q5"], ["q3"]]
     ((_, failed),) = parts[1]
     assert type(failed.error) is kind

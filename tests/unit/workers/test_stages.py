@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any
@@ -24,7 +24,7 @@ from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.scoring import Reading
-from workers.stages.scoring import BatchScorer
+from workers.stages.scoring import BatchScorer, gathered
 from workers.stages.work import KNOWN_RUNS, StageContext
 from workers.verdicts import outcome_of
 
@@ -185,8 +185,9 @@ def test_verdicts_stand_while_the_longest_text_of_their_batch_is_still_written(b
     run = open_run(books, make_questions(4))
     batch = batch_of(message(run, "q0", "q1"), message(run, "q2", "q3"))
     calls: list[tuple[int, float]] = []
+    at_once = SETTINGS.model_copy(update={"settle_every_s": 1e-9})
     context = StageContext(
-        SETTINGS, books, "w@host", nowhere, generated=lambda questions, seconds, _: calls.append((questions, seconds))
+        at_once, books, "w@host", nowhere, generated=lambda questions, seconds, _: calls.append((questions, seconds))
     )
     BatchScorer(context, Watched(SETTINGS, "What is 2 plus")).run(batch)
     latencies_s = [verdict_of(books, run, f"q{n}").latency_ms / 1000 for n in range(4)]
@@ -195,6 +196,25 @@ def test_verdicts_stand_while_the_longest_text_of_their_batch_is_still_written(b
     assert standing == [0, 0, 0, 3]
     assert books.counts(run.run_id).finished
     assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+
+
+def test_what_is_read_within_seconds_is_committed_together_and_before_an_error() -> None:
+    now_s, committed = 0.0, []
+
+    def parts() -> Iterator[list[str]]:
+        nonlocal now_s
+        for seconds, part in ((2, ["a"]), (2, ["b"]), (2, []), (2, ["c"]), (7, ["d"]), (1, ["e"]), (1, [])):
+            now_s += seconds
+            yield part
+        raise EngineDead("gone")
+
+    def commit() -> None:
+        for part in gathered(parts(), 5, lambda: now_s):
+            committed.append((now_s, part))
+
+    with pytest.raises(EngineDead):
+        commit()
+    assert committed == [(6, ["a", "b"]), (15, ["c", "d"]), (17, ["e"])]
 
 
 def test_what_a_dying_engine_had_answered_is_settled_and_only_the_rest_comes_again(books: MemoryLedger) -> None:
