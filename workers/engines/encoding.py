@@ -118,9 +118,12 @@ class PromptEncoder:
         """
         lines = [each.last_lines() if each.continuations else [] for each in texts]
         known = self._lines({line for of_text in lines for line in of_text})
-        parted = []
+        parted: list[tuple[list[int], list[list[int]]]] = []
         for text, of_text, prompt in zip(texts, lines, prompts, strict=True):
-            line, *extended = [known[each] for each in of_text] or [[]]
+            if not of_text:
+                parted.append((prompt, []))
+                continue
+            line, *extended = [known[each] for each in of_text]
             if not _stands_alone(line, prompt, extended):
                 line, extended = prompt, self._ids(text.wholes(), special=not text.chat)
             shared = _shared([line, *extended])
