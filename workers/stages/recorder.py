@@ -6,7 +6,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib import metadata
@@ -74,12 +73,9 @@ class Recorder:
 
     def commit(self, settled: Sequence[Settled]) -> Endings:
         """Write the verdicts, and return their outcomes."""
-        verdicts: dict[str, list[Verdict]] = defaultdict(list)
-        for each in settled:
-            verdicts[each.held.run_id].append(each.verdict)
-        for run_id, of_run in verdicts.items():
-            self._committed(self._commit_one_run(run_id, of_run))
-        return {(each.held.run_id, each.verdict.question_id): each.verdict.outcome for each in settled}
+        for run_id, of_run in by_run(settled).items():
+            self._committed(self._commit_one_run(run_id, [each.verdict for each in of_run]))
+        return {(each.run_id, each.question_id): each.verdict.outcome for each in settled}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
         """Commit, however long Redis is unavailable: scored work must survive a restart of the server.
@@ -131,7 +127,7 @@ class Recorder:
         with contextlib.suppress(LedgerError):
             self._ledger.uncount(run_id, question_ids, self._stage)
 
-    def uncount_all(self, works: Sequence[Work]) -> None:
+    def uncount_all(self, works: Sequence[Work | Settled]) -> None:
         """Take the attempts at `works` back, as `uncount` does."""
         for run_id, of_run in by_run(works).items():
             self.uncount(run_id, [each.question_id for each in of_run])

@@ -96,9 +96,10 @@ class BatchScorer(BatchWork):
     def _without_judge(self, settled: Sequence[Settled]) -> Endings:
         """Put the questions off that their judge did not serve; the attempts at them do not count."""
         endings: Endings = {}
-        for each in settled:
-            self._recorder.uncount(each.held.run_id, [each.verdict.question_id])
-            endings |= self._put_offs.add(each.held.run_id, [each.verdict.question_id], _no_judge(each.unserved))
+        self._recorder.uncount_all(settled)
+        for run_id, of_run in by_run(settled).items():
+            question_ids = [each.question_id for each in of_run]
+            endings |= self._put_offs.add(run_id, question_ids, _no_judge(of_run[-1].unserved))
         return endings
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:

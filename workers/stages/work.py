@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from contract import keys
 from contract.ledger import Ledger
@@ -31,6 +31,8 @@ __all__ = [
     "by_run",
     "send_on",
 ]
+
+W = TypeVar("W", bound="Work | Settled")
 
 #: Sends question batches on to a queue.
 Send: TypeAlias = Callable[[str, Sequence[QuestionBatch]], object]
@@ -73,6 +75,14 @@ class Settled(NamedTuple):
     verdict: Verdict
 
     @property
+    def run_id(self) -> str:
+        return self.held.run_id
+
+    @property
+    def question_id(self) -> str:
+        return self.verdict.question_id
+
+    @property
     def unforeseen(self) -> bool:
         """Whether it failed with an unexpected error, which may be transient."""
         return isinstance(self.verdict.error, UnexpectedFailure) and not self.unserved
@@ -112,9 +122,9 @@ def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> End
     return {(work.run_id, work.question_id): ending for work in works}
 
 
-def by_run(works: Sequence[Work]) -> dict[str, list[Work]]:
+def by_run(works: Sequence[W]) -> dict[str, list[W]]:
     """Group `works` by run."""
-    runs: dict[str, list[Work]] = defaultdict(list)
+    runs: dict[str, list[W]] = defaultdict(list)
     for work in works:
         runs[work.run_id].append(work)
     return runs

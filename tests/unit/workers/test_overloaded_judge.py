@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,9 +12,11 @@ from contract import MemoryLedger, Prompt, Run, Settings, load_settings
 from contract.spec import Judge, Mode, Sampling
 from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until
 from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.engines import ReadyEngine
 from tests.unit.workers.openai_server import Script, serving
 from tests.unit.workers.writer import Writer
 from workers.engines import JudgeEngines
+from workers.engines.base import Completion, NotServed, Request
 from workers.messages.batch import Batch, Settlement
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
@@ -37,8 +39,8 @@ class Court:
 
     def __post_init__(self) -> None:
         self.judges = JudgeEngines(self.settings)
-        context = StageContext(self.settings, self.books, "w@host", lambda *_: None, lambda: True)
-        self.scorer = BatchScorer(context, self.model, self.judges.engine_of, self.judges.waits_for)
+        self.context = StageContext(self.settings, self.books, "w@host", lambda *_: None, lambda: True)
+        self.scorer = BatchScorer(self.context, self.model, self.judges.engine_of, self.judges.waits_for)
         self.judge = Judge(
             prompt=Prompt(name="grade", text="{{ question }} {{ response }}"), server=self.script.url, model="grader"
         )
@@ -127,6 +129,25 @@ def test_an_answer_that_the_judge_alone_refuses_costs_its_question_an_attempt(co
     assert len(court.books.troubles(court.run.run_id, "q0")) == 1
     assert court.books.counts(court.run.run_id).settled == 3
     assert court.scorer.puts_off == {}
+
+
+class Absent(ReadyEngine):
+    """A judge that serves nobody."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return [Completion(error=NotServed(type="NotServed", message="busy"))] * len(requests)
+
+
+def test_the_questions_of_a_batch_that_no_judge_serves_are_taken_back_run_by_run_and_not_one_by_one(
+    court: Court, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    court.scorer = BatchScorer(court.context, court.model, lambda _: Absent(court.settings))
+    taken_back: list[tuple[str, int]] = []
+    monkeypatch.setattr(court.books, "uncount", lambda run_id, ids, _: taken_back.append((run_id, len(ids))))
+    other = court.judged_run("other")
+    batch = court.score(court.run, other)
+    assert [each.settlement for each in batch.held] == [Settlement.REQUEUE] * 2
+    assert taken_back == [(court.run.run_id, 4), (other.run_id, 4)]
 
 
 def test_a_judge_is_asked_no_more_once_the_worker_ends(court: Court) -> None:
