@@ -140,6 +140,8 @@ class Engine(abc.ABC):
         #: Set before `start`. Called with the reason, from any thread, when the engine has died without being closed,
         #: even while it is idle. An engine that cannot detect this raises EngineDead at its next call.
         self.gone: Callable[[str], object] = lambda _: None
+        #: Set before `start`. Called from any thread when the engine gets an answer that finishes no request yet.
+        self.answered: Callable[[], object] = lambda: None
         #: Set before `start`. Whether the worker is stopping: an engine that waits for something gives up then.
         self.stopping: Callable[[], bool] = lambda: False
 

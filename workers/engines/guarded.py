@@ -46,6 +46,7 @@ class GuardedEngine(Engine):
     def __init__(self, engine: Engine, on_hang: Callable[[], object]) -> None:
         super().__init__(engine.settings)
         self._engine = engine
+        engine.answered = self._note_answer
         self._on_hang = on_hang
         self._closed = threading.Event()
         self._numbers = count()
@@ -127,10 +128,13 @@ class GuardedEngine(Engine):
             if part is None:
                 return
             if part:
-                self._answered_at = time.monotonic()
+                self._note_answer()
             yield part
             if part:
                 since = time.monotonic()
+
+    def _note_answer(self) -> None:
+        self._answered_at = time.monotonic()
 
     def _watch(self) -> None:
         deadline_s = self.settings.batch_deadline_s

@@ -237,6 +237,25 @@ def test_a_call_that_waits_behind_others_is_no_hung_one_while_these_are_answered
     door.close()
 
 
+def test_an_engine_that_gets_answers_is_not_hung_while_it_finishes_no_request(clock: Clock) -> None:
+    hung = threading.Event()
+
+    class Piecemeal(SlowTexts):
+        def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
+            for _ in range(4):
+                clock.pass_by(DEADLINE_S / 2)
+                self.answered()
+                time.sleep(1.5 * LOOK_S)  # the watchdog looks
+                yield []
+            yield from super().answers(requests)
+
+    door = GuardedEngine(Piecemeal(load_settings(None, [DEADLINE]), "nothing is slow"), hung.set)
+    door.start()
+    assert len(door.generate(requests(2))) == 2
+    assert not hung.is_set()
+    door.close()
+
+
 def test_an_engine_that_waits_for_a_server_is_not_hung(clock: Clock) -> None:
     hung, may_end = threading.Event(), threading.Event()
 

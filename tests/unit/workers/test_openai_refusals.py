@@ -123,7 +123,19 @@ def test_a_success_that_is_no_answer_costs_its_question_an_attempt_and_no_more(b
     assert [each.get("prompt") for each in script.asked] == [None, None, None]
 
 
-@pytest.mark.parametrize("cut_off", ["", "\n\n", '{"choices": [{"te'])
+TOO_DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "cut_off",
+    [
+        "",
+        "\n\n",
+        '{"choices": [{"te',
+        pytest.param(f'{{"choices": {TOO_DEEP}}}', id="too deep"),
+        pytest.param(f'{{"error": {TOO_DEEP}}}', id="an error that is too deep"),
+    ],
+)
 def test_a_success_that_is_not_json_costs_its_question_an_attempt_and_no_more(cut_off: str) -> None:
     script = Script()
     with started(script) as engine:

@@ -92,7 +92,7 @@ class Connection:
             if self.parameters.known > known:
                 log.info("%s", self.says(f"{self.server.model} is asked in another way: {trouble}"))
             return self._answer(path, expected, body, options)
-        except ValueError as trouble:  # a body that is empty or cut off
+        except (RecursionError, ValueError) as trouble:  # a body that is empty, cut off, or nested too deeply
             raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
         if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from contract.errors import EngineDead
@@ -104,22 +105,23 @@ class OpenAiEngine(Engine):
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:
         asker = self._started(self._asker)
-        heads: list[tuple[int, PartialScore]] = []
+        lacking: dict[int, PartialScore] = {}
         for answered in self._each(asker.first, requests):
-            heads += [(i, head) for i, head in answered if isinstance(head, PartialScore)]
-            if ended := [(i, head) for i, head in answered if isinstance(head, Completion)]:
-                yield ended
+            lacking |= {i: head for i, head in answered if isinstance(head, PartialScore) and None in head.logprobs}
+            whole = [(i, head) for i, head in answered if i not in lacking]
+            yield [(i, head if isinstance(head, Completion) else head.completion()) for i, head in whole]
         tails = [
-            (request, head, k)
-            for i, head in heads
+            (i, (request, head, k))
+            for i, head in lacking.items()
             if isinstance(request := requests[i], ScoreRequest)
             for k, logprob in enumerate(head.logprobs)
-            if logprob is None and head.failure is None
+            if logprob is None
         ]
-        for _ in self._each(asker.weigh, tails):
-            pass
-        if heads:
-            yield [(i, head.completion()) for i, head in heads]
+        left = Counter(i for i, _ in tails)
+        for weighed in self._each(asker.weigh, [tail for _, tail in tails]):
+            ended = Counter(tails[place][0] for place, _ in weighed)
+            left.subtract(ended)
+            yield [(i, lacking[i].completion()) for i in ended if not left[i]]
 
     @property
     def counts_tokens(self) -> bool:
@@ -171,7 +173,10 @@ class OpenAiEngine(Engine):
             self._local.stop()
 
     def _each(self, ask: Callable[[T], R], items: Sequence[T]) -> Iterator[list[tuple[int, R]]]:
-        """Apply `ask` to every item, within the server's concurrency; yield finished results with their positions."""
+        """Apply `ask` to every item, within the server's concurrency; yield what finished, if anything, with its place.
+
+        What `ask` raises is raised once the results that are there are yielded: they may have been paid for.
+        """
         pool = self._started(self._pool)
 
         def ask_in_place(item: T) -> R:
@@ -185,13 +190,23 @@ class OpenAiEngine(Engine):
         under_way: dict[Future[R], int] = {}
         try:
             for i, item in enumerate(items):
-                under_way[pool.submit(ask_in_place, item)] = i
+                try:
+                    under_way[pool.submit(ask_in_place, item)] = i
+                except RuntimeError as trouble:  # the pool was shut down in the meantime
+                    raise EngineDead(f"The engine takes no more requests: {trouble}") from None
                 unasked -= 1
             while under_way:
-                ended, _ = wait(under_way, timeout=self.settings.settle_every_s)
-                yield [(under_way.pop(each), each.result()) for each in ended]
-        except (CancelledError, RuntimeError) as trouble:  # the pool was shut down in the meantime
-            raise EngineDead(f"The engine was closed: {trouble}") from None
+                wait(under_way, timeout=self.look_every_s)
+                # `wait` itself does not tell of those that were cancelled when the pool was shut down.
+                ended = [each for each in under_way if each.done()]
+                done = [each for each in ended if not each.cancelled()]
+                if answered := [(under_way.pop(each), each.result()) for each in done if not each.exception()]:
+                    self.answered()
+                yield answered
+                if len(done) < len(ended):
+                    raise EngineDead("The engine was closed.")
+                for each in done:
+                    each.result()
         finally:
             self._capacity.leave(unasked + sum([each.cancel() for each in under_way]))
 

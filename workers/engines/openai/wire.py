@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 #: What reading an answer raises that has not the protocol's form.
-UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
+UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 #: The turn of the model that is continued to find out what a template puts before it.
 CONTINUED = "A"
@@ -173,7 +173,7 @@ def refused_with(content: bytes) -> int:
         return 0
     try:
         answer = json.loads(content)
-    except ValueError:
+    except (RecursionError, ValueError):
         return 0
     error = answer.get("error") if isinstance(answer, dict) and not answer.get("choices") else None
     code = str(error.get("code")) if isinstance(error, dict) else ""
