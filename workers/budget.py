@@ -8,7 +8,7 @@ lowest rank up. They stay in the item, marked as not shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from workers.engines.base import Engine, Request, measured
 from workers.scoring import Item, requests_of
@@ -23,15 +23,16 @@ Count = Callable[[Sequence[str]], Sequence[int]]
 
 def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
     """Return `items` with as many passages shown as fit."""
-    done = [capped(item, engine.count_tokens) for item in items]
+    sizes = _Sizes(engine.count_tokens)
+    done = _capped(items, sizes)
     tight = [place for place, item in enumerate(done) if any(each.shown for each in item.passages)]
     while tight:
         # Number of tokens by which the longest request of each item is too long.
         found = measured([_requests(done[place]) for place in tight], engine.excess_tokens)
         excess = [max(of_item, default=0) for of_item in found]
+        known = sizes.of([done[place] for place, tokens in zip(tight, excess, strict=True) if tokens])
         for place, tokens in zip(tight, excess, strict=True):
-            if tokens:
-                done[place] = _shortened(done[place], tokens, engine.count_tokens)
+            done[place] = _shortened(done[place], tokens, known)
         tight = [
             place
             for place, tokens in zip(tight, excess, strict=True)
@@ -57,20 +58,45 @@ def in_calls(items: Sequence[Item], engine: Engine, most_tokens: int) -> Iterato
 
 def capped(item: Item, count: Count) -> Item:
     """Return `item` with no more passages shown than `max_context_tokens` allows."""
-    limit = item.spec.rag.max_context_tokens if item.spec.rag else None
-    if limit is None or not item.passages:
-        return item
+    (found,) = _capped([item], _Sizes(count))
+    return found
+
+
+class _Sizes:
+    """The tokens of passages. A count may be a round trip to a server: one for all items, and each text only once."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._known: dict[str, int] = {}
+
+    def of(self, items: Sequence[Item]) -> Mapping[str, int]:
+        """Return a mapping with the tokens of the passages shown in `items`, and possibly of others."""
+        shown = dict.fromkeys(each.text for item in items for each in item.passages if each.shown)
+        if new := [text for text in shown if text not in self._known]:
+            self._known.update(zip(new, self._count(new), strict=True))
+        return self._known
+
+
+def _capped(items: Sequence[Item], sizes: _Sizes) -> list[Item]:
+    limits = [item.spec.rag.max_context_tokens if item.spec.rag else None for item in items]
+    known = sizes.of([item for item, limit in zip(items, limits, strict=True) if limit is not None])
+    return [
+        item if limit is None else _shortened(item, _shown_tokens(item, known) - limit, known)
+        for item, limit in zip(items, limits, strict=True)
+    ]
+
+
+def _shown_tokens(item: Item, sizes: Mapping[str, int]) -> int:
     # An item that is asked again keeps the passages left out before; they take no tokens.
-    taken = sum(count([each.text for each in item.passages if each.shown]))
-    return _shortened(item, taken - limit, count)
+    return sum(sizes[each.text] for each in item.passages if each.shown)
 
 
-def _shortened(item: Item, tokens: int, count: Count) -> Item:
+def _shortened(item: Item, tokens: int, sizes: Mapping[str, int]) -> Item:
     """Return `item` with enough passages dropped to save `tokens`."""
     if tokens <= 0:
         return item
     shown = [place for place, each in enumerate(item.passages) if each.shown]
-    counts = dict(zip(shown, count([item.passages[place].text for place in shown]), strict=True))
+    counts = {place: sizes[item.passages[place].text] for place in shown}
     room = sum(counts.values()) - tokens
     left_out = {place for place in shown if counts[place] > room}
     tokens -= sum(counts[place] for place in left_out)

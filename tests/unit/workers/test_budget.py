@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -66,6 +67,21 @@ def test_a_passage_that_has_no_room_even_alone_does_not_push_out_the_others() ->
 def test_passages_share_max_context_tokens() -> None:
     (short,) = fitted([item(max_context_tokens=29)], engine(1000))
     assert shown(short) == ["p1", "p2"]
+
+
+class Counting(SimulatedEngine):
+    """An engine that remembers which texts it counted, call by call."""
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        self.counted = [*getattr(self, "counted", []), list(texts)]
+        return super().count_tokens(texts)
+
+
+def test_the_passages_of_a_batch_are_counted_in_one_call_and_each_of_them_once() -> None:
+    few, many, unlimited = item(PASSAGES[:1], 39), item(max_context_tokens=39), item(PASSAGES[:2])
+    made = Counting(load_settings(None, ["engine=simulated", f"vllm_args.max_model_len={words(few) + 10}"]))
+    assert [shown(each) for each in fitted([few, many, unlimited], made)] == [["p1"], ["p1", "p2"], ["p1", "p2"]]
+    assert made.counted == [[each.text for each in PASSAGES]]
 
 
 def test_a_question_that_is_asked_again_is_shown_the_passages_that_it_was_shown_then() -> None:
