@@ -6,7 +6,8 @@ All tokenisation happens here, so that what `tokens` prints is exactly what the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -21,6 +22,8 @@ __all__ = ["Encoded", "PromptEncoder"]
 
 #: Maximum number of lines whose tokens are cached: a prompt without a line break is one line, however long.
 MOST_KNOWN_LINES = 1000
+#: Maximum number of tokens that are kept for requests that were measured and are yet to be asked: some 40 MB.
+MOST_KEPT_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,18 @@ class Encoded:
     tails: list[list[int]]
     #: The continuations as appended to the text.
     continuations: tuple[str, ...] = ()
+    #: Whether the text is a chat, whose template brings its special tokens.
+    chat: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the prompt and of all continuations."""
+        return len(self.prompt) + sum(map(len, self.tails))
+
+    @property
+    def texts(self) -> _Texts:
+        """What was tokenised."""
+        return _Texts(self.chat, self.text, self.continuations)
 
 
 class PromptEncoder:
@@ -44,6 +59,7 @@ class PromptEncoder:
         self._lock = threading.Lock()
         #: Cached tokens of last lines with their continuations: with labels, all questions of a run end alike.
         self._known_lines: dict[str, list[int]] = {}
+        self._kept = _Kept()
         self._chats = ChatRenderer(tokenizer)
 
     @property
@@ -76,13 +92,14 @@ class PromptEncoder:
         """
         with self._lock:
             shown = [self._shown(each) for each in requests]
-            texts = [each for each in shown if isinstance(each, _Texts)]
-            parted = self._parted(texts, self._prompts(texts))
-        encoded = (
-            Encoded(text.prompt, prompt, tails, text.continuations)
-            for text, (prompt, tails) in zip(texts, parted, strict=True)
-        )
-        return [each if isinstance(each, RequestRejected) else next(encoded) for each in shown]
+            found = self._encoded(dict.fromkeys(each for each in shown if isinstance(each, _Texts)))
+        return [each if isinstance(each, RequestRejected) else found[each] for each in shown]
+
+    def keep(self, encoded: Iterable[Encoded]) -> None:
+        """Keep the tokens of requests that are only measured for now; encoding these again takes them."""
+        with self._lock:
+            for each in encoded:
+                self._kept.put(each)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
@@ -103,6 +120,14 @@ class PromptEncoder:
             return prompt
         opening = self._chats.opening(request.chat.kwargs) if continuations else ""
         return _Texts(True, prompt, tuple(opening + begun(each) for each in continuations))
+
+    def _encoded(self, texts: Collection[_Texts]) -> dict[_Texts, Encoded]:
+        """Return each of `texts` encoded; those that were kept are not kept any longer."""
+        found = {each: kept for each in texts if (kept := self._kept.take(each))}
+        new = [each for each in texts if each not in found]
+        for text, (prompt, tails) in zip(new, self._parted(new, self._prompts(new)), strict=True):
+            found[text] = Encoded(text.prompt, prompt, tails, text.continuations, text.chat)
+        return found
 
     def _prompts(self, texts: Sequence[_Texts]) -> list[list[int]]:
         plain = iter(self._ids([each.prompt for each in texts if not each.chat], special=True))
@@ -181,6 +206,26 @@ class _Texts:
         """Return the prompt from its last non-blank line on, then the same with each continuation appended."""
         line = self.prompt[self.prompt.rstrip().rfind("\n") + 1 :]
         return [line, *(line + each for each in self.continuations)]
+
+
+class _Kept:
+    """Requests encoded ahead, with at most `MOST_KEPT_TOKENS`: some are never asked, and the oldest go first."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[_Texts, Encoded] = OrderedDict()
+        self._tokens = 0
+
+    def put(self, encoded: Encoded) -> None:
+        self.take(encoded.texts)
+        self._found[encoded.texts] = encoded
+        self._tokens += encoded.tokens
+        while self._tokens > MOST_KEPT_TOKENS:
+            self.take(next(iter(self._found)))
+
+    def take(self, texts: _Texts) -> Encoded | None:
+        if found := self._found.pop(texts, None):
+            self._tokens -= found.tokens
+        return found
 
 
 def _space_moved(prompt: str, continuations: tuple[str, ...]) -> _Texts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -87,19 +87,21 @@ class VllmEngine(Engine):
 
     def excess_tokens(self, requests: Sequence[Request]) -> list[int]:
         limit = self._running().engine.model_config.max_model_len
-        return [
+        encoded = self.encoder.encode(requests)
+        found = [
             0 if isinstance(each, RequestRejected) else excess_tokens(request, each, limit)
-            for request, each in zip(requests, self.encoder.encode(requests), strict=True)
+            for request, each in zip(requests, encoded, strict=True)
         ]
+        self._keep(each for each, excess in zip(encoded, found, strict=True) if not excess)
+        return found
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return self.encoder.count(texts)
 
     def count_prompt_tokens(self, requests: Sequence[Request]) -> list[int]:
-        return [
-            0 if isinstance(each, RequestRejected) else len(each.prompt) + sum(map(len, each.tails))
-            for each in self.encoder.encode(requests)
-        ]
+        encoded = self.encoder.encode(requests)
+        self._keep(encoded)
+        return [0 if isinstance(each, RequestRejected) else each.tokens for each in encoded]
 
     def describe(self) -> dict[str, Any]:
         config = self._running().engine.vllm_config
@@ -135,6 +137,10 @@ class VllmEngine(Engine):
         if self._owner is not None:
             self._owner.stop()
         self._until_closed.close()
+
+    def _keep(self, measured: Iterable[Encoded | RequestRejected]) -> None:
+        """Keep what is measured before it is asked: most of the time before an answer is tokenising passages."""
+        self.encoder.keep(each for each in measured if isinstance(each, Encoded))
 
     def _plan(self, request: Request, encoded: Encoded) -> Plan | RequestRejected:
         if request.adapter and request.adapter not in self.settings.adapters:

@@ -6,7 +6,8 @@ import copy
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,12 +16,16 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from contract import Mode, Prompt
 from contract.prompts import turns_of
+from contract.settings import load_settings
 from contract.spec import Sampling
 from contract.turns import one_turn
 from tests.support import ROOT, make_question, make_spec
-from workers.engines.base import GenerateRequest, ScoreRequest
+from workers.engines import encoding
+from workers.engines.base import GenerateRequest, Request, ScoreRequest
 from workers.engines.encoding import MOST_KNOWN_LINES, Encoded, PromptEncoder
+from workers.engines.engine_thread import EngineThread
 from workers.engines.packaged import prepare
+from workers.engines.vllm import VllmEngine
 from workers.scoring.letter import ask
 
 TEXTS = [json.loads(line)["text"] for line in (ROOT / "demo" / "corpus.jsonl").read_text().splitlines()]
@@ -234,6 +239,69 @@ def test_an_encoder_does_not_keep_every_line_that_it_saw() -> None:
         encoder.encode(requests)
     assert len(encoder._known_lines) <= 2 * MOST_KNOWN_LINES + 1
     assert encoder.encode([first]) == before
+
+
+def asking(text: str) -> ScoreRequest:
+    return ScoreRequest(one_turn(f"{text}\nAnswer:"), (" A", " B"))
+
+
+@pytest.mark.parametrize(
+    "request_", [asking("It is."), GenerateRequest(one_turn("It is.\n"), Sampling())], ids=["scores", "text"]
+)
+def test_what_is_kept_is_tokenised_no_second_time_and_then_forgotten(request_: Request) -> None:
+    counting = Counting(tokenizer("packaged"))
+    encoder = PromptEncoder(counting)
+    (measured,) = encoder.encode([request_])
+    assert isinstance(measured, Encoded)
+    encoder.keep([measured])
+    counting.characters = 0
+    assert encoder.encode([request_, request_]) == [measured, measured]
+    assert counting.characters == 0
+    assert encoder.encode([request_]) == [measured]
+    assert counting.characters > 0
+
+
+def test_other_choices_behind_a_kept_prompt_and_the_same_prompt_for_a_text_are_other_requests() -> None:
+    kept = asking("It is.")
+    others: list[Request] = [
+        kept._replace(continuations=(" C", " D")),
+        GenerateRequest(kept.turns, Sampling()),
+        kept._replace(turns=one_turn("It is not.\nAnswer:")),
+    ]
+    encoder = PromptEncoder(tokenizer("sentencepiece"))
+    encoder.keep(each for each in encoder.encode([kept]) if isinstance(each, Encoded))
+    assert encoder.encode(others) == PromptEncoder(tokenizer("sentencepiece")).encode(others)
+
+
+def test_of_requests_that_are_never_asked_an_encoder_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = Counting(tokenizer("packaged"))
+    encoder = PromptEncoder(counting)
+    requests = [asking(f"{number} " * 50) for number in range(10)]
+    found = [each for each in encoder.encode(requests) if isinstance(each, Encoded)]
+    monkeypatch.setattr(encoding, "MOST_KEPT_TOKENS", found[-2].tokens + found[-1].tokens)
+    for _ in range(3):
+        encoder.keep(found)
+    counting.characters = 0
+    assert encoder.encode(requests[-2:]) == found[-2:]
+    assert counting.characters == 0
+    assert encoder.encode(requests[:-2]) == found[:-2]
+    assert counting.characters >= sum(len(each.prompt) for each in requests[:-2])
+
+
+def test_vllm_tokenises_a_prompt_with_passages_once_for_its_call_its_fit_and_its_answer() -> None:
+    counting = Counting(tokenizer("packaged"))
+    engine = VllmEngine(load_settings())
+    engine.encoder = PromptEncoder(counting)
+    requests = [asking("It fits. " * 100), asking("It does not. " * 200)]
+    fits, exceeds = (each.tokens for each in engine.encoder.encode(requests) if isinstance(each, Encoded))
+    config = SimpleNamespace(max_model_len=fits)
+    engine._owner = cast(EngineThread, SimpleNamespace(engine=SimpleNamespace(model_config=config)))
+    counting.characters = 0
+    assert engine.count_prompt_tokens(requests) == [fits, exceeds]
+    excess = engine.excess_tokens(requests)
+    assert excess[0] == 0 < excess[1]
+    engine.encoder.encode(requests[:1])
+    assert counting.characters == sum(len(each.prompt) for each in requests)
 
 
 def test_the_digest_is_another_where_text_becomes_other_tokens_or_ends_elsewhere() -> None:
