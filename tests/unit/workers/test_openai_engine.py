@@ -580,6 +580,15 @@ def test_a_server_that_counts_tokens_tells_what_is_too_long_and_is_asked_only_of
     assert [seen["path"] for seen in script.asked] == ["/tokenize"] * 4
 
 
+def test_a_chat_of_many_short_turns_may_be_too_long_for_what_the_template_puts_around_each() -> None:
+    turns = (Turn(Role.USER, "Which?"), Turn(Role.ASSISTANT, "A")) * 20
+    script = Script(context=1000)
+    with started(script) as engine:
+        engine.excess_tokens([lengthy(5), replace(WRITE, turns=turns, chat=Chat(ChatTemplate.TURNS))])
+    counted = [seen["messages"] for seen in script.asked if seen["path"] == "/tokenize" and "messages" in seen]
+    assert [len(each) for each in counted] == [40]
+
+
 def test_vllm_samples_as_the_run_says_and_not_as_the_model_recommends() -> None:
     script = Script(context=400)
     with started(script) as engine:

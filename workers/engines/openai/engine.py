@@ -49,6 +49,8 @@ R = TypeVar("R")
 
 #: Upper bound on the tokens that a chat template adds around a text.
 MOST_AROUND = 256
+#: Upper bound on those around each further turn.
+MOST_AROUND_TURN = 32
 
 
 class OpenAiEngine(Engine):
@@ -151,7 +153,8 @@ class OpenAiEngine(Engine):
         """Whether the request may be too long: no tokenizer makes more tokens of a text than it has bytes."""
         asked = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 0
         (most,) = self.count_prompt_tokens([request])
-        return most + asked + MOST_AROUND > self._offers.context
+        around = MOST_AROUND + MOST_AROUND_TURN * (len(request.turns) - 1)
+        return most + asked + around > self._offers.context
 
     def describe(self) -> dict[str, Any]:
         offers = {name: value for name in Offers.__slots__ if (value := getattr(self._offers, name))}
