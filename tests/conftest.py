@@ -105,11 +105,16 @@ def _give_way_to_vllm(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the developer's own MCQUEUE_ variables from affecting a test."""
-    for name in list(os.environ):
-        if name.startswith("MCQUEUE_"):
-            monkeypatch.delenv(name)
+def _no_settings_from_outside() -> Iterator[None]:
+    """Keep MCQUEUE_ variables from affecting a test: the developer's own, and those that a test's commands have set."""
+    _forget_settings()
+    yield
+    _forget_settings()
+
+
+def _forget_settings() -> None:
+    for name in [each for each in os.environ if each.startswith("MCQUEUE_")]:
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -123,10 +123,12 @@ def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_a
 ) -> None:
     """On a GPU a step may compute for half a second, and the core would have nothing to do behind it."""
     added: list[list[int]] = []
+    ended = threading.Event()
 
     class Core:
-        output_queue_thread = threading.Thread(target=time.sleep, args=(10 * PATIENCE_S,), daemon=True)
+        output_queue_thread = threading.Thread(target=ended.wait, daemon=True)
         outputs_queue: queue.Queue[Any] = queue.Queue()
+        utility_results: ClassVar[dict[int, Any]] = {}
 
         def shutdown(self) -> None: ...
 
@@ -156,6 +158,7 @@ def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_a
     owner._inbox.put(None)
     Core.outputs_queue.put(None)
     owner.join(PATIENCE_S)
+    ended.set()
 
 
 class Sampler:
