@@ -22,7 +22,7 @@ from producer.readers.record import FieldTrouble, Record, Records, head_of
 from producer.readers.shapes import IsQuestion, refuse_row_per_choice
 from producer.readers.source import Source
 from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
-from producer.readers.text import Text, encoding_of
+from producer.readers.text import Text, encoding_among
 from producer.readers.unsupported import refuse_foreign
 
 __all__ = ["JSON", "Format", "format_of"]
@@ -61,7 +61,7 @@ def format_of(source: Source) -> Format:
         rows = partial(read_parquet, source.path, source.shown)
         return Format("Parquet", partial(one_by_one, rows), compression=compression)
     refuse_foreign(head, source.shown)
-    text = Text(open_again, source.how.encoding or encoding_of(head), source.shown)
+    text = Text(open_again, encoding_among(source.how.encoding, head, source.shown), source.shown)
     title, records = _text_format(text, source)
     if not source.how.mapping:
         records = partial(_unwrapped, records)

@@ -16,7 +16,7 @@ from contract.errors import QuestionFileError
 from producer.readers.record import FieldTrouble
 from producer.readers.stream import HEAD_BYTES, open_bytes
 
-__all__ = ["LONGEST_LINE_BYTES", "Text", "encoding_of", "text_of"]
+__all__ = ["LONGEST_LINE_BYTES", "Text", "encoding_among", "encoding_of", "text_of"]
 
 #: Longer lines are refused, as each line is held in memory.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
@@ -47,6 +47,30 @@ def encoding_of(head: bytes) -> str:
     if sample[0::2].count(0) > len(sample) // 16 and not sample[1::2].count(0):
         return "utf-16-be"
     return "utf-8"
+
+
+def encoding_among(named: str, head: bytes, shown: str) -> str:
+    """Return the encoding `named` by the user, or else the detected one, with the byte order if there may be two.
+
+    Raises QuestionFileError if the file is UTF-8 instead: as UTF-16, nearly any bytes are some Chinese characters.
+    """
+    found = encoding_of(head)
+    if not named.startswith(("utf-16", "utf-32")):
+        return named or found
+    if head and _is_utf_8(head) and found == "utf-8":
+        message = f"the file is not {named.upper()}: it is UTF-8 up to byte {len(head):,}, without a zero byte."
+        raise QuestionFileError(message, path=shown, line=1, hint="Leave --encoding out.")
+    if named not in {"utf-16", "utf-32"}:
+        return named
+    return found if found.startswith(named) else f"{named}-le"
+
+
+def _is_utf_8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be incomplete
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +167,4 @@ def text_of(path: Path, shown: str, encoding: str = "") -> Text:
     """Return the text of a file, compressed or not, in the given encoding or else the detected one."""
     open_again = partial(open_bytes, path, shown)
     with open_again() as file:
-        return Text(open_again, encoding or encoding_of(file.read(HEAD_BYTES)), shown)
+        return Text(open_again, encoding_among(encoding, file.read(HEAD_BYTES), shown), shown)

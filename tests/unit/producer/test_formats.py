@@ -157,6 +157,21 @@ def test_utf_16_that_ends_within_a_letter_is_refused_with_the_offset(tmp_path: P
         list(read(tmp_path, content + b"x").rows())
 
 
+@pytest.mark.parametrize("content", [CSV, JSONL.decode(), json.dumps(ROWS, ensure_ascii=False)])
+@pytest.mark.parametrize("saved", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_a_named_encoding_of_either_byte_order_needs_no_mark(tmp_path: Path, content: str, saved: str) -> None:
+    """It ended in a traceback: without a mark, Python decodes such a text as a whole, but not in parts."""
+    found = questions(read(tmp_path, content.encode(saved), encoding=saved[:6]))
+
+    assert [each.question for each in found] == [row["question"] for row in ROWS]
+
+
+@pytest.mark.parametrize("named", ["utf-16", "utf-32", "utf-16-be"])
+def test_utf_8_is_not_read_as_the_chinese_that_its_bytes_are_in_utf_16(tmp_path: Path, named: str) -> None:
+    with pytest.raises(QuestionFileError, match=rf"file:1: the file is not {named.upper()}.* Leave --encoding out"):
+        read(tmp_path, JSONL, encoding=named)
+
+
 def test_few_bytes_are_not_guessed_about() -> None:
     assert encoding_of(b"\x00\x01") == "utf-8"
     assert encoding_of("a,b\n".encode("utf-16-le") * 10) == "utf-16-le"

@@ -377,6 +377,8 @@ def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, sess
         (("--map", "base=2"), "neither 0 nor 1"),
         (("--encoding", "klingon"), "unknown text encoding 'klingon'"),
         (("--encoding", "base64"), "unknown text encoding 'base64'"),
+        (("--encoding", "idna"), "'idna' is not a text encoding"),
+        (("--encoding", "unicode_escape"), "'unicode_escape' is not a text encoding"),
         (("--encoding", "cp037"), "'cp037' does not end lines with the byte 0x0a"),
         (("--layout", "ark"), "Did you mean 'arc'"),
         (("--stratified",), "--stratified requires --sample"),
