@@ -30,6 +30,7 @@ def labelled(texts: str, labels: str = "ABCDEFGH") -> list[dict[str, str]]:
 
 RED = ("Which is a colour?", ["red", "seven", "loud"], "A")
 SUM = ("What is two and two?", ["three", "four", "five"], "B")
+FIVE = ("What is two and three?", ["three", "four", "five"], "C")
 SKY = ("Is the sky blue?", ["yes", "no"], "A")
 SEA = ("Is the sea dry?", ["yes", "no"], "B")
 
@@ -143,9 +144,10 @@ CASES = {
             {
                 "0": {"question": RED[0], "option1": "red", "option2": "seven", "option3": "loud", "answer_index": 1},
                 "1": {"question": SUM[0], "option1": "three", "option2": "four", "option3": "five", "answer_index": 2},
+                "2": {"question": FIVE[0], "option1": "three", "option2": "four", "option3": "five", "answer_index": 3},
             }
         ),
-        [RED, SUM],
+        [RED, SUM, FIVE],
     ),
     "MedQA": Case(
         "medqa",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from contract.wording import number
 from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_key, settle
-from producer.readers.field_names import names_of, spelled
+from producer.readers.field_names import INDEX_NAMES, names_of, spelled
 from producer.readers.parts import Parts, answers_of
 from producer.readers.record import FieldTrouble, shown_value
 from producer.readers.second_key import Column, way_of_second_key
@@ -26,9 +26,7 @@ _MOST = 0.9
 #: Share from which the lists in a field `gold` may be keys.
 _HALF = 0.5
 #: Usual names for an index that counts from 0, unless choices are in columns: SocialIQA's label counts from 1.
-_FROM_0 = frozenset(
-    ["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index", "label", "labels"]
-)
+_FROM_0 = INDEX_NAMES | {"label", "labels"}
 #: Names that in many files mean something other than the key.
 _OFTEN_ELSE = frozenset(
     ["key", "correct", "label", "labels", "answer_id", "correct_answer_id", "target", "classification"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_lowercase
 
-__all__ = ["PARTS", "WRONG_LISTS", "Names", "is_table_header", "names_of", "spelled"]
+__all__ = ["INDEX_NAMES", "PARTS", "WRONG_LISTS", "Names", "is_table_header", "names_of", "spelled"]
 
 #: Part → the names in use for it, the most reliable first.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -41,6 +41,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "gold_passages": "gold_passages gold",
     }.items()
 }
+#: Names of an answer that say it is an index.
+INDEX_NAMES = frozenset(["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index"])
 #: Columns with one choice each: a common prefix followed by a letter or a number. The prefix may be empty for letters.
 _FAMILY = re.compile(
     r"((?:(?:answer|mc)_)?(?:choice|option|opt|op|answer|ans|ending|solution|sol|hypothesis)|)_?(?:([a-z])|(\d{1,2}))"

@@ -15,11 +15,11 @@ from contract.question import Question, content_id
 from producer.beyond_json import in_text
 from producer.readers.answer_fields import Key, refuse_contradiction
 from producer.readers.answers import Given, right_labels
-from producer.readers.field_names import PARTS, names_of, spelled
+from producer.readers.field_names import INDEX_NAMES, PARTS, names_of, spelled
 from producer.readers.jsonl import DECODER
 from producer.readers.layouts import OWN, Layout, is_question
 from producer.readers.own_answers import own_labels
-from producer.readers.parts import Parts
+from producer.readers.parts import Parts, Used
 from producer.readers.record import FieldTrouble, Record, Row, shown_value
 from producer.readers.shapes import place_of_questions
 
@@ -67,7 +67,18 @@ def parts_of(record: Record, layout: Layout) -> Parts:
         parts = parts._replace(question=_with_task(parts.question, record.task))
     if parts.id.__class__ is not str or record.group:
         parts = parts._replace(id=_id(parts.id, record), subject=parts.subject or record.group)
+    if parts.labels and parts.labels[0] in _FIRST_OF_COLUMNS and _is_index_beside_columns(parts.used):
+        # It may count from 0 all the same: the numbers in the columns' names do not decide it.
+        parts = parts._replace(labels=None)
     return parts
+
+
+#: As `option1` and `option01` end.
+_FIRST_OF_COLUMNS = ("1", "01")
+
+
+def _is_index_beside_columns(used: Used) -> bool:
+    return len(used.choices) > 1 and used.answer is not None and spelled(used.answer) in INDEX_NAMES
 
 
 def _with_task(question: Any, task: Mapping[str, str]) -> Any:

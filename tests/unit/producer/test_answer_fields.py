@@ -149,6 +149,41 @@ def test_an_index_by_its_name_counts_from_0_beside_a_list_and_is_refused_beside_
     assert "may count from 0 or from 1" in refusal(tmp_path, "question,A,B,C,label\nq,x,y,z,1\nr,x,y,z,2\n")
 
 
+@pytest.mark.parametrize("name", ["answer_idx", "Answer Index", "correctIndex", "gold_index", "correct_answer_index"])
+@pytest.mark.parametrize("columns", ["option1,option2,option3,option4", "choice_01,choice_02,choice_03,choice_04"])
+def test_an_index_by_its_name_is_not_taken_for_the_number_of_a_column(tmp_path: Path, columns: str, name: str) -> None:
+    """A file that counts from 0, in which no first choice happens to be right, had wrong keys without a warning."""
+    table = f"question,{columns},{name}\n" + "q{},w,x,y,z,{}\n" * 3
+
+    told = refusal(tmp_path, table.format(1, 1, 2, 2, 3, 3))
+
+    assert "may count from 0 or from 1" in told
+    assert keys(tmp_path, table.format(1, 1, 2, 2, 3, 3), base="0") == ["B", "C", "D"]
+    assert keys(tmp_path, table.format(1, 1, 2, 2, 3, 3), base="1") == ["A", "B", "C"]
+    assert keys(tmp_path, table.format(1, 1, 2, 2, 3, 0)) == ["B", "C", "A"]
+    assert keys(tmp_path, table.format(1, 1, 2, 2, 3, 4)) == ["A", "B", "D"]
+
+
+@pytest.mark.parametrize(("columns", "right"), [("option1,option2,option3", "AB"), ("option0,option1,option2", "BC")])
+@pytest.mark.parametrize("name", ["label", "answer", "correct"])
+def test_a_number_under_another_name_is_that_of_a_column(tmp_path: Path, name: str, columns: str, right: str) -> None:
+    """As in WinoGrande and SocialIQA."""
+    assert keys(tmp_path, f"question,{columns},{name}\nq,x,y,z,1\nr,x,y,z,2\n") == [*right]
+
+
+def test_an_index_beside_columns_that_count_from_0_is_that_of_a_column(tmp_path: Path) -> None:
+    table = "question,option0,option1,option2,answer_index\nq,x,y,z,1\nr,x,y,z,2\n"
+
+    assert keys(tmp_path, table) == ["B", "C"]
+
+
+def test_an_index_that_is_mapped_by_hand_is_no_number_of_a_column_either(tmp_path: Path) -> None:
+    table = "stem,option1,option2,option3,answer_index\nq,x,y,z,1\nr,x,y,z,2\n"
+
+    with pytest.raises(QuestionFileError, match="may count from 0 or from 1"):
+        understood(tmp_path, table, question="stem", answer="answer_index")
+
+
 @pytest.mark.parametrize("beside", [lambda at: {"answer": METALS[at - 1]}, lambda at: {"answer": "ABCD"[at - 1]}])
 def test_a_text_or_letter_beside_an_index_shows_what_it_counts_from(tmp_path: Path, beside: Any) -> None:
     assert keys(tmp_path, rows(*({"answer_index": at, **beside(at)} for at in (1, 2, 3)))) == ["A", "B", "C"]
