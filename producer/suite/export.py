@@ -35,10 +35,13 @@ def folder_of(name: str, out: Path) -> Path:
 
 
 def write_table(table: Table, out: Path, file: Path) -> tuple[Path, ...]:
-    """Write suite.csv, suite.json and suite.md, completely or not at all. Raises InputError."""
+    """Write suite.csv, suite.md and suite.json, or leave the older ones; wherever the last exists, they fit together.
+
+    Raises InputError.
+    """
     directory = folder_of(table.suite, out)
     paths = tuple(directory / f"suite.{ending}" for ending in ("csv", "json", "md"))
-    with explaining(directory), Drafts() as drafts:
+    with explaining(directory), Drafts(seal=directory / "suite.json") as drafts:
         sheet, document, text = map(drafts.text, paths)
         sheet.write(csv_text(_rows(table)))
         content = {**table.to_json(), "file": str(file), "exported_at": iso(time.time())}

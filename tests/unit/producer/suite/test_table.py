@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from contract.engine_info import EngineUsed
+from contract.errors import InputError
 from contract.ledger import MemoryLedger, RunState
 from contract.verdict import Outcome, Verdict
 from producer.stats import share
 from producer.stats.subjects import macro_interval
 from producer.suite.cell import Cell
+from producer.suite.export import write_table
 from producer.suite.pairs import paired
 from producer.suite.render import echo_figures, markdown
 from producer.suite.table import Table
@@ -33,6 +36,28 @@ def test_the_mean_weighs_each_entry_the_same() -> None:
     assert mean.value == pytest.approx(0.5)
     assert mean.interval is not None
     assert mean.interval.low < 0.5 < mean.interval.high
+
+
+def test_where_a_file_of_the_table_cannot_be_replaced_no_json_stands_beside_files_of_two_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new CSV stood beside the old JSON, and it was said that nothing had changed."""
+    written = write_table(table(cell("a", "m", 5, 10)), tmp_path, Path("suite.yaml"))
+    replace = Path.replace
+
+    def failing(path: Path, target: Path) -> Path:
+        if target.name == "suite.md":
+            raise OSError(errno.EIO, "Input/output error")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(InputError, match=r"replaced: suite\.csv.* There is no suite\.json until all files belong"):
+        write_table(table(cell("a", "m", 6, 10)), tmp_path, Path("suite.yaml"))
+    assert [path.name for path in written if path.exists()] == ["suite.csv", "suite.md"]
+
+    monkeypatch.undo()
+    write_table(table(cell("a", "m", 6, 10)), tmp_path, Path("suite.yaml"))
+    assert all(path.exists() for path in written)
 
 
 def test_the_mean_is_over_entries_that_are_settled_for_every_model() -> None:
