@@ -77,7 +77,9 @@ class Drafts:
         if self._seal is None:
             self._replace()
             return
-        with _alone_in(self._seal.parent):
+        with _alone_in(self._seal.parent) as alone:
+            if alone:
+                _sweep_seals(self._seal)
             away = _put_away(self._seal)
             try:
                 self._replace()
@@ -102,17 +104,19 @@ class Drafts:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Ensure that only one process at a time renames files in `folder`, if its file system supports locks."""
+def _alone_in(folder: Path) -> Iterator[bool]:
+    """Ensure that only one process at a time renames files in `folder`; yield False if that cannot be ensured."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:  # a folder that is writable but not readable
-        yield
+        yield False
         return
+    alone = False
     try:
-        with suppress(OSError):
+        with suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+            alone = True
+        yield alone
     finally:
         os.close(descriptor)
 
@@ -167,12 +171,25 @@ def _held(file: IO[Any], draft: Path) -> bool:
 
 def _sweep(path: Path) -> None:
     """Remove the drafts of `path` left by killed processes: those that are not locked."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.\d+(\.old)?")
-    with suppress(OSError):
-        for left in filter(lambda each: ours.fullmatch(each.name), list(path.parent.iterdir())):
-            with suppress(OSError), left.open("rb") as file:
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink()
+    for left in _leftovers(path, r"\.\d+"):
+        with suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+
+
+def _sweep_seals(seal: Path) -> None:
+    """Remove the old seals that killed processes put away; they have no lock, so the caller must be alone there."""
+    for left in _leftovers(seal, r"\.\d+\.old"):
+        with suppress(OSError):
+            left.unlink()
+
+
+def _leftovers(path: Path, ending: str) -> list[Path]:
+    ours = re.compile(rf"\.{re.escape(path.name)}{ending}")
+    try:
+        return [each for each in path.parent.iterdir() if ours.fullmatch(each.name)]
+    except OSError:
+        return []
 
 
 def _refuse_folder(path: Path) -> None:

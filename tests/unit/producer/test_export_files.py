@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -343,6 +343,33 @@ def test_drafts_of_an_export_that_still_goes_on_are_left_alone_and_so_are_strang
         process.join()
     assert process.exitcode == 0
     assert (tmp_path / "results.csv").read_text() == "slow"
+
+
+def test_an_export_that_starts_while_another_replaces_files_leaves_it_the_summary_that_it_may_restore(
+    filled: MemoryLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(filled, "run-1", tmp_path)
+    before, replace = contents(tmp_path), Path.replace
+
+    def starting() -> None:
+        with suppress(RedisUnreachable), Drafts(tmp_path / "summary.json") as drafts:
+            drafts.text(tmp_path / "summary.json")
+            raise RedisUnreachable("gone")
+
+    def failing(path: Path, target: Path) -> Path:
+        if target.name != "results.csv":
+            return replace(path, target)
+        process = multiprocessing.get_context("fork").Process(target=starting)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(InputError, match="Input/output error; existing files there are unchanged"):
+        export(filled, "run-1", tmp_path)
+
+    assert contents(tmp_path) == before
 
 
 def test_room_is_only_asked_for_where_there_is_none(tmp_path: Path) -> None:
