@@ -117,7 +117,8 @@ def _accuracy_lines(run: Run, tally: Tally) -> Lines:
     if over_all is None:
         lines = [("accuracy", f"unknown over all questions: {unknown}")]
     else:
-        lines = [("accuracy", f"{interval(over_all)} over all questions; unanswered and failed count as incorrect")]
+        which = "all questions" if tally.settled == run.questions else "all settled questions"
+        lines = [("accuracy", f"{interval(over_all)} over {which}; unanswered and failed count as incorrect")]
         lines += [] if tally.failures_known else [("", f"unknown excluding failed questions: {unknown}")]
     if responded := tally.without_failed():
         lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))

@@ -265,6 +265,20 @@ def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
     assert "over answered questions" not in ended
 
 
+def test_the_accuracy_of_a_cancelled_run_is_not_said_to_be_over_all_questions(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    run = open_run(ledger, make_questions(5))
+    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.WRONG)])
+    ledger.halt(run.run_id, RunState.CANCELLED)
+
+    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+
+    assert "cancelled, not finished: 3 of 5 without a verdict" in told
+    assert "(1 of 2) over all settled questions; unanswered and failed count as incorrect" in told
+
+
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
     run = open_run(ledger, make_questions(1))
     ledger.commit(run.run_id, [verdict(Outcome.CORRECT, choice="A").model_copy(update={"question_id": "q0"})])
