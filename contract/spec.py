@@ -386,4 +386,9 @@ def kwargs_conflict(template: ChatTemplate, kwargs: Mapping[str, JsonValue]) -> 
         return "chat_template_kwargs has no effect with chat_template never; set chat_template to always"
     if own := sorted(OWN_VARIABLES.intersection(kwargs)):
         return f"chat_template_kwargs: {', '.join(own)} cannot be chosen: it follows from the prompt"
+    for name, value in kwargs.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            return f"chat_template_kwargs: {name} is or contains NaN or an infinity, which JSON does not have"
     return ""

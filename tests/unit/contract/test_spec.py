@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from hashlib import sha256
 from typing import Any
@@ -97,6 +98,7 @@ def test_a_fingerprint_changes_with_every_field() -> None:
         ({**WRITES, "sampling": Sampling(samples=3)}, "have no effect in mode"),
         ({"chat_template_kwargs": {"enable_thinking": False}}, "has no effect with chat_template never"),
         ({"chat_template": "auto", "chat_template_kwargs": {"messages": []}}, "messages cannot be chosen"),
+        ({"chat_template": "auto", "chat_template_kwargs": {"a": [math.nan]}}, "a is or contains NaN or an infinity"),
     ],
 )
 def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], says: str) -> None:
