@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Annotated
 
-from fastapi import Depends, HTTPException, Request
 from fastapi.responses import JSONResponse
-from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import APIKeyHeader, HTTPBearer
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contract.settings import Settings
+__all__ = ["KEY_SCHEMES", "BodyLimit", "KeyCheck"]
 
-__all__ = ["BodyLimit", "key_check"]
-
-BEARER = HTTPBearer(auto_error=False)
-HEADER = APIKeyHeader(name="X-API-Key", auto_error=False)
+#: How the key is sent, for /openapi.json: what depends on them is not refused, as `KeyCheck` has done that before.
+KEY_SCHEMES = (HTTPBearer(auto_error=False), APIKeyHeader(name="X-API-Key", auto_error=False))
+#: Paths that need no key.
+OPEN = frozenset(["/health", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"])
 
 
 class BodyLimit:
@@ -47,21 +45,31 @@ class BodyLimit:
             await JSONResponse({"detail": detail}, 413)(scope, receive, send)
 
 
-def key_check(settings: Settings) -> Callable[..., Awaitable[None]]:
-    """Return a dependency that requires the key, as a bearer token or in X-API-Key, except for /health."""
-    expected = settings.http.api_key.get_secret_value()
+class KeyCheck:
+    """ASGI middleware that rejects requests without the key with 401, before anything of their bodies is read."""
 
-    async def check(
-        request: Request,
-        token: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
-        key: Annotated[str | None, Depends(HEADER)],
-    ) -> None:
-        shown = token.credentials if token else key or ""
-        if request.url.path == "/health" or not expected or secrets.compare_digest(_digest(shown), _digest(expected)):
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app = app
+        self._key = key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request in if it shows the key, or needs none."""
+        if scope["type"] != "http" or self._lets_in(scope["path"], Headers(scope=scope)):
+            await self._app(scope, receive, send)
             return
-        raise HTTPException(401, "An API key is required.", headers={"WWW-Authenticate": "Bearer"})
+        refusal = JSONResponse({"detail": "An API key is required."}, 401, {"WWW-Authenticate": "Bearer"})
+        await refusal(scope, receive, send)
 
-    return check
+    def _lets_in(self, path: str, headers: Headers) -> bool:
+        if not self._key or path in OPEN:
+            return True
+        return secrets.compare_digest(_digest(_shown(headers)), _digest(self._key))
+
+
+def _shown(headers: Headers) -> str:
+    """Return the bearer token, or else X-API-Key."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return token if token and scheme.lower() == "bearer" else headers.get("X-API-Key", "")
 
 
 def _digest(text: str) -> bytes:

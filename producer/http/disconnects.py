@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request
 
-__all__ = ["while_connected"]
+__all__ = ["GONE", "while_connected"]
 
 #: nginx's status for a request closed by the client. Only the metrics see it.
 GONE = 499

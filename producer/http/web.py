@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
+from starlette.routing import Route
 
 from contract.errors import McqueueError
 from contract.fleet import WorkerRecord
@@ -20,7 +21,7 @@ from contract.question import Question
 from contract.settings import Settings
 from producer.broker import Broker
 from producer.export.columns import iso
-from producer.http.admission import BodyLimit, key_check
+from producer.http.admission import KEY_SCHEMES, BodyLimit, KeyCheck
 from producer.http.bodies import (
     GenerateBatchIn,
     GenerateBatchOut,
@@ -37,6 +38,8 @@ from producer.http.bodies import (
 from producer.http.disconnects import while_connected
 from producer.http.door import Door
 from producer.http.refusals import explain, refuse
+from producer.http.strict_json import StrictRoute
+from producer.http.timing import Timed
 from producer.readers.record import FieldTrouble
 from producer.runs.runconfig import RunConfig
 
@@ -65,14 +68,18 @@ def make_app(
         async with door.open():
             yield
 
-    app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(key_check(settings))])
+    app = FastAPI(title="mcqueue", lifespan=life, dependencies=[Depends(each) for each in KEY_SCHEMES])
+    app.router.route_class = StrictRoute
     app.add_exception_handler(McqueueError, explain)
     app.add_exception_handler(RequestValidationError, refuse)
     _add_scoring(app, door, settings, base)
     _add_generating(app, door, settings, base)
     _add_looking(app, ledger, workers)
-    _add_metrics(app, door, metrics)
+    requests = _add_metrics(app, door, metrics)
+    # Of the three, a request meets the last first.
     app.add_middleware(BodyLimit, max_bytes=settings.http.max_body_bytes)
+    app.add_middleware(KeyCheck, key=settings.http.api_key.get_secret_value())
+    app.add_middleware(Timed, requests=requests, paths={each.path for each in app.routes if isinstance(each, Route)})
     return app
 
 
@@ -158,7 +165,7 @@ def _add_looking(app: FastAPI, ledger: Ledger, workers: Callable[[], Sequence[Wo
         return {"status": "ok" if by_model else "no workers", "workers": by_model}
 
 
-def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> None:
+def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> Histogram:
     registry = CollectorRegistry()
     for each in more:
         registry.register(each)
@@ -172,18 +179,12 @@ def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> None:
         registry=registry,
     )
 
-    @app.middleware("http")
-    async def timed(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        began = time.monotonic()
-        response = await answer(request)
-        route = request.scope.get("route")  # by route pattern; all unknown paths share one label
-        requests.labels(route.path if route else "none", response.status_code).observe(time.monotonic() - began)
-        return response
-
     @app.get("/metrics", response_class=Response)
     def metrics() -> Response:
         """Expose Prometheus metrics: the server's own, and those of queues, runs and workers from Redis."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return requests
 
 
 def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from producer.readers.record import FieldTrouble, Record
 from producer.readers.text import Text
 
-__all__ = ["DECODER", "read_jsonl"]
+__all__ = ["DECODER", "STRICT", "read_jsonl"]
 
 
 def _refuse_constant(word: str) -> NoReturn:
@@ -26,8 +26,9 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 #: Strict JSON: by default, Python accepts NaN and Infinity, and silently keeps the last of two members with one name.
-#: Raises FieldTrouble for these.
-DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
+#: Raises ValueError for the former, FieldTrouble for the latter.
+STRICT: dict[str, Any] = {"parse_constant": _refuse_constant, "object_pairs_hook": _object}
+DECODER = json.JSONDecoder(**STRICT)
 
 
 def read_jsonl(text: Text) -> Iterator[Record]:

@@ -356,7 +356,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/generate", {"prompt": "half a \ud800"}, "unable to parse raw data as a unicode string"),
     ("/score", {**QUESTION, "question": "half a \ud800?"}, "unable to parse raw data as a unicode string"),
     ("/score", {**QUESTION, "\ud800": 1}, "unable to parse raw data as a unicode string"),
-    ("/score", {**QUESTION, "deadline_s": float("nan")}, "greater than 0"),
+    ("/score", {**QUESTION, "deadline_s": float("nan")}, "NaN is not a JSON number."),
     ("/generate", {"prompt": "p", "prompt_file": "/etc/passwd"}, "Extra inputs are not permitted"),
 ]
 

@@ -1,0 +1,40 @@
+"""Bodies are read like question files: Python's own parser takes the last of two members with one name, and NaN."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import HTTPException, Request, Response
+from fastapi.routing import APIRoute
+
+from producer.readers.jsonl import STRICT
+from producer.readers.record import FieldTrouble
+
+__all__ = ["StrictRoute"]
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        try:
+            return json.loads(await self.body(), **STRICT)
+        except json.JSONDecodeError:
+            raise  # FastAPI knows where
+        except FieldTrouble as trouble:
+            raise HTTPException(422, f"{trouble.field}: {trouble.message} {trouble.hint}") from None
+        except ValueError as trouble:
+            raise HTTPException(422, f"{trouble}.") from None
+
+
+class StrictRoute(APIRoute):
+    """A path whose bodies are strict JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's own handler, on a request that is read strictly."""
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return strictly

@@ -1,0 +1,142 @@
+"""What the HTTP server refuses before it reads anything, and what its metrics say, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+from starlette.types import ASGIApp, Message
+
+from contract.fleet import WorkerRecord
+from contract.ledger import MemoryLedger
+from contract.settings import Settings
+from producer.broker import MemoryBroker
+from producer.http.web import make_app
+from producer.runs.runconfig import RunConfig
+
+KEY = "s3cret"
+SHOWN = {"x-api-key": KEY}
+QUESTION = b'{"question": "q", "choices": ["a", "b"]}'
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    #: How often the application asked for more of the request.
+    reads: int
+
+
+async def call(
+    app: ASGIApp, path: str, chunks: Sequence[bytes] = (), headers: dict[str, str] | None = None, *, gone: bool = False
+) -> Answer:
+    """Send a request; after the chunks, the client has sent all, or is `gone`."""
+    sent: list[Message] = []
+    left = [{"type": "http.request", "body": each, "more_body": True} for each in chunks or [b""]]
+    left[-1]["more_body"] = gone
+    reads = 0
+
+    async def receive() -> Message:
+        nonlocal reads
+        reads += 1
+        return left.pop(0) if left else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    shown = {"content-type": "application/json", **(headers or {})}
+    scope = {
+        "type": "http",
+        "method": "POST" if chunks else "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in shown.items()],
+    }
+    await app(scope, receive, send)
+    return Answer(sent[0]["status"], b"".join(each.get("body", b"") for each in sent), reads)
+
+
+def answered(app: ASGIApp, path: str, *chunks: bytes, headers: dict[str, str] | None = None) -> Answer:
+    return asyncio.run(call(app, path, chunks, headers))
+
+
+def counted(app: ASGIApp) -> set[tuple[str, str]]:
+    """Path and status of the requests in the metrics."""
+    text = answered(app, "/metrics", headers=SHOWN).body.decode()
+    return set(re.findall(r'request_seconds_count{path="(.*)",status="(.*)"}', text))
+
+
+def broken_fleet() -> list[WorkerRecord]:
+    raise RuntimeError("nobody expects this")
+
+
+@pytest.fixture
+def app(ledger: MemoryLedger, broker: MemoryBroker) -> ASGIApp:
+    http = {"api_key": KEY, "max_body_bytes": 1000}
+    return make_app(Settings.model_validate({"http": http}), ledger, broker, RunConfig(model="m"), broken_fleet, [])
+
+
+@pytest.mark.parametrize("body", [b'{"a":', b"{}", b"x" * 2000, QUESTION])
+@pytest.mark.parametrize("key", [{}, {"x-api-key": "wrong"}, {"authorization": "Basic s3cret"}])
+def test_without_the_key_no_body_is_read_whatever_is_in_it(app: ASGIApp, body: bytes, key: dict[str, str]) -> None:
+    """A broken body was answered with the parser's details, and one of 15 MB was parsed first."""
+    found = answered(app, "/score", body, headers=key)
+
+    assert (found.status, json.loads(found.body), found.reads) == (401, {"detail": "An API key is required."}, 0)
+    assert counted(app) == {("/score", "401")}
+
+
+@pytest.mark.parametrize("key", [SHOWN, {"authorization": f"Bearer {KEY}"}, {"authorization": f"bearer {KEY}"}])
+def test_the_key_is_a_bearer_token_or_a_header_of_its_own(app: ASGIApp, key: dict[str, str]) -> None:
+    assert answered(app, "/runs", headers=key).status == 200
+
+
+def test_the_description_says_how_the_key_is_sent_and_needs_none_itself(app: ASGIApp) -> None:
+    described = json.loads(answered(app, "/openapi.json").body)
+
+    assert described["components"]["securitySchemes"].keys() == {"HTTPBearer", "APIKeyHeader"}
+    assert described["paths"]["/score"]["post"]["security"]
+    assert answered(app, "/nowhere").status == 401
+
+
+def test_a_body_that_is_too_large_is_counted_as_such(app: ASGIApp) -> None:
+    assert answered(app, "/score", b"x" * 600, b"x" * 600, headers=SHOWN).status == 413
+    assert counted(app) == {("/score", "413")}
+
+
+def test_a_client_that_leaves_while_it_sends_is_counted_as_gone(app: ASGIApp) -> None:
+    asyncio.run(call(app, "/score", [QUESTION[:10]], SHOWN, gone=True))
+
+    assert counted(app) == {("/score", "499")}
+
+
+def test_an_error_that_nothing_expected_is_counted_too(app: ASGIApp) -> None:
+    with pytest.raises(RuntimeError, match="nobody expects this"):
+        answered(app, "/health")
+
+    assert counted(app) == {("/health", "500")}
+
+
+def test_paths_that_do_not_exist_are_counted_as_one(app: ASGIApp) -> None:
+    for path in ("/a", "/b"):
+        assert answered(app, path, headers=SHOWN).status == 404
+    assert counted(app) == {("none", "404")}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (QUESTION[:-1] + b', "question": "r"}', "question: is there twice in one object. Keep one of the two."),
+        (b'{"prompt": "p", "chat_template_kwargs": {"a": NaN}}', "NaN is not a JSON number."),
+        (b'{"prompt": "p", "chat_template_kwargs": {"a": -Infinity}}', "-Infinity is not a JSON number."),
+        (b'{"prompt": "p", "chat_template_kwargs": {"a": 1e999}}', "a is or contains NaN or an infinity"),
+    ],
+)
+def test_a_body_is_read_as_strictly_as_a_question_file(app: ASGIApp, body: bytes, says: str) -> None:
+    """Of a member that was there twice, the last one was taken."""
+    found = answered(app, "/score" if b"choices" in body else "/generate", body, headers=SHOWN)
+
+    assert (found.status, says in json.loads(found.body)["detail"]) == (422, True), found.body
