@@ -230,7 +230,7 @@ class RunConfig(BaseModel):
     unconditional_prompt: str = ""
     #: Name of a built-in template or path of a .j2 file (docs/questions.md); empty: the mode's default.
     prompt: FileName = ""
-    #: Text between the prompt and a choice (`likelihood`) or label (`letter`).
+    #: Text between the prompt and a choice (`likelihood`) or label (`letter`), and before the answer of an example.
     delimiter: str = " "
     rag: RagConfig = RagConfig()
     #: Only this version of vLLM may answer; empty: any engine.
@@ -261,6 +261,9 @@ class RunConfig(BaseModel):
             raise ValueError(wrong)
         if not self.mode.writes and "sampling" in self.model_fields_set:
             raise ValueError(f"sampling has no effect in mode {self.mode}: no text is generated")
+        if self.mode.writes and "delimiter" in self.model_fields_set and (not self.few_shot.k or rationale):
+            shows = "only few-shot examples without a rationale show it"
+            raise ValueError(f"delimiter has no effect in mode {self.mode}: {shows}")
         if self.mode is not Mode.JUDGE and "judge" in self.model_fields_set:
             raise ValueError(f"judge has no effect in mode {self.mode}")
         if self.shuffle and self.circular:

@@ -77,6 +77,22 @@ def test_a_wrong_setting_is_named_with_its_remedy(override: str, wanted: str) ->
     assert wanted in str(caught.value)
 
 
+@pytest.mark.parametrize("mode", ["generate", "vote", "judge", "free"])
+def test_a_delimiter_that_no_prompt_shows_is_refused(mode: str) -> None:
+    """It changed nothing but the id of the run."""
+    asked = [f"mode={mode}", "delimiter=' = '", *(["sampling={samples: 3, temperature: 1}"] if mode == "vote" else [])]
+    examples = "few_shot={k: 2, file: dev.jsonl}"
+    refused = f"delimiter has no effect in mode {mode}: only few-shot examples without a rationale show it"
+
+    with pytest.raises(RunConfigError, match=refused):
+        load_run_config(None, asked)
+    if mode in {"generate", "vote"}:
+        with pytest.raises(RunConfigError, match=refused):
+            load_run_config(None, [*asked, examples, "few_shot.rationale=why"])
+    assert load_run_config(None, [*asked, examples]).delimiter == " = "
+    assert load_run_config(None, ["mode=letter", "delimiter=' = '"]).delimiter == " = "
+
+
 def test_normalization_without_likelihood_is_refused() -> None:
     with pytest.raises(RunConfigError, match="normalization byte has no effect in mode"):
         load_run_config(None, ["mode=letter", "normalization=byte"])
