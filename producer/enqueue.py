@@ -67,7 +67,7 @@ class _How:
     metavar="FILE",
     help="Relevance judgments, passages by question id: BEIR's TSV, TREC's columns, or JSON Lines.",
 )
-@click.option("--no-rag", is_flag=True, help="Disable retrieval, overriding the configuration: closed book.")
+@click.option("--no-rag", is_flag=True, help="Closed book: neither retrieval nor rag.use_context_field.")
 @click.option("--skip-bad", is_flag=True, help="Skip bad rows and write them to RESULTS/<run>/rejected.jsonl.")
 @click.option("--fresh", is_flag=True, help="Ask the same questions again, as a separate run.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the first prompt; write nothing.")
@@ -96,7 +96,9 @@ def enqueue(
     run: enqueuing them again resumes it, even if it was cancelled.
     """
     overrides += (f"model={json.dumps(model)}",) if model else ()  # in quotes: it is read as YAML
-    asked = load_run_config(config, (*overrides, "rag.enabled=false") if no_rag else overrides)
+    if no_rag:  # --set rag.use_context_field=true is more specific
+        overrides = ("rag.use_context_field=false", *overrides, "rag.enabled=false")
+    asked = load_run_config(config, overrides)
     reading, selection, how = how_to_read(rest), selection_of(rest, asked.seed), _How.of(rest)
     judged = Qrels.read(qrels) if qrels else None
     refuse_missing(Source(Path(file), file))
@@ -113,7 +115,7 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     for warning in plan_warnings(planned):
         note(warning)
     if how.dry_run:
-        _echo_dry_run(planned, as_json=how.as_json)
+        _echo_dry_run(planned, how)
         return
     if how.fresh:
         planned = afresh(planned, session.ledger)
@@ -170,15 +172,15 @@ def _priority_lines(run: Run, asked: Priority | None) -> Lines:
     return [("priority", f"still {run.priority.name.lower()}, as first enqueued; only what was sent now has another")]
 
 
-def _echo_dry_run(planned: Plan, *, as_json: bool) -> None:
+def _echo_dry_run(planned: Plan, how: _How) -> None:
     run = planned.run()
     first = planned.survey.digest.first
     assert first is not None, "a survey without a question is refused"
     prompt = shown_prompts(run.spec, first, None)[0]
-    if as_json:
+    if how.as_json:
         echo_json(
             {
-                "run_id": run.run_id,
+                "run_id": None if how.fresh else run.run_id,
                 "state": "dry run",
                 "source": run.source,
                 "questions": run.questions,
@@ -190,9 +192,11 @@ def _echo_dry_run(planned: Plan, *, as_json: bool) -> None:
             }
         )
         return
+    # Which numbers are free is in the ledger, which a dry run needs not reach.
+    free = f", or {run.run_id}-2 and so on if there is one already" if how.fresh else ""
     echo_lines(
         [
-            ("run", run.run_id),
+            ("run", run.run_id + free),
             ("state", "dry run: nothing was written"),
             *plan_lines(planned, run),
             ("prompt", f"for {first.id}:\n{prompt}"),

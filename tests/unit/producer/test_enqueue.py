@@ -136,6 +136,28 @@ def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
     assert producer.json("enqueue", five, "--fresh")["run_id"] == f"{first}-2"
 
 
+def test_a_dry_run_of_a_fresh_one_does_not_promise_the_id_of_an_older_one(producer: Producer, five: Path) -> None:
+    first = producer.json("enqueue", five)["run_id"]
+
+    told = producer("enqueue", five, "--fresh", "--dry-run").stdout
+
+    assert f"{first}, or {first}-2 and so on if there is one already" in told
+    assert producer.json("enqueue", five, "--fresh", "--dry-run")["run_id"] is None
+    assert producer.json("enqueue", five, "--dry-run")["run_id"] == first
+
+
+def test_no_rag_is_closed_book_also_for_questions_with_a_context_of_their_own(
+    producer: Producer, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    row = {"question": "Sure?", "choices": ["no", "yes"], "answer": "B", "context": "Be sure."}
+    path = write_rows(row, name="q.jsonl")
+    (tmp_path / "run.yaml").write_text("rag: {enabled: true, index: nowhere, use_context_field: true}")
+    words = ("enqueue", path, "--config", tmp_path / "run.yaml", "--no-rag", "--dry-run")
+
+    assert "Be sure." not in producer(*words).stdout
+    assert "Be sure." in producer(*words, "--set", "rag.use_context_field=true").stdout, "asked for by itself"
+
+
 def test_a_bad_file_enqueues_nothing(producer: Producer, write_rows: WriteRows, ledger: MemoryLedger) -> None:
     good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
 
