@@ -69,8 +69,8 @@ class BatchTask(Aggregator):
     def other_workers(self) -> int:
         return self.worker.others
 
-    def restore_own_soon(self) -> None:
-        self.worker.restore_own_soon()
+    def audit_soon(self) -> None:
+        self.worker.audit_soon()
 
 
 class Lifecycle:

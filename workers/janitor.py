@@ -47,7 +47,7 @@ class Janitor(Rounds):
         super().__init__("janitor")
         self._queue = queue
         self._worker = worker
-        self._restore_own = threading.Event()
+        self._audit_asked = threading.Event()
         self._settings = settings
         self._app = app
         # A separate connection: a generate call or a commit in another thread never waits for a round.
@@ -76,22 +76,23 @@ class Janitor(Rounds):
         peers = (each for each in self._fleet.alive() if each.queue == self._queue and each.name != self._worker)
         self.others = sum(each.state is WorkerState.READY for each in peers)
         ended = [self._restore(name) for name in self._dead()]
-        if self._restore_own.is_set():
-            ended.append(self._restore_own_messages())
-        self.look(thoroughly=any(ended))
+        asked = self._audit_asked.is_set()
+        self._audit_asked.clear()  # cleared first: a reconnect meanwhile asks for another round
+        try:
+            self.look(thoroughly=asked or any(ended))
+        except LedgerError:  # Redis is still unavailable: retry in the next round
+            if asked:
+                self._audit_asked.set()
+            raise
 
     def _dead(self) -> list[str]:
         if time.monotonic() < self._leases_tell_from:
             return []
         return [name for name in self._fleet.dead() if name != self._worker]
 
-    def restore_own_soon(self) -> None:
-        """Requeue all messages recorded as held by this worker, in the next round.
-
-        If a connection breaks after kombu recorded a message as held but before delivering it, a live worker holds a
-        message that it does not know. Messages it does hold are redelivered as well, which only renews the delivery.
-        """
-        self._restore_own.set()
+    def audit_soon(self) -> None:
+        """Audit all runs in the next round: a connection that breaks may lose a message on its way to this worker."""
+        self._audit_asked.set()
 
     def look(self, *, thoroughly: bool) -> None:
         """Resend lost questions, and make the runs of this queue take turns.
@@ -103,14 +104,6 @@ class Janitor(Rounds):
         self._audit(here, thoroughly=thoroughly)
         if len(here) > 1:
             level_if_due(self._ledger, self._queue)
-
-    def _restore_own_messages(self) -> bool:
-        self._restore_own.clear()  # cleared first: a reconnect meanwhile requests another round
-        try:
-            return restore_held(self._settings, self._worker) > 0
-        except LedgerError:  # Redis is still unavailable: retry in the next round
-            self._restore_own.set()
-            raise
 
     def _open_runs_here(self) -> list[Run]:
         """Return the open runs whose route includes this worker's queue."""

@@ -166,9 +166,9 @@ class Worker:
         """Number of other workers on the same queue, updated every two seconds."""
         return self._janitor.others
 
-    def restore_own_soon(self) -> None:
-        """Requeue the messages held in our name: after a lost connection or a failed requeue, we may not know them."""
-        self._janitor.restore_own_soon()
+    def audit_soon(self) -> None:
+        """Look for lost messages, as after a connection broke."""
+        self._janitor.audit_soon()
 
     def close(self, *, for_good: bool) -> None:
         """Free the engine or index, and release the name; `for_good`: this process was asked to end."""

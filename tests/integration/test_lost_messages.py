@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import time
 from pathlib import Path
 
@@ -13,9 +15,10 @@ from contract.audit import missing
 from contract.errors import RedisUnreachable
 from contract.fleet import LEASE_S, Fleet
 from contract.queue import make_celery, publish, queue_length
-from tests.integration.launching import launched
+from tests.integration.launching import begun, launched
 from tests.integration.runs import QUEUE, send, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
+    PATIENCE_S,
     SIMULATED_MODEL,
     make_question,
     make_questions,
@@ -163,28 +166,109 @@ def test_a_run_that_is_purged_while_a_janitor_looks_around_is_no_warning(
     assert not caplog.messages
 
 
-def test_a_reconnect_while_the_last_ones_messages_are_put_back_is_not_forgotten(
+def test_a_message_that_was_lost_with_the_connection_is_found_at_once_although_others_wait(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger
+) -> None:
+    lost, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("lost", "waiting"))
+    send(app, redis_ledger, waiting)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.audit_soon()
+    janitor.round()
+    assert missing(redis_ledger, lost) == []
+
+
+def test_a_reconnect_while_the_last_ones_losses_are_looked_for_is_not_forgotten(
     settings: Settings, app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     janitor = Janitor(settings, app, "w0@test", QUEUE)
-    restored: list[str] = []
+    looked: list[bool] = []
 
-    def restore(_: Settings, name: str) -> int:
-        restored.append(name)
-        if len(restored) == 1:
-            janitor.restore_own_soon()
-        if len(restored) == 2:
+    def look(*, thoroughly: bool) -> None:
+        looked.append(thoroughly)
+        if len(looked) == 1:
+            janitor.audit_soon()
+        if len(looked) == 2:
             raise RedisUnreachable("away again")
-        return 0
 
-    monkeypatch.setattr("workers.janitor.restore_held", restore)
-    janitor.restore_own_soon()
+    monkeypatch.setattr(janitor, "look", look)
+    janitor.audit_soon()
     janitor.round()
     with pytest.raises(RedisUnreachable):
         janitor.round()
     janitor.round()
     janitor.round()
-    assert restored == ["w0@test"] * 3
+    assert looked == [True, True, True, False]
+
+
+def break_connections(ledger: RedisLedger, *logs: Path) -> None:
+    """End every connection but the test's; return once each worker, which writes one of `logs`, waits for messages."""
+
+    def breaks() -> list[int]:
+        return [log.read_text().count("Connection to broker lost") for log in logs]
+
+    before = breaks()
+    ledger.client.client_kill_filter(_type="normal", skipme=True)
+    wait_until(lambda: all(new > old for new, old in zip(breaks(), before, strict=True)), "the breaks to be noticed")
+    wait_until(lambda: waiting_workers(ledger) == len(logs), "the workers to be connected again")
+
+
+def waiting_workers(ledger: RedisLedger) -> int:
+    """How many workers wait for a message at this moment."""
+    return sum(each["cmd"] == "brpop" for each in ledger.client.client_list())
+
+
+def test_a_batch_goes_on_where_it_runs_however_often_the_connections_break(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(8))
+    send(app, redis_ledger, run)
+    busy, idle = tmp_path / "busy", tmp_path / "idle"
+    with worker(busy, batch_size=8, max_attempts=2, simulated={"call_ms": 15_000}):
+        wait_until(lambda: begun(redis_ledger, run), "the batch to begin")
+        with worker(idle, name="idle", batch_size=8, max_attempts=2):
+            for _ in range(4):
+                break_connections(redis_ledger, busy, idle)
+            wait_finished(redis_ledger, run)
+            for name in ("w0@test", "idle@test"):
+                wait_acknowledged(redis_ledger, QUEUE, name)
+                assert not redis_ledger.client.exists(keys.unacked_options(name)["unacked_index_key"])
+    assert {(each.worker, each.attempts, each.outcome is Outcome.FAILED) for each in verdicts(redis_ledger, run)} == {
+        ("w0@test", 1, False)
+    }
+
+
+def test_messages_that_wait_for_a_batch_go_back_when_the_worker_stops_after_a_reconnect(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(12))
+    send(app, redis_ledger, run)
+    log, held = tmp_path / "log", keys.unacked("w0@test")
+    slow = {"call_ms": 8_000}
+    with worker(
+        log, batch_size=8, batch_timeout=1.0, batches_in_flight=1, max_batches_in_flight=1, simulated=slow
+    ) as busy:
+        wait_until(lambda: begun(redis_ledger, run), "the batch to begin")
+        break_connections(redis_ledger, log)
+        assert redis_ledger.client.hlen(held) == 3
+        busy.send_signal(signal.SIGTERM)
+        assert busy.wait(timeout=PATIENCE_S) == 0
+    assert [each.attempts for each in verdicts(redis_ledger, run)] == [1] * 8
+    assert not redis_ledger.client.exists(held)
+    assert queue_length(redis_ledger.client, QUEUE) == 1
+
+
+def test_a_message_that_a_broken_connection_never_delivered_goes_back_to_the_queue(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with worker(tmp_path / "log"):
+        run = open_run(redis_ledger, make_questions(4))
+        publish(app, "elsewhere", run.run_id, ["q0", "q1", "q2", "q3"], 4)
+        message = json.loads(str(redis_ledger.client.lpop(keys.broker_lists("elsewhere")[2])))
+        redis_ledger.client.zadd(keys.unacked_options("w0@test")["unacked_index_key"], {"tag": time.time()})
+        redis_ledger.client.hset(keys.unacked("w0@test"), "tag", json.dumps([message, "", QUEUE]))
+        break_connections(redis_ledger, tmp_path / "log")
+        wait_finished(redis_ledger, run)
+        wait_acknowledged(redis_ledger, QUEUE)
 
 
 def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker(

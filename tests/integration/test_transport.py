@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 from kombu import Connection, Consumer, Producer, Queue
+from kombu.asynchronous import Hub
 
 from contract.keys import broker_lists, unacked_options
 from contract.priority import Priority
@@ -148,6 +149,64 @@ def test_a_message_acknowledged_after_its_channel_closed_does_not_come_again(
         assert held(client) == 1
         taken[0].ack()
         assert (held(client), waiting(client)) == (0, 0)
+
+
+def test_a_message_that_is_kept_when_its_channel_closes_is_settled_over_the_next_one(
+    redis_url: str, client: redis.Redis
+) -> None:
+    send(redis_url, "1", "2", "3", "4")
+    with consuming(redis_url, at_most=3) as (connection, channel, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        kept = taken[:2]
+        channel.qos.kept = lambda: [message.delivery_tag for message in kept]
+    assert (held(client), waiting(client)) == (2, 2)
+    with consuming(redis_url, at_most=1) as (_, channel, _):
+        channel.qos.take_over(kept)
+        assert (held(client), waiting(client)) == (2, 2)
+        kept[0].ack()
+        channel.qos.write_acknowledgements()
+        assert (held(client), waiting(client)) == (1, 2)
+        kept[1].reject(requeue=True)
+        assert (held(client), waiting(client)) == (0, 3)
+
+
+def test_a_message_that_was_taken_over_goes_back_with_its_new_channel(redis_url: str, client: redis.Redis) -> None:
+    send(redis_url, "1")
+    with consuming(redis_url, at_most=1) as (connection, channel, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        channel.qos.kept = lambda: [taken[0].delivery_tag]
+    with consuming(redis_url, at_most=1) as (_, channel, _):
+        channel.qos.take_over(taken)
+        assert (held(client), waiting(client)) == (1, 0)
+    assert (held(client), waiting(client)) == (0, 1)
+
+
+def test_who_takes_over_gives_back_what_was_recorded_and_could_not_be_delivered_or_requeued(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(redis_url, "1", "2", "3")
+    with consuming(redis_url, at_most=3) as (connection, channel, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        taken[0].ack()
+        with monkeypatch.context() as away:
+            away.setattr(redis.client.Pipeline, "execute", _no_connection)
+            with pytest.raises(redis.ConnectionError):
+                taken[1].reject(requeue=True)
+        channel.qos.take_over(taken[2:])
+        assert (held(client), waiting(client)) == (1, 1)
+
+
+def test_connecting_requeues_nothing_that_could_not_be_renewed_while_the_connection_was_away(
+    redis_url: str, client: redis.Redis
+) -> None:
+    send(redis_url, "1")
+    with consuming(redis_url, at_most=1) as (connection, channel, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        channel.qos.kept = lambda: [taken[0].delivery_tag]
+    client.zadd(BOOKS["unacked_index_key"], {taken[0].delivery_tag: 0.0})
+    with consuming(redis_url, at_most=1) as (connection, _, _):
+        connection.transport.register_with_event_loop(connection.connection, Hub())
+        assert (held(client), waiting(client)) == (1, 0)
 
 
 def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time(

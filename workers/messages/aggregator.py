@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from celery import Task
+from celery import Task, bootsteps
 from celery.exceptions import InvalidTaskError
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 #: Interval of renewing held messages at the broker: far shorter than its visibility timeout.
 RENEW_S = 60.0
+#: Pause before another attempt to requeue a message.
+REQUEUE_S = 2.0
 
 
 class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
@@ -56,15 +58,15 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         """Return the number of other workers on the same queue. Called in the event loop; must not block."""
         return 0
 
-    def restore_own_soon(self) -> None:
-        """Requeue the messages held in our name: we may not know them. Called in the event loop; must not block."""
+    def audit_soon(self) -> None:
+        """Look for lost messages: the connection broke. Called in the event loop; must not block."""
 
     def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's hook, called at every (re)connect: gathered messages stay, timers and channel are new."""
         if self._gatherer is None:
             self._gatherer = _Gatherer(self, consumer.pool)
         else:
-            self.restore_own_soon()
+            self.audit_soon()
         self._gatherer.attach(task, app, consumer)
         return self._gatherer.on_message
 
@@ -108,6 +110,9 @@ class _Gatherer:
         qos.can_consume = self._gathering.has_room
         qos.room_for = self._gathering.room_for_items
         qos.left_waiting = self._left_waiting
+        qos.kept = self._kept
+        self._renew()
+        self._take_over()
         self._timer = None  # Celery has cleared the old event loop's timers
         consumer.timer.call_repeatedly(RENEW_S, self._renew)
         self._pump()
@@ -125,7 +130,7 @@ class _Gatherer:
         if known is not None and known.request.message.delivery_tag != message.delivery_tag:
             raise InvalidTaskError(f"duplicate message id {request.id!r}")
         if known is not None:
-            # Redelivered after a reconnect while still held: only the channel for acknowledging it is new.
+            # Queued again although held, as by a replica that took over before it knew of the delivery.
             known.request = request
             return
         held = _read(request)
@@ -160,11 +165,23 @@ class _Gatherer:
             message.reject(requeue=requeue)
         except errors as trouble:
             log.warning("a message will be requeued later: %s", trouble)
-            self._task.restore_own_soon()
+            self._consumer.timer.call_after(REQUEUE_S, self._take_over)
+
+    def _messages(self) -> list[Any]:
+        return [held.request.message for held in self._held.values()]
+
+    def _kept(self) -> Collection[str]:
+        """Return the tags of the messages that stay here when a channel closes: all, unless Celery's consumer stops."""
+        if self._consumer.blueprint.state != bootsteps.RUN:
+            return ()
+        return [message.delivery_tag for message in self._messages()]
+
+    def _take_over(self) -> None:
+        self._qos.take_over(self._messages())
 
     def _renew(self) -> None:
         if self._held:
-            self._qos.renew([held.request.message.delivery_tag for held in self._held.values()])
+            self._qos.renew([message.delivery_tag for message in self._messages()])
 
     def _left_waiting(self, messages: int) -> None:
         self._gathering.left_waiting(messages, self._task.other_workers())

@@ -8,6 +8,8 @@ before kombu reads its unacked keys.
 
 There may be room for urgent messages but not for others; then only the urgent ones are waited for.
 
+kombu requeues what a broken connection delivered, and others would begin it again; here the consumer keeps what it has.
+
 Malformed messages would crash the worker in kombu; here they are dropped with an error in the log.
 
 A Redis that answers but temporarily refuses writes would also crash it; here it counts as unavailable.
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +77,8 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
         self.room_for: Callable[[int], int | None] = lambda _: self.can_consume_max_estimate()
         #: Called with the number of messages left in the queue, whenever some were taken.
         self.left_waiting: Callable[[int], object] = lambda _: None
+        #: Returns the delivery tags of messages that stay the consumer's when the channel closes.
+        self.kept: Callable[[], Collection[str]] = tuple
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Record a message as unacknowledged, unless it is recorded already."""
@@ -111,6 +115,28 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
             log.warning("%d acknowledgements not written: %s", len(self._acknowledged), trouble)
         else:
             self._acknowledged.clear()
+
+    def restore_unacked(self, client: Any = None) -> None:
+        """Requeue the unacknowledged messages of the closing channel, except those that are kept."""
+        for tag in self.kept():
+            self._delivered.pop(tag, None)
+        super().restore_unacked(client)
+
+    def take_over(self, messages: Iterable[Any]) -> None:
+        """Settle these messages over this channel, though an earlier one delivered them; requeue all others recorded.
+
+        The others were not delivered or not settled because a connection broke. Not to be called during a delivery,
+        whose messages are recorded already.
+        """
+        kept = {message.delivery_tag: message for message in messages}
+        for tag, message in kept.items():
+            message.channel = self.channel
+            virtual.QoS.append(self, message, tag)
+        self.write_acknowledgements()
+        with self.channel.conn_or_acquire() as client:
+            for tag in map(bytes_to_str, client.hkeys(self.unacked_key)):
+                if tag not in kept:
+                    self.restore_by_tag(tag, client)
 
     def renew(self, delivery_tags: Iterable[str]) -> None:
         """Restart the visibility timeout of these messages, as far as they are unacknowledged."""
@@ -213,6 +239,10 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 
 class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
+    def on_poll_init(self, poller: Any) -> None:
+        """kombu's, which also restores what is past its visibility timeout: after a long outage, all that is kept."""
+        self.poller = poller
+
     def on_poll_start(self) -> None:
         """Called once per iteration, before the event loop sleeps."""
         for channel in self._channels:
