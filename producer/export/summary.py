@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from contract.chunks import TOGETHER, chunks
@@ -15,6 +15,7 @@ from contract.verdict import Outcome, Verdict
 from producer.stats import (
     Contexts,
     Interval,
+    Outcomes,
     RetrievalTally,
     Share,
     SubjectMean,
@@ -36,8 +37,8 @@ __all__ = ["Summary", "Unbeaten"]
 ONE_ORDER = {"circular": False}
 
 
-def _tallies() -> defaultdict[str, Tally]:
-    return defaultdict(Tally)
+def _outcomes() -> defaultdict[str, Outcomes]:
+    return defaultdict(Outcomes)
 
 
 def _values() -> defaultdict[tuple[str, Outcome], ContextValues]:
@@ -59,8 +60,10 @@ class Summary:
     run: Run
     #: State reported for the run unless every question turns out to be settled.
     state: RunState = RunState.RUNNING
+    #: All subjects together; `tally` also knows what is not written yet.
+    counted: Tally = field(default_factory=Tally)
     #: By subject; questions without a subject are under the empty name.
-    subjects: defaultdict[str, Tally] = field(default_factory=_tallies)
+    subjects: defaultdict[str, Outcomes] = field(default_factory=_outcomes)
     #: None if the run has no retrieval.
     retrieval: RetrievalTally | None = None
     prompt_tokens: int = 0
@@ -82,6 +85,9 @@ class Summary:
     started_at: float = float("inf")
     first_settled_at: float = float("inf")
     last_settled_at: float = 0.0
+    #: Results of `accuracies_over` since something was last added: most figures over subjects need them, and a run may
+    #: have as many subjects as questions.
+    _accuracies: dict[frozenset[Outcome], Mapping[str, Share]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.run.spec.rag is not None:
@@ -103,7 +109,9 @@ class Summary:
 
     def add(self, results: Sequence[tuple[Question, Verdict | None]]) -> None:
         """Count some questions."""
+        self._accuracies.clear()
         for question, verdict in results:
+            self.counted.add(question, verdict)
             self.subjects[question.subject or ""].add(question, verdict)
         if self.retrieval is not None:
             for question, verdict in results:
@@ -118,8 +126,10 @@ class Summary:
 
     def include(self, other: Summary) -> None:
         """Add the counts of `other`, which is from the same run."""
-        for name, tally in other.subjects.items():
-            self.subjects[name].include(tally)
+        self._accuracies.clear()
+        self.counted.include(other.counted)
+        for name, outcomes in other.subjects.items():
+            self.subjects[name].include(outcomes)
         if self.retrieval is not None and other.retrieval is not None:
             self.retrieval.include(other.retrieval)
         self.prompt_tokens += other.prompt_tokens
@@ -141,9 +151,7 @@ class Summary:
     @property
     def tally(self) -> Tally:
         """All subjects together. Questions that are not written yet belong to no subject, but are unsettled here."""
-        whole = Tally.over(self.subjects.values())
-        whole.unsettled = self.run.questions - whole.settled
-        return whole
+        return replace(self.counted, unsettled=self.run.questions - self.counted.settled)
 
     @property
     def rotation_chance(self) -> float | None:
@@ -212,17 +220,18 @@ class Summary:
         """Number of subjects with a key all of whose questions failed."""
         return len(self.accuracies_over(ALL)) - len(self.accuracies())
 
-    def accuracies_without_failed(self) -> dict[str, Share]:
+    def accuracies_without_failed(self) -> Mapping[str, Share]:
         """Return the same as `accuracies` excluding failed questions; empty if none of those subjects has any."""
         responded = self.accuracies_over(RESPONDED)
         return responded if responded != self.accuracies() else {}
 
-    def accuracies_over(self, outcomes: frozenset[Outcome]) -> dict[str, Share]:
+    def accuracies_over(self, outcomes: frozenset[Outcome]) -> Mapping[str, Share]:
         """Return subject → accuracy over `outcomes`, without subjects that have no such outcome with a key."""
-        if set(self.subjects) <= {""}:
-            return {}
-        found = {name: tally.accuracy(outcomes) for name, tally in sorted(self.subjects.items())}
-        return {name: each for name, each in found.items() if each is not None}
+        if outcomes not in self._accuracies:
+            named = sorted(self.subjects.items()) if self.subjects.keys() - {""} else []
+            found = {name: subject.accuracy(outcomes) for name, subject in named}
+            self._accuracies[outcomes] = {name: each for name, each in found.items() if each is not None}
+        return self._accuracies[outcomes]
 
     def over_subjects(self) -> SubjectMean | None:
         """Return the mean over subjects, each counted once; None if the questions name none, or all failed."""
@@ -234,7 +243,11 @@ class Summary:
 
     def _mean(self, accuracies: Mapping[str, Share], outcomes: frozenset[Outcome]) -> SubjectMean | None:
         shares = list(accuracies.values())
-        by_contexts = [self._contexts(name, outcomes).interval(share) for name, share in accuracies.items()]
+        # A single question shares its context with no other; there may be as many subjects as questions.
+        by_contexts = [
+            self._contexts(name, outcomes).interval(share) if share.of > 1 else None
+            for name, share in accuracies.items()
+        ]
         mean, within = macro(shares), mean_interval(shares, by_contexts)
         if mean is None or within is None:
             return None
@@ -277,7 +290,7 @@ class Summary:
 
     def _contexts(self, subject: str, outcomes: frozenset[Outcome]) -> Contexts:
         """Return the contexts of one subject's questions with one of `outcomes`."""
-        return Contexts.of(self.found_in[subject, each] for each in outcomes)
+        return Contexts.of(self.found_in[subject, each] for each in outcomes if (subject, each) in self.found_in)
 
     @property
     def wall_s(self) -> float | None:

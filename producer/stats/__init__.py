@@ -2,7 +2,7 @@
 
 from producer.stats.calibration import Calibration
 from producer.stats.clusters import Contexts
-from producer.stats.outcomes import Tally
+from producer.stats.outcomes import Outcomes, Tally
 from producer.stats.paired import Pairs
 from producer.stats.proportion import Interval, Mean, Share, share
 from producer.stats.retrieval import RetrievalTally
@@ -13,6 +13,7 @@ __all__ = [
     "Contexts",
     "Interval",
     "Mean",
+    "Outcomes",
     "Pairs",
     "RetrievalTally",
     "Share",

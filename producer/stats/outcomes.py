@@ -9,9 +9,9 @@ from all three.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from contract.ledger import Counts
 from contract.question import Question
@@ -21,7 +21,7 @@ from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.stats.guessing import Guessing
 from producer.stats.proportion import Share, Sum, share
 
-__all__ = ["Tally"]
+__all__ = ["Outcomes", "Tally"]
 
 
 def _guessed() -> defaultdict[Outcome, Guessing]:
@@ -29,8 +29,8 @@ def _guessed() -> defaultdict[Outcome, Guessing]:
 
 
 @dataclass
-class Tally:
-    """Outcome counts, separately for questions with and without a key, with calibration and other quality measures."""
+class Outcomes:
+    """Outcome counts, separately for questions with and without a key: all that is told of a single subject."""
 
     keyed: Counter[Outcome] = field(default_factory=Counter)
     keyless: Counter[Outcome] = field(default_factory=Counter)
@@ -39,15 +39,6 @@ class Tally:
     #: ledger's counters do not always tell.
     keys_known: bool = True
     failures_known: bool = True
-    #: Number of verdicts with `simulated`.
-    simulated: int = 0
-    #: Number of verdicts with `truncated`.
-    truncated: int = 0
-    #: Number of ties for the best score, in which the first choice shown was chosen. In bfloat16 they are not rare.
-    tied: int = 0
-    #: Probability that the model assigned to all labels together (`letter`).
-    label_mass: Sum = field(default_factory=Sum)
-    calibration: Calibration = field(default_factory=Calibration)
     #: Guessing baselines of the questions with a key, by outcome.
     guessed: defaultdict[Outcome, Guessing] = field(default_factory=_guessed)
 
@@ -57,37 +48,10 @@ class Tally:
             self.unsettled += 1
             return
         (self.keyless if question.answer is None else self.keyed)[verdict.outcome] += 1
-        self.simulated += verdict.simulated
-        self.truncated += verdict.truncated
-        self.tied += verdict.margin == 0
-        if verdict.label_mass is not None:
-            self.label_mass.add(verdict.label_mass)
-        self.calibration.add(question, verdict)
         self.guessed[verdict.outcome].add(question)
 
     @classmethod
-    def over(cls, parts: Iterable[Tally]) -> Tally:
-        """Return the sum of `parts`."""
-        whole = cls()
-        for part in parts:
-            whole.include(part)
-        return whole
-
-    def include(self, other: Tally) -> None:
-        """Count what `other` has counted."""
-        self.keyed.update(other.keyed)
-        self.keyless.update(other.keyless)
-        self.unsettled += other.unsettled
-        self.simulated += other.simulated
-        self.truncated += other.truncated
-        self.tied += other.tied
-        self.label_mass.include(other.label_mass)
-        self.calibration.include(other.calibration)
-        for outcome, guessing in other.guessed.items():
-            self.guessed[outcome].include(guessing)
-
-    @classmethod
-    def of_counts(cls, counts: Counts, without_key: int = 0) -> Tally:
+    def of_counts(cls, counts: Counts, without_key: int = 0) -> Self:
         """Create a tally from the ledger's counters, for a run with `without_key` questions without a key.
 
         The counters contain neither truncation, ties nor confidence, nor which unanswered or failed questions have no
@@ -115,6 +79,14 @@ class Tally:
             failures_known=keys_known and not mixed,
         )
 
+    def include(self, other: Self) -> None:
+        """Count what `other` has counted."""
+        self.keyed.update(other.keyed)
+        self.keyless.update(other.keyless)
+        self.unsettled += other.unsettled
+        for outcome, guessing in other.guessed.items():
+            self.guessed[outcome].include(guessing)
+
     @property
     def settled(self) -> int:
         """Number of questions with a verdict."""
@@ -124,10 +96,6 @@ class Tally:
     def total(self) -> int:
         """Number of all questions."""
         return self.settled + self.unsettled
-
-    def mean_label_mass(self) -> float | None:
-        """Return the mean label mass over the answers that have one; None without any. Near zero, choices are noise."""
-        return self.label_mass.total / self.label_mass.of if self.label_mass.of else None
 
     def count(self, outcome: Outcome) -> int:
         """Return the number of questions with this outcome, with or without a key."""
@@ -164,9 +132,64 @@ class Tally:
     def guessing(self, outcomes: Collection[Outcome] = ALL) -> Guessing:
         """Return the guessing baselines over the questions with a key and one of `outcomes`."""
         whole = Guessing()
-        for each in outcomes:
-            whole.include(self.guessed[each])
+        for outcome, guessing in self.guessed.items():
+            if outcome in outcomes:
+                whole.include(guessing)
         return whole
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content for summary.json and `--json`."""
+        over_all, over_answered, without_failed = self.over_all(), self.over_answered(), self.without_failed()
+        return {
+            "total": self.total,
+            "settled": self.settled,
+            "unsettled": self.unsettled,
+            "outcomes": {outcome.value: self.count(outcome) for outcome in Outcome},
+            "without_key": self.keyless.total() if self.keys_known else None,
+            "accuracy_all": over_all.to_json() if over_all else None,
+            **({"accuracy_without_failed": without_failed.to_json()} if without_failed else {}),
+            "accuracy_answered": over_answered.to_json() if over_answered else None,
+        }
+
+
+@dataclass
+class Tally(Outcomes):
+    """Outcome counts of a run, with calibration and other quality measures."""
+
+    #: Number of verdicts with `simulated`.
+    simulated: int = 0
+    #: Number of verdicts with `truncated`.
+    truncated: int = 0
+    #: Number of ties for the best score, in which the first choice shown was chosen. In bfloat16 they are not rare.
+    tied: int = 0
+    #: Probability that the model assigned to all labels together (`letter`).
+    label_mass: Sum = field(default_factory=Sum)
+    calibration: Calibration = field(default_factory=Calibration)
+
+    def add(self, question: Question, verdict: Verdict | None) -> None:
+        """Count one question."""
+        super().add(question, verdict)
+        if verdict is None:
+            return
+        self.simulated += verdict.simulated
+        self.truncated += verdict.truncated
+        self.tied += verdict.margin == 0
+        if verdict.label_mass is not None:
+            self.label_mass.add(verdict.label_mass)
+        self.calibration.add(question, verdict)
+
+    def include(self, other: Self) -> None:
+        """Count what `other` has counted."""
+        super().include(other)
+        self.simulated += other.simulated
+        self.truncated += other.truncated
+        self.tied += other.tied
+        self.label_mass.include(other.label_mass)
+        self.calibration.include(other.calibration)
+
+    def mean_label_mass(self) -> float | None:
+        """Return the mean label mass over the answers that have one; None without any. Near zero, choices are noise."""
+        return self.label_mass.total / self.label_mass.of if self.label_mass.of else None
 
     def rates(self) -> dict[str, Any]:
         """Return the rates of missing or doubtful answers among all `of` questions with a verdict, with a key or not.
@@ -182,17 +205,3 @@ class Tally:
         }
         shares = {name: round(n / self.settled, 6) if self.settled else None for name, n in counted.items()}
         return {"of": self.settled, **shares}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content for summary.json and `--json`."""
-        over_all, over_answered, without_failed = self.over_all(), self.over_answered(), self.without_failed()
-        return {
-            "total": self.total,
-            "settled": self.settled,
-            "unsettled": self.unsettled,
-            "outcomes": {outcome.value: self.count(outcome) for outcome in Outcome},
-            "without_key": self.keyless.total() if self.keys_known else None,
-            "accuracy_all": over_all.to_json() if over_all else None,
-            **({"accuracy_without_failed": without_failed.to_json()} if without_failed else {}),
-            "accuracy_answered": over_answered.to_json() if over_answered else None,
-        }

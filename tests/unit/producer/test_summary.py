@@ -373,3 +373,49 @@ def test_runs_with_retrieval_tell_what_it_did_and_others_say_nothing_of_it() -> 
     # The choices of q0 are 0 to 3, and the first is right.
     assert (found["answer_in_context"]["value"], found["wrong_choice_in_context"]["value"]) == (1, 0)
     assert "retrieval" not in summary_of(searched)
+
+
+def many_results() -> list[tuple[Question, Verdict | None]]:
+    """Questions of several subjects, with and without a key and a context, that ended in every way, or not yet."""
+    found: list[tuple[Question, Verdict | None]] = []
+    for at in range(120):
+        outcome = (*Outcome, None)[at % 6]
+        question = make_question(
+            at,
+            answer=None if outcome is Outcome.ANSWERED else "A",
+            subject=(None, "law", "art")[at // 6 % 3],
+            context=f"Text {at // 4}." if at % 4 < 3 else None,
+        )
+        choice = {"choice": "A", "choice_scores": {"A": -1.0, "B": -1.5}, "confidence": 0.625, "label_mass": 0.5}
+        more: dict[str, Any] = choice if outcome in {Outcome.CORRECT, Outcome.WRONG, Outcome.ANSWERED} else {}
+        settled = outcome and Verdict(question_id=question.id, outcome=outcome, settled_at=1e9 + at, **more)
+        found.append((question, settled))
+    return found
+
+
+def figures(summary: Summary) -> dict[str, Any]:
+    return {name: value for name, value in summary_json(summary).items() if name != "exported_at"}
+
+
+def test_what_two_processes_counted_is_together_what_one_would_have_counted() -> None:
+    results = many_results()
+    run = open_run(MemoryLedger(), [question for question, _ in results], "test", mode=Mode.LIKELIHOOD)
+    mine, theirs = (Summary.of(run, RunState.RUNNING, part) for part in (results[:50], results[50:]))
+
+    mine.include(theirs)
+
+    assert figures(mine) == figures(Summary.of(run, RunState.RUNNING, results))
+
+
+def test_figures_that_were_asked_for_early_are_of_all_questions_later() -> None:
+    results = many_results()
+    run = open_run(MemoryLedger(), [question for question, _ in results], "test", mode=Mode.LIKELIHOOD)
+    summary = Summary.of(run, RunState.RUNNING, results[:50])
+    early = figures(summary)
+
+    summary.add(results[50:80])
+    later = figures(summary)
+    summary.include(Summary.of(run, RunState.RUNNING, results[80:]))
+
+    assert early != later == figures(Summary.of(run, RunState.RUNNING, results[:80]))
+    assert figures(summary) == figures(Summary.of(run, RunState.RUNNING, results))
