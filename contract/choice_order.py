@@ -14,7 +14,7 @@ from typing import NamedTuple
 from contract.question import LABELS, Question
 from contract.spec import RunSpec
 
-__all__ = ["Arrangement", "arrangements", "seed_for"]
+__all__ = ["Arrangement", "arrangements", "orders", "seed_for"]
 
 
 #: Number of choices → their positions in the file's order.
@@ -39,14 +39,19 @@ class Arrangement(NamedTuple):
 
 def arrangements(question: Question, spec: RunSpec) -> list[Arrangement]:
     """Return the question in every order in which `spec` asks it."""
+    return [_arranged(question, order) for order in orders(question, spec)]
+
+
+def orders(question: Question, spec: RunSpec) -> list[tuple[int, ...]]:
+    """Return the orders alone: to know where a choice was shown needs no copy of the question."""
     natural = _NATURAL[len(question.choices)]
     if spec.circular:
-        return [_arranged(question, natural[i:] + natural[:i]) for i in natural]
+        return [natural[i:] + natural[:i] for i in natural]
     if spec.shuffle:
         places = list(natural)
         random.Random(seed_for(question, spec, "order")).shuffle(places)
-        return [_arranged(question, tuple(places))]
-    return [Arrangement(question, natural)]
+        return [tuple(places)]
+    return [natural]
 
 
 def _arranged(question: Question, places: tuple[int, ...]) -> Arrangement:

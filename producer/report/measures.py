@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from contract.choice_order import arrangements
+from contract.choice_order import orders
 from contract.ledger import Run
 from contract.question import LABELS, Question
-from contract.spec import Mode, RunSpec
+from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.stats.denominators import ANSWERED
 from producer.stats.percentile import percentile
@@ -82,17 +82,17 @@ class Measures:
         if self.run.spec.circular:
             self._add_rotations(question, verdict)
         else:
-            self.key_places[place_shown(question, self.run.spec, key)] += 1
-            self.chosen_places[place_shown(question, self.run.spec, chosen)] += 1
+            self._add_places(orders(question, self.run.spec)[0], key, chosen)
 
     def _add_rotations(self, question: Question, verdict: Verdict) -> None:
         """Count each answered rotation, if the verdict has them individually."""
-        orders = (each.order for each in arrangements(question, self.run.spec))
-        for choice, order in zip(verdict.rotation_choices, orders, strict=False):
+        for choice, order in zip(verdict.rotation_choices, orders(question, self.run.spec), strict=False):
             if choice in question.labels:
-                key = choice if choice in question.right else question.right[0]
-                self.key_places[order.index(LABELS.index(key))] += 1
-                self.chosen_places[order.index(LABELS.index(choice))] += 1
+                self._add_places(order, choice if choice in question.right else question.right[0], choice)
+
+    def _add_places(self, order: tuple[int, ...], key: str, chosen: str) -> None:
+        self.key_places[order.index(LABELS.index(key))] += 1
+        self.chosen_places[order.index(LABELS.index(chosen))] += 1
 
     def _add_times(self, verdict: Verdict) -> None:
         if verdict.settled_at:
@@ -102,12 +102,6 @@ class Measures:
             self.queued_ms.append(verdict.queued_ms)
         if verdict.batch_id:
             self.batch_sizes[verdict.batch_id] = verdict.batch_size
-
-
-def place_shown(question: Question, spec: RunSpec, label: str) -> int:
-    """Return the position, from 0, of the choice that has this label in the file; in the first order, if several."""
-    at = LABELS.index(label)
-    return arrangements(question, spec)[0].order.index(at) if spec.shuffle else at
 
 
 def steps(low: float, high: float, most: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from contract.choice_order import arrangements
+from contract.choice_order import orders
 from contract.question import Question
 from contract.spec import Mode, Normalization, RunSpec
 from contract.verdict import Verdict
@@ -30,15 +30,13 @@ HOW = {
 _DECIMALS = 9
 
 
-def sums(question: Question, verdict: Verdict, spec: RunSpec) -> dict[str, float]:
-    """Return label → the choice's log-likelihood, summed over its tokens, in nats; nan if the verdict has none."""
-    scores, unconditional = verdict.choice_scores, verdict.unconditional_scores
-    return {
-        label: round(
-            scores.get(label, math.nan) * spec.normalization.length(choice) + unconditional.get(label, 0.0), _DECIMALS
-        )
+def sums(question: Question, verdict: Verdict, spec: RunSpec) -> list[float]:
+    """Return each choice's log-likelihood, summed over its tokens, in nats; nan if the verdict has none."""
+    scores, unconditional, own = verdict.choice_scores, verdict.unconditional_scores, spec.normalization
+    return [
+        round(scores.get(label, math.nan) * own.length(choice) + unconditional.get(label, 0.0), _DECIMALS)
         for label, choice in zip(question.labels, question.choices, strict=True)
-    }
+    ]
 
 
 def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normalization, bool]:
@@ -49,22 +47,19 @@ def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normal
     if spec.mode is not Mode.LIKELIHOOD or spec.circular:
         return {}
     # In the order in which they were shown, because the first of several equal choices is chosen.
-    arrangement = arrangements(question, spec)[0]
-    shown = [arrangement.original(label) for label in question.labels]
+    shown, labels, right = orders(question, spec)[0], question.labels, question.right
     return {
-        normalization: max(shown, key=scores.__getitem__) in question.right
+        normalization: labels[max(shown, key=scores.__getitem__)] in right
         for normalization, scores in _scores(question, verdict, spec).items()
     }
 
 
-def _scores(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normalization, dict[str, float]]:
-    """Return normalization → label → score. Mutual information needs scores that only a run that asks for it has."""
-    found, own = sums(question, verdict, spec), spec.normalization
-    scores: dict[Normalization, dict[str, float]] = {
-        each: {label: found[label] / each.length(question.choice_text(label)) for label in question.labels}
-        for each in Normalization
-        if each is not Normalization.MUTUAL_INFO
-    }
-    if own is Normalization.MUTUAL_INFO:
-        scores[own] = {label: verdict.choice_scores.get(label, math.nan) for label in question.labels}
+def _scores(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normalization, list[float]]:
+    """Return normalization → score of each choice. Mutual information needs scores that only its own runs have."""
+    found = sums(question, verdict, spec)
+    scores = {Normalization.NONE: found}
+    for each in (Normalization.CHARACTER, Normalization.BYTE):
+        scores[each] = [total / each.length(choice) for total, choice in zip(found, question.choices, strict=True)]
+    if spec.normalization is Normalization.MUTUAL_INFO:
+        scores[spec.normalization] = [verdict.choice_scores.get(label, math.nan) for label in question.labels]
     return scores

@@ -169,7 +169,6 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     prompt = _prompt(arrangement.question, spec, verdict)
     shown_as = {arrangement.original(label): label for label in question.labels}
     by_label = spec.mode is Mode.LETTER
-    found = sums(question, verdict, spec)
     metrics: dict[str, float | None] = {
         METRIC[each]: float(right) for each, right in right_by(question, verdict, spec).items()
     }
@@ -178,7 +177,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
         (prompt, _continuation(shown_as[label] if by_label else question.choice_text(label), spec))
         for label in question.labels
     ]
-    logprobs = [found[label] for label in question.labels]
+    logprobs = sums(question, verdict, spec)
     if spec.normalization is Normalization.MUTUAL_INFO:
         arguments += [(spec.unconditional_prompt, spec.delimiter + choice) for choice in question.choices]
         logprobs += [verdict.unconditional_scores.get(label, math.nan) for label in question.labels]

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from scipy.stats import binomtest
 
 from contract import MemoryLedger, Mode, Normalization, Outcome, Prompt, Question, RunState, Verdict
+from contract.choice_order import arrangements
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Failure, Passage
 from producer.cli import main
@@ -115,6 +116,24 @@ def test_a_run_by_mutual_information_tells_the_accuracy_by_the_other_normalizati
     told = {name: each["right"] for name, each in found["accuracy_by_normalization"].items()}
     assert told == {"none": 1, "character": 1, "byte": 0, "mutual_info": 1}
     assert found["calibration"]["confidence"].startswith("the softmax of scores by mutual information, not a model")
+
+
+def test_of_equal_choices_the_one_shown_first_counts_under_each_normalization() -> None:
+    books = MemoryLedger()
+    questions = [Question(id=f"q{n}", question="Which?", choices=("ash", "elm", "oak"), answer="B") for n in range(30)]
+    run = open_run(books, questions, shuffle=True)
+    shown_first = [arrangements(each, run.spec)[0].original("A") for each in questions]
+    for question, choice in zip(questions, shown_first, strict=True):
+        outcome = Outcome.CORRECT if choice == "B" else Outcome.WRONG
+        scores = dict.fromkeys("ABC", -3.0)
+        tied = Verdict(question_id=question.id, choice=choice, outcome=outcome, choice_scores=scores)
+        books.commit(run.run_id, [tied])
+
+    found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))["accuracy_by_normalization"]
+
+    right = shown_first.count("B")
+    assert 0 < right < 30
+    assert {name: each["right"] for name, each in found.items()} == {"none": right, "character": right, "byte": right}
 
 
 def test_the_end_of_a_run_by_likelihood_tells_what_other_normalizations_make_of_it(
