@@ -79,6 +79,21 @@ def checked(texts: Sequence[Any]) -> list[str]:
     if not MIN_CHOICES <= len(texts) <= MAX_CHOICES:
         message = f"found {len(texts)}, expected {MIN_CHOICES} to {MAX_CHOICES}."
         raise FieldTrouble("choices", message, "Correct the list, or remove the row.", kind="too many or too few")
+    if not _are_filled(texts):
+        _refuse(texts)
+    return list(texts)
+
+
+def _are_filled(texts: Sequence[Any]) -> bool:
+    """Whether all are texts that are not blank: of most rows that is all there is to find out."""
+    try:
+        return all(map(str.strip, texts))
+    except TypeError:  # something else than a text
+        return False
+
+
+def _refuse(texts: Sequence[Any]) -> None:
+    """Raise FieldTrouble about the first choice that is empty or no text."""
     for label, each in zip(LABELS, texts, strict=False):
         if each is None or (isinstance(each, str) and not each.strip()):
             hint = "Fill it in; where there are fewer choices, leave out the last ones."
@@ -86,7 +101,6 @@ def checked(texts: Sequence[Any]) -> list[str]:
         if not isinstance(each, str):
             message = f"choice {label} is {shown_value(each)}, expected text."
             raise FieldTrouble("choices", message, "Write it in quotes.", kind="a choice is not text")
-    return list(texts)
 
 
 def mixed(question: str, texts: Sequence[Any]) -> list[str]:

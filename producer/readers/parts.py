@@ -123,7 +123,10 @@ def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
 
 def context_of(fields: Fields, names: Names, used: Collection[str | None]) -> tuple[str | None, list[str]]:
     """Return the text to be read before the question, joined by blank lines, and the fields that it comes from."""
-    found = {name: _text_in(name, fields[name]) for name in names.contexts if name not in used}
+    there = [name for name in names.contexts if fields[name] is not None and name not in used]
+    if not there:
+        return None, []
+    found = {name: _text_in(name, fields[name]) for name in there}
     found = {name: text for name, text in found.items() if text.strip()}
     return "\n\n".join(dict.fromkeys(found.values())) or None, list(found)
 
