@@ -17,7 +17,7 @@ class Failures:
     """Failed questions by type of error."""
 
     count: Counter[str] = field(default_factory=Counter)
-    #: Error type → id of the first such question, and its message.
+    #: Error type → id of one such question, and its message.
     example: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
