@@ -8,7 +8,7 @@ one themselves: `anatomy` for `data/test/anatomy_test.csv`, `fact_checker/politi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -16,10 +16,13 @@ from typing import NamedTuple
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.source import Source
-from producer.readers.splits import ALL, bare, counted, several, split_called, split_of_name
+from producer.readers.splits import ALL, bare, counted, several, split_called, split_of_name, splits_within
 from producer.readers.stream import files_in_zip
 
 __all__ = ["Member", "members"]
+
+#: The split that each path indicates; empty if it indicates none.
+Splits = Mapping[PurePosixPath, str]
 
 _SUFFIXES = {".json", ".jsonl", ".ndjson", ".csv", ".tsv"}
 _PACKED = {".gz", ".zst"}
@@ -52,12 +55,13 @@ def members(source: Source) -> list[Member]:
     if not there:
         hint = f"Expected files that end in {', '.join(sorted(_SUFFIXES))}."
         raise QuestionFileError("contains no question files.", path=source.shown, hint=hint)
-    of_split = _of_split(there, source)
+    splits = _splits_of(there)
+    of_split = _of_split(splits, source)
     chosen = _of_subset(of_split, source)
     # The files of a subset have the same names as when the whole folder is read.
-    whole = of_split if source.how.split else _asked_with(chosen, of_split, source)
+    whole = of_split if source.how.split else _asked_with(chosen, of_split, splits, source)
     names = dict(zip(whole, names_of(whole), strict=True))
-    return [Member(_member(source, path), names[path], _split_of(path)) for path in chosen]
+    return [Member(_member(source, path), names[path], splits[path]) for path in chosen]
 
 
 def _paths(source: Source) -> list[PurePosixPath]:
@@ -101,33 +105,39 @@ def _member(source: Source, path: PurePosixPath) -> Source:
     return Source(source.path, shown, how, member=str(path))
 
 
-def _of_split(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
+def _splits_of(paths: Sequence[PurePosixPath]) -> Splits:
+    """Return the split of each path; only where none is named in the usual way, by a word within the file names."""
+    usual = {path: _split_of(path) for path in paths}
+    if any(usual.values()):
+        return usual
+    return dict(zip(paths, splits_within([_stem(path) for path in paths]), strict=True))
+
+
+def _of_split(splits: Splits, source: Source) -> list[PurePosixPath]:
     """Return the paths of the requested split, or all if none is requested or indicated."""
-    there = Counter(map(_split_of, paths))
+    there = Counter(splits.values())
     wanted = source.how.split
-    if wanted in ("", ALL) or not _splits(paths):
-        return paths
+    if wanted in ("", ALL) or not any(there):
+        return list(splits)
     if not there[wanted.lower()]:
         hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file name."
         raise QuestionFileError(f"no split {wanted!r} among {counted(there)}.", path=source.shown, hint=hint)
-    return [path for path in paths if _split_of(path) == wanted.lower()]
+    return [path for path, split in splits.items() if split == wanted.lower()]
 
 
-def _asked_with(chosen: list[PurePosixPath], paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:
+def _asked_with(
+    chosen: list[PurePosixPath], paths: list[PurePosixPath], splits: Splits, source: Source
+) -> list[PurePosixPath]:
     """Return those of `paths` that belong to the same set as the `chosen` ones: if there are splits, the same split.
 
     Raises QuestionFileError if the chosen ones are of several splits although no split is requested.
     """
-    if source.how.subset == ALL or len(_splits(paths)) <= 1:
+    if source.how.subset == ALL or len({splits[path] for path in paths} - {""}) <= 1:
         return paths
-    if len(_splits(chosen)) > 1:
-        raise several(source.shown, Counter(map(_split_of, chosen)), "files")
-    theirs = set(map(_split_of, chosen))
-    return [path for path in paths if _split_of(path) in theirs]
-
-
-def _splits(paths: Iterable[PurePosixPath]) -> set[str]:
-    return set(map(_split_of, paths)) - {""}
+    theirs = Counter(splits[path] for path in chosen)
+    if len({*theirs} - {""}) > 1:
+        raise several(source.shown, theirs, "files")
+    return [path for path in paths if splits[path] in theirs]
 
 
 def _of_subset(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath]:

@@ -12,7 +12,7 @@ from contract.errors import QuestionFileError, nearest
 from producer.readers.field_names import spelled
 from producer.readers.record import Record, Records
 
-__all__ = ["ALL", "bare", "chosen", "counted", "several", "split_called", "split_of_name"]
+__all__ = ["ALL", "bare", "chosen", "counted", "several", "split_called", "split_of_name", "splits_within"]
 
 #: The value that requests all splits.
 ALL = "*"
@@ -20,6 +20,7 @@ _SPLITS = frozenset({"train", "auxiliary_train", "dev", "val", "valid", "validat
 _LAST_WORD = re.compile(r"(?:^|[_.-])([a-z]+)$")
 #: What may follow the split in a file name: `train_set`, `test-00000-of-00001`.
 _AFTER = re.compile(r"(?:-\d+-of-\d+|[_.-]?set)$", re.IGNORECASE)
+_BETWEEN_WORDS = re.compile(r"[_.-]")
 
 
 def split_called(word: str) -> str:
@@ -36,6 +37,19 @@ def split_of_name(stem: str) -> str:
 def bare(stem: str) -> str:
     """Return a file name without the split that it ends with."""
     return _AFTER.sub("", stem)[: -len(split_of_name(stem))].rstrip("_.-")
+
+
+def splits_within(stems: Sequence[str]) -> list[str]:
+    """Return the split that each file name has among its words, if the names differ in nothing else: `dev_data` and
+    `test_data`. Otherwise empty strings: such a word is as often a subject, as in `test_taking`.
+    """
+    words = [_BETWEEN_WORDS.split(stem.lower()) for stem in stems]
+    found = [list(filter(None, map(split_called, each))) for each in words]
+    if any(len(each) != 1 for each in found):
+        return [""] * len(stems)
+    splits = [split for (split,) in found]
+    rests = {tuple("" if word == split else word for word in each) for each, split in zip(words, splits, strict=True)}
+    return splits if len(rests) == 1 and len({*splits}) > 1 else [""] * len(stems)
 
 
 def counted(there: Counter[str]) -> str:

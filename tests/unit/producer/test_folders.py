@@ -89,6 +89,9 @@ def test_of_several_splits_one_is_chosen(tmp_path: Path) -> None:
         ("train.jsonl", "eval.jsonl"),
         ("train-00000-of-00001.jsonl", "test-00000-of-00001.jsonl"),
         ("Train/a.jsonl", "Test/a.jsonl"),
+        ("train_data.jsonl", "test_data.jsonl"),
+        ("capitals_Train_v2.jsonl", "capitals_test_v2.jsonl"),
+        ("x/train-small.jsonl", "y/test-small.jsonl"),
     ],
 )
 def test_splits_are_not_asked_together_whatever_their_spelling(tmp_path: Path, names: tuple[str, str]) -> None:
@@ -100,6 +103,26 @@ def test_splits_are_not_asked_together_whatever_their_spelling(tmp_path: Path, n
     (asked,) = questions(path, split="Train")
     assert (asked.question, asked.subject) == (names[0], None)
     assert len(questions(path, split="*")) == 2
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("test_taking.jsonl", "test_design.jsonl"),
+        ("test_taking.jsonl", "dev_economics.jsonl"),
+        ("test_data.jsonl", "test-data.jsonl"),
+        ("train_data.jsonl", "test_data.jsonl", "law.jsonl"),
+        ("train_test_data.jsonl", "dev_test_data.jsonl"),
+    ],
+)
+def test_a_word_within_a_name_is_no_split_unless_the_names_differ_in_nothing_else(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    path = laid_out(tmp_path, {each: json.dumps({**GOOD, "id": each, "question": each}) for each in names})
+
+    assert len(questions(path)) == len(names)
+    with pytest.raises(QuestionFileError, match="has no split 'test', nor any other"):
+        questions(path, split="test")
 
 
 def test_shards_of_one_split_are_no_subjects(tmp_path: Path) -> None:
