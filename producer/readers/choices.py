@@ -78,7 +78,9 @@ def checked(texts: Sequence[Any]) -> list[str]:
     """Return `texts` as a list. Raises FieldTrouble unless they are two to 26 texts that are not empty."""
     if not MIN_CHOICES <= len(texts) <= MAX_CHOICES:
         message = f"found {len(texts)}, expected {MIN_CHOICES} to {MAX_CHOICES}."
-        raise FieldTrouble("choices", message, "Correct the list, or remove the row.", kind="too many or too few")
+        many = "Choices are labelled A to Z: remove the row, or skip it with --skip-bad."
+        hint = many if len(texts) > MAX_CHOICES else "Correct the list, or remove the row."
+        raise FieldTrouble("choices", message, hint, kind="too many or too few")
     if not _are_filled(texts):
         _refuse(texts)
     return list(texts)

@@ -240,7 +240,11 @@ def test_a_subset_of_json_that_has_none_is_refused_instead_of_ignored(tmp_path: 
         ({"question": "q"}, "choices", "missing, expected a list"),
         ({**GOOD, "choices": {"A": "x"}}, "choices", "expected a list"),
         ({**GOOD, "choices": ["x"]}, "choices", "found 1, expected 2 to 26"),
-        ({**GOOD, "choices": [str(n) for n in range(27)]}, "choices", "found 27, expected 2 to 26"),
+        (
+            {**GOOD, "choices": [str(n) for n in range(27)]},
+            "choices",
+            "found 27, expected 2 to 26. Choices are labelled A to Z",
+        ),
         ({**GOOD, "choices": ["x", ""]}, "choices", "choice B is empty"),
         ({**GOOD, "choices": [None, "y"]}, "choices", "choice A is empty"),
         ({**GOOD, "choices": ["x", 3]}, "choices", "choice B is 3, expected text. Write it in quotes"),
