@@ -192,9 +192,16 @@ def right_labels(given: Given, way: Way) -> tuple[str, ...]:
         raise _no_choice(given, way)
     if len(set(meanings.values())) > 1:
         readings = " and ".join(f"{each.value} it is {', '.join(found) or 'none'}" for each, found in meanings.items())
-        hint = "Write the right choice's label." if Way.TEXT in meanings else SAY_BASE
+        hint = _say_both(given, meanings[Way.TEXT]) if Way.TEXT in meanings else SAY_BASE
         raise FieldTrouble("answer", f"{shown_value(given.answer)} is ambiguous: {readings}.", hint, kind="ambiguous")
     return next(iter(meanings.values()))
+
+
+def _say_both(given: Given, by_text: tuple[str, ...]) -> str:
+    """Return the remedy for an answer that may be a text: a label alone may be just as ambiguous."""
+    at = LABELS.index(by_text[0])
+    shown = f"{(given.labels or LABELS)[at]}. {given.choices[at]}"
+    return f"Write the right choice's label and text, for example {shown_value(shown)}."
 
 
 def meant(given: Given, way: Way) -> tuple[str, ...]:

@@ -87,7 +87,9 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
         raise _nothing(found, choices)
     if len(set(meanings.values())) > 1:
         readings = " and ".join(f"{how} ({label})" for how, label in meanings.items())
-        hint = "Write the right choice's label."
+        # Its label may be what is ambiguous, and so may be the text that belongs to it.
+        indices = " or ".join(f"{labels.index(label)} for choice {label}" for label in dict.fromkeys(meanings.values()))
+        hint = f"Write the right choice's index, without quotes: {indices}."
         raise FieldTrouble("answer", f"{found!r} is ambiguous: it is {readings}.", hint, kind="ambiguous")
     return next(iter(meanings.values()))
 

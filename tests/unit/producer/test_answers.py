@@ -63,6 +63,37 @@ def test_an_answer_that_names_no_choice_or_several_is_refused(found: object, cho
     assert caught.value.field == "answer"
 
 
+@pytest.mark.parametrize(
+    ("found", "choices", "indices"),
+    [
+        ("A", ["C", "A", "D", "K"], {0: "A", 1: "B"}),
+        ("a", ["a", "a", "b"], {0: "A", 1: "B"}),
+        ("x", ["y", "x", "x"], {1: "B", 2: "C"}),
+    ],
+)
+def test_an_answer_whose_label_is_itself_ambiguous_is_refused_with_the_indices_that_are_not(
+    found: str, choices: list[str], indices: dict[int, str]
+) -> None:
+    with pytest.raises(FieldTrouble) as caught:
+        answer_label(found, choices)
+
+    told = " or ".join(f"{at} for choice {label}" for at, label in indices.items())
+    assert caught.value.hint == f"Write the right choice's index, without quotes: {told}."
+    assert {at: answer_label(at, choices) for at in indices} == indices
+
+
+def test_a_cell_that_is_a_label_and_a_text_is_refused_with_what_is_only_one_of_them() -> None:
+    vitamins, ways = Given("A", ["C", "A", "D", "K"]), (Way.LABEL, Way.TEXT)
+    with pytest.raises(FieldTrouble) as caught:
+        right_labels(vitamins, settle([vitamins], ways))
+    assert caught.value.hint == "Write the right choice's label and text, for example 'B. A'."
+
+    for written, label in (("B. A", "B"), ("A. C", "A")):
+        told = vitamins._replace(answer=written)
+        assert right_labels(told, settle([told], ways)) == (label,)
+        assert right_labels(told, Way.ANY) == (label,), "where others are given otherwise"
+
+
 @pytest.mark.parametrize("found", ["A,C", "A and C", "AC", "a; c"])
 def test_several_labels_in_one_text_are_refused_with_the_list_to_write_instead(found: str) -> None:
     with pytest.raises(FieldTrouble, match="are several labels") as caught:
