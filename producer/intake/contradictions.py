@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import NamedTuple
 
 from contract.question import Question
 from contract.wording import number
@@ -33,21 +35,38 @@ def contradiction_warnings(repeats: Repeats, file: QuestionFile) -> list[str]:
     return [f"warning: {said}: one of the keys must be wrong. Correct it, or remove the rows.{pairs}{more}"]
 
 
+class _Place(NamedTuple):
+    """Where a question is: its row, and the number of that in its file."""
+
+    row: Row
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.row.file}:{self.row.line}"
+
+
 def _pairs(file: QuestionFile, contradicted: Set[int]) -> Iterator[str]:
     """Yield a description of the first two rows that contradict each other, for each of these questions."""
-    first: dict[int, tuple[Row, Question]] = {}
+    first: dict[int, tuple[_Place, Question]] = {}
     done: set[int] = set()
-    for row in file.rows():
-        question = row.question
+    for place in _places(file):
+        question = place.row.question
         if question is None or not question.right or (asked := asked_hash(question)) not in contradicted:
             continue
-        earlier, same = first.setdefault(asked, (row, question))
+        earlier, same = first.setdefault(asked, (place, question))
         if asked not in done and right_hash(same) != right_hash(question):
             done.add(asked)
-            yield f"{_key(earlier, same)}, {_key(row, question)}: {shown_value(question.question)}"
+            numbered = str(earlier) == str(place)  # JSON may be all on one line
+            keys = (_key(*each, numbered=numbered) for each in ((earlier, same), (place, question)))
+            yield f"{', '.join(keys)}: {shown_value(question.question)}"
 
 
-def _key(row: Row, question: Question) -> str:
-    called = "" if row.content_id else f" ({question.id})"
+def _places(file: QuestionFile) -> Iterator[_Place]:
+    for _, rows in groupby(file.rows(), attrgetter("file")):
+        yield from (_Place(row, at) for at, row in enumerate(rows, start=1))
+
+
+def _key(place: _Place, question: Question, *, numbered: bool) -> str:
+    called = "" if place.row.content_id else f" ({question.id})"
     right = " and ".join(shown_value(question.choice_text(label)) for label in question.right)
-    return f"{row.file}:{row.line}{called} says {right}"
+    return f"{place}{f', record {place.number:,}' if numbered else ''}{called} says {right}"

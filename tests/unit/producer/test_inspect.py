@@ -102,6 +102,19 @@ def test_a_question_repeated_with_another_key_is_warned_of_with_both_rows(
     assert "another key" not in run(session, "enqueue", "--dry-run", "--limit", "4", str(path)).stderr
 
 
+def test_contradicting_keys_on_one_line_of_json_are_told_apart_by_the_records_number(
+    tmp_path: Path, session: Session
+) -> None:
+    sky = {"question": "Sky?", "choices": ["blue", "red"]}
+    rows = [{**sky, "answer": "A"}, {**sky, "question": "Sea?", "answer": "A"}, {**sky, "answer": "B"}]
+    (tmp_path / "q.json").write_text(json.dumps(rows))
+
+    said = run(session, "inspect", str(tmp_path / "q.json")).stderr
+
+    assert "q.json:1, record 1 says 'blue', " in said
+    assert "q.json:1, record 3 says 'red': 'Sky?'\n" in said
+
+
 def test_of_many_contradicting_keys_the_first_are_named(write_rows: WriteRows, session: Session) -> None:
     rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": key} for key in "AB" for n in range(7)]
 
