@@ -7,7 +7,10 @@ import uuid
 
 from contract.spec import RunSpec
 
-__all__ = ["is_called", "is_request", "request_id", "run_id_for", "slug"]
+__all__ = ["LAST", "is_called", "is_request", "request_id", "run_id_for", "slug"]
+
+#: What commands take for a run's name: the newest run that is not an HTTP request. No run may be called so.
+LAST = "last"
 
 
 def slug(text: str) -> str:

@@ -9,15 +9,13 @@ from typing import NamedTuple
 from contract.engine_info import EngineUsed
 from contract.errors import InputError, UnknownRun, UnreadableRun
 from contract.ledger.run import Counts, Run, RunState
-from contract.names import is_called, is_request
+from contract.names import LAST, is_called, is_request
 from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
 __all__ = ["UNCOUNTED", "Begun", "Ledger"]
 
-#: The name that stands for the newest run that is not an HTTP request.
-LAST = "last"
 #: As `suspect_from`: count no attempts; the caller only wants to know which questions are unsettled.
 UNCOUNTED = -1
 #: Maximum number of runs that a message lists by name.

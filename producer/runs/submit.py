@@ -18,7 +18,7 @@ from typing import Any
 
 from contract.errors import RunConfigError, UnknownRun, UnreadableRun
 from contract.ledger import Ledger, Run, RunState, Taken
-from contract.names import is_called, run_id_for, slug
+from contract.names import LAST, is_called, run_id_for, slug
 from contract.priority import Priority
 from contract.question import Body
 from contract.settings import Settings
@@ -147,6 +147,11 @@ def plan(
     if config.mode is Mode.FREE:
         raise RunConfigError(
             "mode: free is for prompts sent to `python -m producer serve`.", hint="For questions, use mode: generate."
+        )
+    if name and slug(name) == LAST:
+        raise RunConfigError(
+            f"--run {name}: no run can be called so: commands take {LAST!r} as the newest run.",
+            hint="Choose another name.",
         )
     # Templates and examples are checked before a long file is read; the digest is known only afterwards.
     draft = config.to_spec("0" * 64, settings, source)

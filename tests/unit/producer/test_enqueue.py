@@ -130,6 +130,15 @@ def test_many_examples_are_told_to_travel_with_the_run(
     assert "few_shot.file has 3 examples. All of them are stored with the run" in producer(*words).stderr
 
 
+@pytest.mark.parametrize("name", ["last", "Last", "last!"])
+def test_no_run_is_called_what_commands_take_as_the_newest_one(producer: Producer, five: Path, name: str) -> None:
+    for command in (("enqueue", "--dry-run"), ("enqueue",)):
+        said = producer(*command, five, "--run", name, exit_code=1).stderr
+        assert f"--run {name}: no run can be called so: commands take 'last' as the newest run." in said
+    assert list(producer.session.ledger.run_ids()) == []
+    assert "last-one-" in producer("enqueue", five, "--run", "last one").stdout
+
+
 def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
     first = producer.json("enqueue", five)["run_id"]
 
