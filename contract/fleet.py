@@ -86,6 +86,8 @@ class WorkerRecord(BaseModel):
     process_started: int = Field(default_factory=lambda: process_start(os.getpid()) or 0)
     #: What the engine reports about itself, e.g. version, dtype, cache size.
     engine: dict[str, Any] = Field(default_factory=dict)
+    #: Names of the adapters that runs may ask it for; None: it does not say.
+    adapters: list[str] | None = None
     batch_size: int = 0
     #: Questions settled or sent on since its start.
     done: int = 0

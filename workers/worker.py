@@ -201,6 +201,7 @@ class Worker:
             queue=self._queue,
             gpus=self._gpus,
             engine=self._job_is,
+            adapters=sorted(self._settings.adapters),
             puts_off=self._job.puts_off,
             waits_for=self._job.waits_for,
             batch_size=self._settings.full_batch,

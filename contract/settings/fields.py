@@ -280,6 +280,11 @@ class Settings(BaseSettings):
         alike = {slug(spelled): name for spelled, name in exact.items()}
         return exact.get(model) or alike.get(slug(model), model)
 
+    @property
+    def every_adapter(self) -> set[str]:
+        """Names of the adapters of all models."""
+        return {name for each in self._each_model() for name in each["adapters"]}
+
     def _each_model(self) -> list[dict[str, Any]]:
         common = self.model_dump(exclude={"models"})
         return [{**common, **entry} for entry in self.models or ({},)]

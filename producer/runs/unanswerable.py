@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from contract import keys
 from contract.errors import RunConfigError
+from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
+from contract.settings import Settings
 from contract.spec import ChatTemplate, RunSpec
 from producer.broker import Broker
 from producer.runs.submit import Plan
 
-__all__ = ["refuse_unanswerable"]
+__all__ = ["adapter_doubt", "refuse_unanswerable"]
 
 #: What a server may offer of log-probabilities, as its worker names it.
 LOGPROBS = ("chat_top", "plain_top", "chat_echo", "plain_echo")
@@ -29,14 +31,36 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, broker: Broker) -
         if each.run_id in there:
             continue
         workers = broker.workers(keys.route(each.spec)[-1])
-        reasons = [next(_obstacles(each.spec, worker.engine), None) for worker in workers]
+        reasons = [next(_obstacles(each.spec, worker), None) for worker in workers]
         if reasons and None not in reasons:
             what, hint = reasons[0] or ("", "")
             raise RunConfigError(f"{each.name}: {workers[0].name} could answer no question: {what}.", hint=hint)
 
 
-def _obstacles(spec: RunSpec, engine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield why `engine` would answer no question of such a run, each with the remedy. Unknown fields are no reason."""
+def adapter_doubt(spec: RunSpec, settings: Settings, broker: Broker | None = None) -> list[str]:
+    """Return a warning about an adapter that these settings do not have and no live worker was asked for.
+
+    It may exist where the workers are: these settings need not be theirs. Without `broker`, nobody is asked.
+    """
+    if not spec.adapter or spec.adapter in settings.every_adapter or (broker and broker.workers(keys.route(spec)[-1])):
+        return []
+    has = _listed(sorted(settings.every_adapter))
+    return [
+        f"adapter: {spec.adapter!r} is not among the `adapters` of these settings ({has}), and no running worker was"
+        " asked for it: a worker that does not have it fails every question"
+    ]
+
+
+def _listed(adapters: Sequence[str]) -> str:
+    return ", ".join(adapters) or "none"
+
+
+def _obstacles(spec: RunSpec, worker: WorkerRecord) -> Iterator[tuple[str, str]]:
+    """Yield why `worker` would answer no question of such a run, each with the remedy. Unknown fields are no reason."""
+    engine = worker.engine
+    if spec.adapter and worker.adapters is not None and spec.adapter not in worker.adapters:
+        remedy = "Correct adapter, or add it to `adapters` in the workers' deploy file and restart them."
+        yield f"the run asks for the adapter {spec.adapter!r}, and it has {_listed(worker.adapters)}", remedy
     if "offers" in engine:
         yield from _of_server(spec, engine["offers"], f"{engine.get('server')} ({engine.get('model')})")
     if "chat_template_variables" in engine:

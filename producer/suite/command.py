@@ -10,7 +10,9 @@ import click
 
 from contract.commands import note
 from contract.priority import Priority
+from contract.settings import Settings
 from contract.wording import number
+from producer.broker import Broker
 from producer.export.files import refuse_unwritable
 from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
@@ -18,7 +20,7 @@ from producer.output import echo_json, echo_lines, echo_table
 from producer.rejected import write_rejected
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit
-from producer.runs.unanswerable import refuse_unanswerable
+from producer.runs.unanswerable import adapter_doubt, refuse_unanswerable
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
 from producer.suite.export import folder_of
@@ -49,7 +51,7 @@ def suite(
     if not dry_run:
         session.reach()
     with planned(asked, file, session.settings) as runs:
-        _warn(runs)
+        _warn(runs, session.settings, None if dry_run else session.broker)
         if dry_run:
             _echo_dry_run(asked, runs, as_json=as_json)
             return
@@ -68,11 +70,11 @@ def suite(
         raise click.exceptions.Exit(CANCELLED)
 
 
-def _warn(runs: Sequence[Planned]) -> None:
+def _warn(runs: Sequence[Planned], settings: Settings, broker: Broker | None) -> None:
     """Print each warning about a file once, with the entries that ask the file."""
     concerned: dict[tuple[str, str], list[str]] = {}
     for name, of_entry in {each.entry.name: each.plan for each in runs}.items():
-        for warning in plan_warnings(of_entry):
+        for warning in [*plan_warnings(of_entry), *adapter_doubt(of_entry.spec, settings, broker)]:
             concerned.setdefault((of_entry.survey.source.title, warning), []).append(name)
     for (_, warning), names in concerned.items():
         note(f"{', '.join(names)}: {warning}")

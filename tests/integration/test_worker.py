@@ -264,3 +264,10 @@ def captured_events(app: Celery, on_event: Callable[[dict[str, Any]], None]) -> 
         finally:
             receiver.should_stop = True
             thread.join(timeout=PATIENCE_S)
+
+
+@pytest.mark.usefixtures("redis_url")
+def test_a_live_worker_tells_which_adapters_runs_may_ask_it_for(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    with worker(tmp_path / "log", adapters={"law": "adapters/law"}):
+        (record,) = Fleet(redis_ledger.client).alive()
+    assert record.adapters == ["law"]

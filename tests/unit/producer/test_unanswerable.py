@@ -81,6 +81,40 @@ def test_a_run_that_a_worker_may_answer_is_sent(
     assert "5 questions sent" in producer("enqueue", five, "--config", tmp_path / "run.yaml").stdout
 
 
+@pytest.mark.parametrize(("adapters", "has"), [([], "none"), (["law", "tax"], "law, tax")])
+def test_a_run_with_an_adapter_that_no_live_worker_has_is_refused_with_those_they_have(
+    producer: Producer, five: Path, adapters: list[str], has: str
+) -> None:
+    (worker,) = live({"engine": "simulated"})
+    producer.session.broker.live.append(worker.model_copy(update={"adapters": adapters}))  # type: ignore[attr-defined]
+    message = producer("enqueue", five, "--set", "adapter=medicine", exit_code=1).stderr
+    assert f"could answer no question: the run asks for the adapter 'medicine', and it has {has}. Correct" in message
+    assert list(producer.session.ledger.run_ids()) == []
+
+
+@pytest.mark.parametrize("adapters", [["medicine"], None], ids=["it has it", "an older worker"])
+def test_a_run_whose_adapter_a_live_worker_may_have_is_sent_without_a_warning(
+    producer: Producer, five: Path, adapters: list[str] | None
+) -> None:
+    (worker,) = live({"engine": "simulated"})
+    producer.session.broker.live.append(worker.model_copy(update={"adapters": adapters}))  # type: ignore[attr-defined]
+    result = producer("enqueue", five, "--set", "adapter=medicine")
+    assert "5 questions sent" in result.stdout
+    assert "adapter" not in result.stderr
+
+
+def test_an_adapter_that_the_settings_do_not_have_is_pointed_out_where_no_worker_can_be_asked(
+    producer: Producer, five: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "deploy.yaml").write_text("adapters: {law: adapters/law}")
+    (tmp_path / "suite.yaml").write_text(f"{{name: s, entries: [{{name: a, file: {five}, set: {{adapter: lew}}}}]}}")
+    warning = "adapter: 'lew' is not among the `adapters` of these settings (law), and no running worker was asked"
+    for command in (("enqueue", five), ("enqueue", five, "--dry-run"), ("suite", tmp_path / "suite.yaml")):
+        words = ("--deploy", "deploy.yaml", *command, *(("--set", "adapter=lew") if five in command else ()))
+        assert warning in producer(*words).stderr
+    assert "adapter" not in producer("--deploy", "deploy.yaml", "enqueue", five, "--set", "adapter=law").stderr
+
+
 def test_a_run_that_is_there_is_resumed_whoever_serves_it_now(producer: Producer, five: Path) -> None:
     producer("enqueue", five, "--set", "mode=letter")
     producer.session.broker.live += live(REASONER)  # type: ignore[attr-defined]
