@@ -67,7 +67,7 @@ def _lines(found: Comparison) -> Lines:
         ("A", _accuracy(found.a, pairs.accuracy_a)),
         ("B", _accuracy(found.b, pairs.accuracy_b)),
         ("chance", _chance(found)),
-        ("differ in", "\n".join(_changes(found)) or "nothing: both runs asked the same thing"),
+        ("differ in", "\n".join(_changes(found)) or _nothing(found)),
         *found.engines.lines(),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
@@ -127,6 +127,12 @@ def _chance(found: Comparison) -> str:
 
 def _accuracy(run: Run, accuracy: Share) -> str:
     return f"{interval(accuracy)}  {run.run_id}"
+
+
+def _nothing(found: Comparison) -> str:
+    if found.left_out.of:
+        return "nothing but the questions: those of both runs were asked in the same way"
+    return "nothing: both runs asked the same thing"
 
 
 def _changes(found: Comparison) -> Iterator[str]:

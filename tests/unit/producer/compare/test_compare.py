@@ -293,6 +293,18 @@ def test_runs_that_share_some_questions_are_compared_by_these_alone_if_asked(ran
     assert mirrored["contingency"] == {"both": 2, "only_a": 1, "only_b": 0, "neither": 0}
 
 
+def test_runs_of_which_one_question_was_changed_do_not_differ_in_nothing(ran: Ran, compare: Producer) -> None:
+    many = keyed(3)
+    ran("one", "ccw", many)
+    changed = many[2].model_copy(update={"question": "Another one?"})
+    ran("two", "ccc", [*many[:2], changed], questions_digest="1" * 64)
+
+    text = compare("one", "two", "--shared").stdout
+
+    assert "differ in   nothing but the questions: those of both runs were asked in the same way\n" in text
+    assert "left out    1 question: 1 changed between A and B" in text
+
+
 def test_runs_over_the_same_questions_are_compared_alike_with_and_without_the_option(
     ran: Ran, compare: Producer
 ) -> None:
