@@ -57,7 +57,11 @@ def _extent(found: RetrievalTally) -> str:
         parts.append(f"not all fit in {found.cut:,}")
     if own := found.context_sources[ContextSource.QUESTION]:
         parts.append(f"{own:,} with their own context")
-    if none := found.context_sources[ContextSource.NONE]:
+    none, threshold = found.context_sources[ContextSource.NONE], found.rag.retrieval_score_threshold
+    if threshold is not None and found.found_none:
+        parts.append(f"none reached rag.retrieval_score_threshold={threshold:g} for {found.found_none:,}")
+        none -= found.found_none
+    if none:
         parts.append(f"none shown for {none:,}")
     if found.failed:
         parts.append(f"{found.failed:,} failed without passages")

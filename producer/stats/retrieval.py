@@ -35,6 +35,8 @@ class RetrievalTally:
     depths: tuple[int, ...]
     #: Where the context in the prompts came from; `none` if nothing was found, or nothing fitted.
     context_sources: Counter[ContextSource] = field(default_factory=Counter)
+    #: Questions without a single passage to show, as the search found none or the threshold dropped all.
+    found_none: int = 0
     #: Questions that failed without passages, in retrieval itself or elsewhere.
     failed: int = 0
     #: Numbers of passages retrieved and shown, and of questions whose passages did not all fit in the prompt.
@@ -80,6 +82,7 @@ class RetrievalTally:
         if own:
             return
         shown = [each for each in verdict.passages if each.shown]
+        self.found_none += not verdict.passages
         self.retrieved += len(verdict.passages)
         self.shown += len(shown)
         self.cut += verdict.passages_left_out > 0
@@ -117,6 +120,7 @@ class RetrievalTally:
     def include(self, other: RetrievalTally) -> None:
         """Add the counts of `other`, which has the same retrieval settings."""
         self.context_sources.update(other.context_sources)
+        self.found_none += other.found_none
         self.failed += other.failed
         self.retrieved += other.retrieved
         self.shown += other.shown

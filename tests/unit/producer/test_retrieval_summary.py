@@ -68,6 +68,22 @@ def test_figures_of_no_question_are_not_shown() -> None:
     assert retrieval_lines(RetrievalTally.of(RAG)) == [("retrieval", "passages for 0 questions")]
 
 
+def test_a_threshold_that_drops_every_passage_is_named_where_nothing_else_explains_it() -> None:
+    found = RetrievalTally.of(RAG.model_copy(update={"retrieval_score_threshold": 100.0}))
+    dropped = Verdict(question_id="x", outcome=Outcome.WRONG, context_source=ContextSource.NONE)
+    too_long = (Passage(id="a", score=101.0, text="8", rank=1, shown=False),)
+    for number in range(10):
+        found.add(make_question(number), dropped)
+    found.add(make_question(10), dropped.model_copy(update={"passages": too_long}))
+
+    ((_, extent),) = retrieval_lines(found)[:1]
+
+    assert "none reached rag.retrieval_score_threshold=100 for 10 · none shown for 1" in extent
+    found.rag = RAG
+    ((_, extent),) = retrieval_lines(found)[:1]
+    assert extent.endswith("none shown for 11"), "without a threshold, the index has nothing"
+
+
 SETTLED = Verdict(
     question_id="q1",
     outcome=Outcome.CORRECT,
