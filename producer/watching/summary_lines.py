@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.ledger import Ledger, Run
+from contract.verdict import Outcome
 from contract.wording import number
 from producer.engine_differences import engine_lines
 from producer.export.summary import Summary
@@ -44,11 +45,13 @@ def _constant(summary: Summary) -> str:
 
 
 def _speed_lines(summary: Summary) -> Lines:
-    """Return the speed of the run; for a sample, it predicts how long the whole file will take."""
-    wall_s = summary.wall_s
-    if wall_s is None or wall_s <= 0:
+    """Return the speed of the run; for a sample, it predicts how long the whole file will take.
+
+    Not if all failed: the engine may not even have been asked.
+    """
+    wall_s, settled = summary.wall_s, summary.tally.settled
+    if wall_s is None or wall_s <= 0 or summary.tally.count(Outcome.FAILED) == settled:
         return []
-    settled = summary.tally.settled
     took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
     return [("speed", f"{settled / wall_s:,.1f} questions/s: {took}")]
 

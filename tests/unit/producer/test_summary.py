@@ -78,6 +78,20 @@ def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
         assert json.loads(told)["rotation_accuracy"]["value"] == 0.5
 
 
+def test_a_run_of_which_all_failed_has_no_speed(ledger: MemoryLedger, session: Session) -> None:
+    """3 questions that the engine was never asked came at 59,353 questions/s."""
+    error = Failure(type="NoAdapter", message="the run asks for the adapter 'x'")
+    run = open_run(ledger, make_questions(3))
+    failed = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error, settled_at=1 + n) for n in range(3)]
+
+    ledger.commit(run.run_id, failed[:2])
+    ended = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    assert "failed 2" in ended
+    assert "questions/s" not in ended
+    ledger.commit(run.run_id, [failed[2].model_copy(update={"outcome": Outcome.WRONG, "error": None, "choice": "A"})])
+    assert "speed     1.5 questions/s" in CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+
+
 #: Three and six characters, three and eight bytes.
 UNEVEN = Question(id="q", question="Which?", choices=("ash", "Größen"), answer="A")
 #: Beside -3 of the right choice, these sums of the other make it the worse one, the better one but as a whole, and the

@@ -64,11 +64,13 @@ def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
 ) -> None:
     run = open_run(ledger, make_questions(8))
     error = Failure(type="APIConnectionError", message="Connection error.")
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error) for n in range(8)])
+    failed = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error, settled_at=1 + n) for n in range(8)]
+    ledger.commit(run.run_id, failed)
 
     report(run.run_id)
     text = page_of(run).text
 
+    assert "questions/s 1.1" not in text
     assert "has no accuracy: every question with a verdict failed. An error is not a wrong answer." in text
     assert "0.0 %" not in text
 
