@@ -171,12 +171,13 @@ def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
 
 def _calibration_lines(calibration: Calibration, spec: RunSpec) -> Lines:
     on_key = calibration.key_probability()
-    figures = {
-        "ECE": calibration.ece(),
-        "Brier": calibration.brier(),
-        "probability of the key": on_key.value if on_key else None,
-    }
-    known = [f"{name} {value:.3f}" for name, value in figures.items() if value is not None]
-    of = confidence_of(spec)
-    what = "" if of == PROBABILITIES else f"; confidence is {of}"
-    return [("calibration", " · ".join(known) + what)] if known else []
+    figures = (
+        ("ECE", calibration.ece(), calibration.of),
+        ("Brier", calibration.brier(), calibration.distributions),
+        ("probability of the key", on_key.value if on_key else None, calibration.on_key.of),
+    )
+    known = [(name, value, of) for name, value, of in figures if value is not None]
+    shown = [f"{name} {value:.3f}" + (f" (of {of:,})" if of != known[0][2] else "") for name, value, of in known]
+    meant = confidence_of(spec)
+    what = "" if meant == PROBABILITIES else f"; confidence is {meant}"
+    return [("calibration", " · ".join(shown) + what)] if known else []

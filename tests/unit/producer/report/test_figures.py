@@ -75,6 +75,25 @@ def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
     assert "0.0 %" not in text
 
 
+def test_calibration_over_fewer_questions_than_the_figure_before_it_says_over_how_many(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    questions = make_questions(4)
+    several = questions[3].model_copy(update={"answer": "A", "also_right": ("B",)})
+    alike, mixed = open_run(ledger, questions), open_run(ledger, [*questions[:3], several], "mixed")
+    pages, ends = [], []
+    for run in (alike, mixed):
+        settle(ledger, run)
+        report(run.run_id)
+        pages.append(page_of(run).text)
+        ends.append(Producer(report.session, "export")(run.run_id).stdout)
+
+    lines = [next(line for line in end.splitlines() if "Brier" in line) for end in ends]
+    assert [line.count("(of ") for line in lines] == [0, 1]
+    assert "(of 3) · probability of the key" in lines[1]
+    assert ["(of 3)" in page for page in pages] == [False, True]
+
+
 def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabilities(
     ledger: MemoryLedger, report: Producer
 ) -> None:
