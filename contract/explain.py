@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,11 +40,15 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
         unknown = str(entry["loc"][-1])
         hint = FORMER_NAMES.get(unknown) or nearest(unknown, known) or nearest(unknown, _nested_names(model, unknown))
         return f"{source}: unknown setting {brief(name)}. {hint}".rstrip()
-    message = str(entry["msg"]).removeprefix("Value error, ")
+    message, hint = str(entry["msg"]).removeprefix("Value error, "), ""
+    if entry["type"] in {"list_type", "tuple_type"}:
+        message = f"expected a list, for example {brief([entry['input']])}"
+    elif entry["type"] in {"enum", "literal_error"} and isinstance(entry["input"], str):
+        hint = nearest(entry["input"], re.findall(r"'([^']*)'", entry["ctx"]["expected"]))
     secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])
     found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {brief(entry['input'])}"
     shown = brief(name)[1:-1] if name else "configuration"
-    return f"{source}: {shown}: {message}{found}."
+    return f"{source}: {shown}: {message}{found}. {hint}".rstrip()
 
 
 def _nested_names(model: type[BaseModel], name: str) -> list[str]:

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from contract.errors import RunConfigError
 from contract.explain import explain
@@ -252,6 +262,16 @@ class RunConfig(BaseModel):
     #: Ask in every rotation of the choices; correct only if correct in all of them.
     circular: bool = False
     judge: JudgeConfig = JudgeConfig()
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _is_a_mode(cls, value: object) -> object:
+        """Offer those for questions alone: `free` is for prompts over HTTP, and refused with a file."""
+        if value in list(Mode):
+            return value
+        *most, last = (repr(each.value) for each in Mode if each is not Mode.FREE)
+        expected = f"{', '.join(most)} or {last}"
+        raise PydanticCustomError("enum", "Input should be {expected}", {"expected": expected})
 
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:

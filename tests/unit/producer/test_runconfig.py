@@ -60,8 +60,15 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
         ("retrieval_top_k=3", "unknown setting 'retrieval_top_k'. In a run's configuration it is rag.retrieval_top_k"),
         (
             "mode=leter",
-            "mode: Input should be 'letter', 'likelihood', 'generate', 'vote', 'judge' or 'free', found 'leter'",
+            "mode: Input should be 'letter', 'likelihood', 'generate', 'vote' or 'judge', found 'leter'. Did you mean"
+            " 'letter'?",
         ),
+        (
+            "mode=[letter]",
+            "mode: Input should be 'letter', 'likelihood', 'generate', 'vote' or 'judge', found ['letter'].",
+        ),
+        ("rag.kind=bm52", "rag.kind: Input should be 'bm25', 'dense' or 'hybrid', found 'bm52'. Did you mean 'bm25'?"),
+        ("sampling.stop=xx", "sampling.stop: expected a list, for example ['xx'], found 'xx'."),
         ("temperature=1", "unknown setting 'temperature'. Did you mean 'sampling.temperature'?"),
         ("judge.model=x", "--set: configuration: judge has no effect in mode likelihood"),
         ("seed=-1", "seed"),
