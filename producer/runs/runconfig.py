@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from contract.errors import RunConfigError
+from contract.errors import QuestionFileError, RunConfigError
 from contract.explain import explain
 from contract.index import can_answer, highest_score, read_manifest
 from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
@@ -40,7 +40,7 @@ from contract.spec import (
     mode_conflict,
 )
 from contract.yaml_files import LONGEST, read_yaml
-from producer.readers import HowToRead, QuestionFile, Source, opened, understand
+from producer.readers import HowToRead, QuestionFile, Row, Source, opened, understand
 from producer.runs.templates import checked_description, load_prompt, refuse_blind
 
 __all__ = [
@@ -99,7 +99,7 @@ class FewShotConfig(BaseModel):
     def load(self, asked: Source | None = None) -> FewShot | None:
         """Load the examples with their pool, for the questions of `asked`.
 
-        Raises QuestionFileError for a bad row, RunConfigError for too few examples.
+        Raises QuestionFileError for a bad row or one without a key, RunConfigError for too few examples.
         """
         if not self.k:
             return None
@@ -109,11 +109,19 @@ class FewShotConfig(BaseModel):
                 if row.trouble is not None:
                     raise row.trouble
                 if row.question is not None:
+                    if row.question.answer is None:
+                        raise _unsolved(row, row.question.id)
                     pool.append(row.question)
         try:
             return FewShot(k=self.k, selection=self.selection, rationale=self.rationale, pool=tuple(pool))
         except ValidationError as trouble:
             raise RunConfigError(explain(trouble, FewShot, f"few_shot, examples from {self.file}")) from None
+
+
+def _unsolved(row: Row, question_id: str) -> QuestionFileError:
+    called = "an example" if row.content_id else f"example {question_id}"  # a hash would not be found in the file
+    hint = "Add its key, or leave it out of the file."
+    return QuestionFileError(f"{called} has no answer.", path=row.file, line=row.line, hint=hint)
 
 
 class JudgeConfig(BaseModel):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.errors import RunConfigError
+from contract.errors import QuestionFileError, RunConfigError
 from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
@@ -261,6 +261,20 @@ def test_reasoning_that_is_not_there_or_not_asked_for_is_refused(
         )
 
     assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(("named", "wanted"), [(True, "example e2 has no answer"), (False, "an example has no answer")])
+def test_an_example_without_a_key_is_refused_with_its_place(tmp_path: Path, named: bool, wanted: str) -> None:
+    rows: list[dict[str, Any]] = [{"question": f"{n}?", "choices": ["x", "y"], "answer": "B"} for n in range(3)]
+    rows[2]["answer"] = None
+    for n, row in enumerate(rows if named else ()):
+        row["id"] = f"e{n}"
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    with pytest.raises(QuestionFileError) as caught:
+        FewShotConfig(k=1, file=str(tmp_path / "dev.jsonl")).load()
+
+    assert f"dev.jsonl:3: {wanted}. Add its key" in str(caught.value)
 
 
 @pytest.mark.parametrize("threshold", [".nan", "-.inf"])
