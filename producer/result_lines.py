@@ -94,7 +94,7 @@ def result_lines(
     lines = [
         ("run", run.run_id),
         *([] if standing == "settled" else [("state", unfinished)]),
-        *_accuracy_lines(run, tally),
+        *_accuracy_lines(run, tally, _over(run, tally, standing)),
         *beside,
         ("chance", chance(run.chance) + remark),
         *_calibration_lines(tally.calibration, run.spec),
@@ -107,7 +107,14 @@ def result_lines(
     return lines + labelled("results", map(str, files))
 
 
-def _accuracy_lines(run: Run, tally: Tally) -> Lines:
+def _over(run: Run, tally: Tally, standing: str) -> str:
+    """Return which questions the accuracy is over: of a run that goes on, it is not that of the run."""
+    if tally.settled == run.questions:
+        return "all questions"
+    return "all settled questions" if standing == "cancelled" else f"the {tally.settled:,} settled so far"
+
+
+def _accuracy_lines(run: Run, tally: Tally, over: str) -> Lines:
     over_all, over_answered = tally.over_all(), tally.over_answered()
     if tally.all_failed:
         return [("accuracy", "none: every question with a verdict failed, and an error is not a wrong answer")]
@@ -115,10 +122,9 @@ def _accuracy_lines(run: Run, tally: Tally) -> Lines:
         return [("accuracy", "none: no question has a key" if run.without_key >= run.questions else "none yet")]
     unknown = "it is not counted here which of the unanswered and failed questions have no key; `export` does"
     if over_all is None:
-        lines = [("accuracy", f"unknown over all questions: {unknown}")]
+        lines = [("accuracy", f"unknown over {over}: {unknown}")]
     else:
-        which = "all questions" if tally.settled == run.questions else "all settled questions"
-        lines = [("accuracy", f"{interval(over_all)} over {which}; unanswered and failed count as incorrect")]
+        lines = [("accuracy", f"{interval(over_all)} over {over}; unanswered and failed count as incorrect")]
         lines += [] if tally.failures_known else [("", f"unknown excluding failed questions: {unknown}")]
     if responded := tally.without_failed():
         lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))

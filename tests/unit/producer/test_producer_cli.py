@@ -236,6 +236,21 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
 
+def test_the_accuracy_of_a_run_that_goes_on_is_said_to_be_over_what_is_settled_so_far(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    ledger.commit(run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT, choice="B") for n in range(2)])
+
+    for command in (("status",), ("export",)):
+        assert "(2 of 2) over the 2 settled so far; unanswered" in producer(*command).stdout
+    producer("pause", run_id)
+    assert "(2 of 2) over the 2 settled so far; unanswered" in producer("status").stdout
+    producer("resume", run_id)
+    ledger.commit(run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.ANSWERED, choice="B") for n in range(2, 5)])
+    assert "over all questions; unanswered" in producer("status").stdout
+
+
 def test_status_gives_no_accuracy_that_depends_on_which_unanswered_questions_have_a_key(
     producer: Producer, write_rows: WriteRows, ledger: MemoryLedger
 ) -> None:
