@@ -264,7 +264,7 @@ def test_status_gives_no_accuracy_that_depends_on_which_unanswered_questions_hav
 
     text = producer("status").stdout
     unknown = "it is not counted here which of the unanswered and failed questions have no key; `export` does"
-    assert f"accuracy  unknown over all questions: {unknown}\n" in text
+    assert f"accuracy  unknown over all settled questions: {unknown}\n" in text
     assert "1.000  95 % interval 0.439 to 1.000 (3 of 3) over answered questions" in text
     assert "no key" not in text.replace(unknown, "")
     assert (producer.json("status")["accuracy_all"], producer.json("runs")[0]["accuracy_all"]) == (None, None)
