@@ -139,7 +139,7 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
             ["q.jsonl:1:", "successive rows repeat the question", '"choices": ["…", "…"]'],
         ),
         ("q.json", "3", ["found '3'", "list of questions"]),
-        ("q.json", "[" * 100_000, ["malformed JSON", "recursion"]),
+        ("q.json", "[" * 100_000, ["malformed JSON", "while decoding a JSON array"]),
         ("q.json", '[{"n": Infinity}]', ["Infinity is not a JSON number"]),
         ("q.json", b'[\n"\xff"]', ["q.json:2:", "0xff", "offset 3", "UTF-8"]),
         ("q.csv", b"\xef\xbb\xbfquestion,\xe9", ["offset 12"]),
