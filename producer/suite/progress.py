@@ -9,13 +9,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from contract.fleet import WorkerState
 from contract.ledger import Run
 from contract.wording import number
 from producer.watching.pace import Pace
 from producer.watching.progress import Snapshot, crew_table, describe_workers, time_left
 from producer.watching.screens import BarScreen, LineScreen
-from producer.watching.worker_status import Member
+from producer.watching.worker_status import AT_WORK, Member
 
 __all__ = ["Board"]
 
@@ -50,8 +49,10 @@ class Board:
             alone = len(run_ids) == 1 and run_ids[0] not in message
             self.screen.say(f"{run_ids[0]}: {message}" if alone else message)
         self._remarks.clear()
-        ready = any(each.state == WorkerState.READY for each in self._crew())
-        self._pace.observe(now, self._settled, working=ready)
+        working = any(each.state in AT_WORK for each in self._crew())
+        under_way = self._under_way()
+        halted = bool(under_way) and all(each.counts.halted for each in under_way)
+        self._pace.observe(now, self._settled, working=working, halted=halted)
         self.screen.show(self)
 
     @property

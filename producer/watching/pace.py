@@ -40,13 +40,18 @@ class Pace:
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
 
-    def observe(self, now: float, settled: int, *, working: bool = True) -> None:
+    def observe(self, now: float, settled: int, *, working: bool = True, halted: bool = False) -> None:
         """Record that `settled` questions are settled at `now`, in seconds of a monotonic clock.
 
-        `working` says whether a worker is ready; time before the first worker is ready does not count.
+        `working` says whether a worker is at work, `halted` whether the run is paused. Time before the first worker is
+        ready does not count, nor does that of a pause; and no time without work predicts how long the rest takes.
         """
         if self._first is None or (not working and settled == self._first[1]):
             self._first = (now, settled)
+            self._seen.clear()
+        elif (halted or not working) and settled == self._seen[-1][1]:
+            if halted:
+                self._first = (self._first[0] + now - self._seen[-1][0], self._first[1])
             self._seen.clear()
         if len(self._seen) > 1 and self._seen[-2][1] == self._seen[-1][1] == settled:
             self._seen.pop()

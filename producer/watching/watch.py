@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Ledger, Run, RunState
 from contract.wording import number
 from producer.watching.pace import Pace
@@ -25,7 +25,7 @@ from producer.watching.unserved import (
     unbooted_by_reason,
     waiting_lines,
 )
-from producer.watching.worker_status import Member, RunWorkers
+from producer.watching.worker_status import AT_WORK, Member, RunWorkers
 
 if TYPE_CHECKING:
     from producer.broker import Broker
@@ -122,8 +122,8 @@ class Watcher:
         if self.away_since is not None:
             self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
             self.away_since = None
-        ready = any(each.state is WorkerState.READY for each in workers[queues[-1]])
-        self.pace.observe(now, counts.settled, working=ready)
+        working = any(each.state in AT_WORK for each in workers[queues[-1]])
+        self.pace.observe(now, counts.settled, working=working, halted=counts.halted)
         there = [each for of_queue in workers.values() for each in of_queue]
         crew = self.crew.look(there)
         queued = sum(map(self.broker.queue_length, queues))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from contract.fleet import WorkerRecord
+from contract.fleet import WorkerRecord, WorkerState
 from contract.pace import fill, pace, remembered
 
-__all__ = ["Member", "RunWorkers"]
+__all__ = ["AT_WORK", "Member", "RunWorkers"]
+
+#: States in which a worker settles questions.
+AT_WORK = frozenset({WorkerState.READY, WorkerState.DRAINING})
 
 
 @dataclass(frozen=True, slots=True)

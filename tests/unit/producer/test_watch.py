@@ -418,6 +418,30 @@ def test_a_faster_pace_is_in_the_time_left_after_a_minute() -> None:
     assert pace.mean < 2.0
 
 
+@pytest.mark.parametrize("pause", [{"halted": True}, {"working": False}])
+def test_a_pause_does_not_lengthen_the_time_left_once_the_run_goes_on(pause: dict[str, bool]) -> None:
+    pace = Pace()
+    left = []
+
+    for second in range(4000):
+        stopped = 100 <= second < 3700
+        settled = 10 * (second if second < 100 else 99 if stopped else second - 3600)
+        pace.observe(second, settled, **(pause if stopped else {}))
+        if second > 3701:
+            left.append(pace.rates.left_s(1000))
+
+    assert left == pytest.approx([100.0] * len(left), rel=0.01)
+
+
+def test_the_mean_pace_leaves_out_the_time_in_which_the_run_was_paused() -> None:
+    pace = Pace()
+
+    for second in range(1200):
+        pace.observe(second, 4 * (min(second, 100) + max(0, second - 1100)), halted=100 <= second < 1100)
+
+    assert pace.mean == pytest.approx(4.0, rel=0.01)
+
+
 CREW = (
     Member("cpu0@here", "ready", "score.small", 12.5, 0.5, 0.9, on_gpu=False),
     Member("gpu0@there", "ready", "score.small", 80.0, 1.0, 0.7, on_gpu=True),

@@ -173,6 +173,22 @@ def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
     assert "2.0/s mean" in board.line()
 
 
+def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
+    run = cell("a", "m", 0, 60, unsettled=60).run
+    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [("a", run)])
+    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+    settled = {0: 0, 10: 20, 11: 20, 1000: 20, 1001: 20, 1010: 40}
+
+    for second, count in settled.items():
+        state = RunState.PAUSED if 10 < second <= 1000 else RunState.RUNNING
+        counts = Counts(total=60, todo=60 - count, outcomes={Outcome.CORRECT: count}, state=state)
+        board.put(Snapshot(run.run_id, counts, Rates(0.0, 0.0, 0.0), [member]))
+        board.draw(second)
+
+    assert "2.0/s mean" in board.line()
+    assert "0:10 left" in board.line()
+
+
 @pytest.mark.parametrize(
     ("served", "left"),
     [([False, False], "no worker"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
