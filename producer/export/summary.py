@@ -77,7 +77,8 @@ class Summary:
     failures: Failures = field(default_factory=Failures)
     #: By subject and outcome, the right answers to questions with a key, with their contexts.
     found_in: defaultdict[tuple[str, Outcome], ContextValues] = field(default_factory=_values)
-    #: Number of judged answers that also name a choice, and of those in which the judge agrees with the key.
+    #: Number of judged answers that also name a choice, and of those in which the judge agrees with the key; in a
+    #: `circular` run, of questions whose rotations were all graded alike.
     judged_and_read: int = 0
     judge_agrees: int = 0
     workers: set[str] = field(default_factory=set)
@@ -184,7 +185,9 @@ class Summary:
         if spec.mode is Mode.LIKELIHOOD and verdict.choice_scores:
             for normalization, right in right_by(question, verdict, spec).items():
                 self.normalized[normalization] += right
-        if spec.mode is Mode.JUDGE and verdict.choice:
+        # Of rotations that were graded differently, the verdict does not say how the one with this choice was.
+        graded_alike = verdict.rotations_right in {0, verdict.rotations}
+        if spec.mode is Mode.JUDGE and verdict.choice and graded_alike:
             self.judged_and_read += 1
             self.judge_agrees += (verdict.choice in question.right) == is_right
 

@@ -347,6 +347,19 @@ def test_judged_runs_tell_how_often_the_judge_agrees_with_the_key() -> None:
     assert found["judge_agreement"] == {"value": 0.666667, "agrees": 2, "of": 3}
 
 
+def test_a_judge_that_is_right_about_every_rotation_does_not_disagree_with_the_key() -> None:
+    found = summary_of(
+        verdict(Outcome.CORRECT, choice="A", rotations=4, rotations_right=4),
+        verdict(Outcome.WRONG, choice="A", rotations=4, rotations_right=3),  # B in the last one, graded as wrong
+        verdict(Outcome.WRONG, choice="B", rotations=4, rotations_right=0),
+        mode=Mode.JUDGE,
+        sampling=Sampling(),
+        judge=Judge(prompt=Prompt(name="grade", text="{{ response }}")),
+        circular=True,
+    )
+    assert found["judge_agreement"] == {"value": 1.0, "agrees": 2, "of": 2}
+
+
 def test_the_end_of_a_judged_run_and_its_report_tell_how_often_the_judge_agrees_with_the_key(
     ledger: MemoryLedger, session: Session
 ) -> None:
