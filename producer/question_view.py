@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from contract.choice_order import arrangements
+from contract.errors import RunConfigError
 from contract.ledger import Run
 from contract.prompts import prompts_of, wants_passages
 from contract.question import LABELS, Question
@@ -58,12 +59,18 @@ def key_shown(question: Question) -> str:
 
 
 def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) -> list[str]:
-    """Return the prompts the model saw, with a placeholder for passages that were not, or not yet, retrieved."""
+    """Return the prompts the model saw, with a placeholder for passages that were not, or not yet, retrieved.
+
+    If the template fails on this question, which is then `failed`, the prompt is a placeholder that says so.
+    """
     passages = verdict.passages if verdict else ()
     asked = verdict is not None and verdict.outcome is not Outcome.FAILED
     if not asked and not passages and wants_passages(question, spec):
         passages = (UNKNOWN_PASSAGES,)
-    return prompts_of(question, spec, passages)
+    try:
+        return prompts_of(question, spec, passages)
+    except RunConfigError as trouble:
+        return [f"‹none: {trouble.message}›"]
 
 
 def verdict_facts(verdict: Verdict) -> dict[str, str]:

@@ -8,6 +8,7 @@ from contract.question import Question
 from contract.spec import ChatTemplate, IndexKind, Prompt, Retrieval
 from contract.verdict import MAJORITY, Failure, Outcome, Passage, Verdict
 from producer.report.table import PER_PARCEL
+from producer.session import Session
 from tests.support import interrupted_run, make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer
 from tests.unit.producer.report.conftest import Page, html_of, packed, settle, unpack
@@ -31,6 +32,21 @@ def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
         "0.2500 nats",
         "0.2500 nats per character",
     ]
+
+
+def test_a_question_on_which_the_template_failed_is_shown_with_the_reason_instead_of_its_prompt(
+    ledger: MemoryLedger, session: Session, report: Producer
+) -> None:
+    short = make_question(1, choices=("a", "b"), answer="A")
+    run = open_run(ledger, [make_question(0), short], prompt=Prompt(name="mine", text="{{ choices[2].text }}"))
+    settle(ledger, run)
+
+    report()
+    shown = Producer(session, "show")(run.run_id, "q1")
+
+    why = "‹none: prompt 'mine' cannot be rendered for question 'q1': list object has no element 2.›"
+    assert [each["prompts"] for each in unpack(html_of(run))[1]] == [["2"], [why]]
+    assert why in shown.output
 
 
 def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Producer) -> None:
