@@ -57,6 +57,22 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "odd 10 0.000 0.500 +0.500" in page.text
 
 
+def test_an_accuracy_without_failed_questions_stands_beside_their_chance_level(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    pair = make_question(0, choices=("a", "b"), answer="A")
+    runs = [open_run(ledger, [pair, make_question(1)], name) for name in ("a", "b")]
+    settle(ledger, runs[1])
+    for question, outcome in ((pair, Outcome.CORRECT), (make_question(1), Outcome.FAILED)):
+        ledger.commit(runs[0].run_id, [Verdict(question_id=question.id, outcome=outcome)])
+
+    report(*(run.run_id for run in runs))
+
+    rows = re.findall(r'<tr><th scope="row">([^<]*)</th>.*?class="chance" x1="([0-9.]+)"', html_of(runs[0]), re.DOTALL)
+    chances = dict(rows[:3])
+    assert chances[f"{runs[0].run_id} excluding failed questions"] == "50.00", "that of the question with two choices"
+
+
 def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_asked(
     ledger: MemoryLedger, report: Producer
 ) -> None:
