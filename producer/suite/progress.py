@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from contract.ledger import Run
+from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.watching.pace import Pace
 from producer.watching.progress import Snapshot, crew_table, describe_workers, time_left
@@ -71,8 +71,10 @@ class Board:
         return " · ".join(parts)
 
     def _left(self) -> str:
-        """Return `1:30 left`, unless a run has no worker: then there is no telling when the suite ends."""
+        """Return `1:30 left`, unless all are paused or one has no worker: then there is no telling when it ends."""
         under_way = [each for each in self._under_way() if not each.counts.halted]
+        if not under_way:
+            return RunState.PAUSED.value
         if unserved := sum(not each.served for each in under_way):
             return "no worker" if unserved == len(under_way) else f"no worker for {number(unserved, 'run')}"
         return time_left(self._pace.rates.left_s(self._questions - self._settled))

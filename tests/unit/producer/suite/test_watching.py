@@ -184,6 +184,7 @@ def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
         counts = Counts(total=60, todo=60 - count, outcomes={Outcome.CORRECT: count}, state=state)
         board.put(Snapshot(run.run_id, counts, Rates(0.0, 0.0, 0.0), [member]))
         board.draw(second)
+        assert board.line().endswith("paused") == (state is RunState.PAUSED)
 
     assert "2.0/s mean" in board.line()
     assert "0:10 left" in board.line()
