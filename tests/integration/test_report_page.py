@@ -147,6 +147,29 @@ def test_questions_of_two_files_that_have_the_same_id_do_not_count_as_differing(
         assert page.locator("#found").inner_text() == "0 of 8 rows, one for each question and run"
 
 
+def test_a_text_from_right_to_left_ends_at_its_left(browser: Browser, tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    text = "\u05de\u05d4 \u05d6\u05d4 C++?"
+    question = Question(id="q", question=text, choices=(text, "b"), answer="A", subject=text)
+    run = open_run(ledger, [question])
+    ledger.commit(run.run_id, [Verdict(question_id="q", outcome=Outcome.CORRECT, choice="A")])
+    path = tmp_path / "report.html"
+    path.write_text("".join(build(ledger, [run])), encoding="utf-8")
+    last_and_first = """found => [found.textContent.length - 1, 0].map(at => {
+        const range = document.createRange();
+        range.setStart(found.firstChild, at);
+        range.setEnd(found.firstChild, at + 1);
+        return range.getBoundingClientRect().left;
+    })"""
+
+    with open_page(browser, viewport={"width": 1200, "height": 900}) as page:
+        _show(page, path)
+        page.locator(".open").click()
+        for place in (".shares th", ".open", "#rows td[data-name=subject]", ".detail .text", ".choices td >> nth=1"):
+            last, first = page.locator(place).filter(has_text=text).first.evaluate(last_and_first)
+            assert last < first, place
+
+
 def test_columns_sort_both_ways_and_what_is_missing_comes_last(page: Page) -> None:
     heading = page.get_by_role("button", name="confidence")
     heading.click()
