@@ -233,8 +233,9 @@ def test_prometheus_is_told_that_a_silent_redis_names_no_targets_while_others_st
         os.kill(server, signal.SIGSTOP)  # the kernel goes on to accept connections
         try:
             waiting = pool.submit(other.alive)
-            with pytest.raises(urllib.error.HTTPError, match="503"):
+            with pytest.raises(urllib.error.HTTPError, match="503") as refused:
                 urllib.request.urlopen(f"http://{record.metrics_at}/targets", timeout=PATIENCE_S)
+            refused.value.close()
             assert not waiting.done()
             with urllib.request.urlopen(f"http://{record.metrics_at}/health", timeout=PATIENCE_S) as health:
                 assert health.status == 200, "a probe would restart the worker, which only has to wait"
