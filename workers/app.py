@@ -78,6 +78,7 @@ class Lifecycle:
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
+        self._ignores_hang_up = False
 
     def connect(self) -> None:
         """Connect the handlers. Celery swallows their exceptions; only an exit ends the process."""
@@ -102,9 +103,12 @@ class Lifecycle:
     def boot(self, sender: Any, **_: Any) -> None:
         """Boot the worker, or exit with a one-line error and an exit code that says whether a retry can help.
 
-        Celery only installs its signal handlers after this, so SIGTERM gets one here that frees the engine.
+        Celery only installs its signal handlers after this, so SIGTERM gets one here that frees the engine, and so does
+        SIGHUP, which nohup ignores.
         """
-        signal.signal(signal.SIGTERM, _exit)
+        self._ignores_hang_up = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        for number in (signal.SIGTERM, *([] if self._ignores_hang_up else [signal.SIGHUP])):
+            signal.signal(number, _exit)
         booted = asked_to_end = False
         try:
             self.log_our_way()  # Celery only sets up logging after this
@@ -118,7 +122,7 @@ class Lifecycle:
             self._worker.boot()
             booted = True
         except SystemExit:
-            asked_to_end = True  # by SIGTERM
+            asked_to_end = True  # by SIGTERM or SIGHUP
             raise
         except McqueueError as trouble:
             log.error("%s", trouble)
@@ -132,8 +136,12 @@ class Lifecycle:
                 self._worker.close(for_good=asked_to_end)
 
     def ready(self, **_: Any) -> None:
-        """Called when Celery consumes messages and has installed its signal handlers."""
+        """Called when Celery consumes messages and has installed its signal handlers.
+
+        Without a terminal, its own for SIGHUP would start the worker again, by a command that fails.
+        """
         signal.signal(signal.SIGTERM, _drain)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if self._ignores_hang_up else _drain)
         on_signal = StopSignals()
         for number in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, on_signal)
@@ -168,7 +176,10 @@ def _exit(*_: Any) -> None:
 
 
 def _drain(*_: Any) -> None:
-    """Handler of SIGTERM. Celery's own writes to the log first; if that fails, on a full disk, it does nothing more."""
+    """Handler of SIGTERM and SIGHUP.
+
+    Celery's own writes to the log first; if that fails, on a full disk, it does nothing more.
+    """
     stop(0)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,31 @@ def test_sigterm_ends_running_batches_and_gives_the_rest_back(
     with worker(tmp_path / "next", name="w1"):
         wait_finished(redis_ledger, run)
     assert len(verdicts(redis_ledger, run)) == 100
+
+
+@pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN], ids=["by default", "under nohup"])
+def hang_up(request: pytest.FixtureRequest) -> Iterator[signal.Handlers]:
+    """What SIGHUP does to a process that a test starts."""
+    before = signal.signal(signal.SIGHUP, request.param)
+    yield request.param
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_the_end_of_its_terminal_drains_a_worker_but_not_one_under_nohup(
+    hang_up: signal.Handlers, app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(24))
+    send(app, redis_ledger, run)
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 600}) as hearing:
+        wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
+        hearing.send_signal(signal.SIGHUP)
+        if hang_up is signal.SIG_IGN:
+            wait_finished(redis_ledger, run)
+            assert hearing.poll() is None
+        else:
+            assert hearing.wait(timeout=PATIENCE_S) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
+    assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
 
 
 def test_sigterm_drains_a_worker_whose_log_is_on_a_full_disk(app: Celery, redis_ledger: RedisLedger) -> None:
