@@ -91,7 +91,8 @@ def translating(place: str) -> Iterator[None]:
 
 def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
     if isinstance(trouble, redis.AuthenticationError):
-        return LedgerError(f"Redis at {place} refuses the credentials: {trouble}.", hint="Check MCQUEUE_REDIS_URL.")
+        why = str(trouble).rstrip(".")
+        return LedgerError(f"Redis at {place} refuses the credentials: {why}.", hint="Check MCQUEUE_REDIS_URL.")
     if found := refused(trouble, f"Redis at {place}"):
         return found
     if isinstance(trouble, (AskError, ClusterCrossSlotError, ClusterError)):

@@ -186,6 +186,20 @@ def test_a_redis_that_refuses_writes_is_told_like_one_that_is_away(tmp_path: Pat
     assert told[1].startswith("Redis is back after")
 
 
+def test_a_password_that_is_wrong_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    with valkey(tmp_path / "data") as server, redis.Redis.from_url(url_of(server)) as client:
+        client.config_set("requirepass", "right")
+        wrong = url_of(server).replace("redis://", "redis://:wrong@")
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", wrong)
+        said = workers_command("up", "--set", "engine=simulated", "--logs", str(tmp_path), exit_code=1)
+        with RedisWatch(load_settings(None, [f"redis_url={wrong}"]), told.append):
+            wait_until(lambda: len(told) == 1, "that it is refused")
+    assert said.count("refuses the credentials") == 1
+    assert "booting" not in said
+    assert told[0].endswith("or user is disabled. Check MCQUEUE_REDIS_URL.")
+
+
 def test_a_plan_that_cannot_be_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     said = workers_command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -54,10 +53,13 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     refuse_unbootable(fleet, plans)
     for warning in warnings:
         note(f"warning: {warning}")
-    with suppress(LedgerError):  # workers wait for a Redis that is away, and say so
+    try:
         registry = Fleet.connect(fleet[0])
         refuse_taken(registry, [node_name(plan) for plan in plans], note)
         registry.announce({node_name(plan): plan.queue or score_queue(plan.serves) for plan in plans})
+    except LedgerError as trouble:
+        if not trouble.retryable:  # workers wait for a Redis that is away, and say so, but not for another password
+            raise
     with screen_for(sys.stderr, fleet[0]) as screen, RedisWatch(fleet[0], screen.say), vllm_folder() as lock:
         supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children), lock)
         exit_code = supervisor.run()

@@ -61,6 +61,6 @@ class RedisWatch(threading.Thread):
         now, since = time.monotonic(), self._away_since
         self._away_since = (since or now) if trouble else None
         if trouble and since is None:
-            self._say(f"{trouble.message} Workers wait until it responds.")
+            self._say(f"{trouble.message} Workers wait until it responds." if trouble.retryable else str(trouble))
         elif since is not None and not trouble:
             self._say(f"Redis is back after {now - since:.0f} s.")
