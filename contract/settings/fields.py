@@ -32,6 +32,8 @@ PREFIX = "MCQUEUE_"
 MOST_QUESTIONS = 1024
 #: vLLM's arguments whose product is the number of GPUs that hold one copy of the model.
 PARALLEL_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size")
+#: vLLM's argument that divides the memory of a GPU.
+MEMORY_SHARE = "gpu_memory_utilization"
 #: A duration; threads and sockets cannot wait much longer.
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=1_000_000)]
 
@@ -226,6 +228,10 @@ class Settings(BaseSettings):
         for name in PARALLEL_SIZES:
             if not isinstance(size := read.get(name, 1), int) or size < 1:
                 raise ValueError(f"{name}: expected a number of GPUs, found {size!r}")
+        if not _is_share(share := read.get(MEMORY_SHARE, 1)):
+            raise ValueError(
+                f"{MEMORY_SHARE}: expected a share of a GPU's memory, above 0 and up to 1, found {share!r}"
+            )
         return read
 
     @field_validator("gpu_groups", mode="before")
@@ -233,11 +239,14 @@ class Settings(BaseSettings):
     def _are_groups(cls, value: object) -> object:
         """Report one clear error: pydantic would list a mismatch for each variant of the union."""
         groups = "auto, or a list with a group per worker, like [[0], [1], [2, 3]]"
-        if value == "auto" or (isinstance(value, list) and all(isinstance(group, list) for group in value)):
+        listed = value if isinstance(value, list) else []
+        if value == "auto" or (value == listed and all(isinstance(group, list) for group in listed)):
+            if wrong := [each for group in listed for each in group if not _names_a_gpu(each)]:
+                raise ValueError(f"expected a GPU's number, UUID or MIG id, found {brief(wrong[0])}")
             return value
-        if isinstance(value, list) and all(isinstance(each, int | str) for each in value):
-            alone = ", ".join(f"[{each}]" for each in value)
-            together = ", ".join(map(str, value))
+        if listed and all(map(_names_a_gpu, listed)):
+            alone = ", ".join(f"[{each}]" for each in listed)
+            together = ", ".join(map(str, listed))
             raise ValueError(f"expected {groups}: [{alone}] is a worker on each, [[{together}]] one on all of them")
         raise ValueError(f"expected {groups}, found {brief(value)}")
 
@@ -344,6 +353,15 @@ def _refuse_what_json_cannot_say(value: Any) -> None:
                 raise ValueError(f"more than {LONGEST:,} bytes")
     except (TypeError, RecursionError) as trouble:
         raise ValueError(f"expected plain words, numbers, lists and mappings: {trouble}") from None
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
+
+
+def _names_a_gpu(value: object) -> bool:
+    """Whether `value` may name a GPU; Python counts booleans as integers."""
+    return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def _number_or_word(text: str) -> Any:

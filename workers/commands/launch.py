@@ -73,7 +73,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
 def run(config: Path | None, overrides: tuple[str, ...], gpus: str, name: str) -> None:
     """Run one worker in the foreground, pinned to its GPUs before Python starts."""
     settings = load_settings(config, overrides)
-    chosen = tuple(each for each in gpus.split(",") if each)
+    chosen = tuple(filter(None, map(str.strip, gpus.split(","))))
     plan = plan_worker(settings, chosen, this_machine(), SettingsSources(config, overrides), name)
     bind(plan.cores)
     environment = {**os.environ, **plan.environment}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,9 @@ from contract.errors import PlanError, SettingsError
 from contract.layers import parse_overrides
 from contract.names import slug
 from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
+from contract.settings.fields import MEMORY_SHARE
 from contract.wording import number
+from contract.yaml_files import brief
 from workers.gpus.groups import OPTION, Device, cut, cut_all, group_name, shared
 from workers.host.machine import Machine
 
@@ -28,6 +31,8 @@ __all__ = [
     "plan_worker",
 ]
 
+#: Celery would replace a `%`, and takes what follows an `@` for the host.
+WORKER_NAME = re.compile(r"[\w.-]+")
 #: vLLM's default `gpu_memory_utilization`.
 VLLM_MEMORY_SHARE = 0.92
 #: Maximum total share of a GPU with several workers: each CUDA context, about 0.5 GB, comes on top of what its engine
@@ -123,6 +128,9 @@ def plan_worker(
     settings: Settings, gpus: Sequence[str], machine: Machine, sources: SettingsSources, name: str = ""
 ) -> WorkerPlan:
     """Return the plan of a single worker on `gpus` or all cores, by default named after these. Raises PlanError."""
+    if name and not WORKER_NAME.fullmatch(name):
+        hint = "Use letters, digits, dots, hyphens and underscores; the host is added."
+        raise PlanError(f"--name {brief(name)}: not the name of a worker on its host.", hint=hint)
     if gpus:
         (devices,) = cut([gpus], machine.gpus, settings.gpus_per_worker, OPTION)
         plan = _on_gpus(settings, devices)
@@ -161,7 +169,7 @@ def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
 
 def memory_share(settings: Settings) -> float:
     """Return the share of a GPU's memory that the engine requests."""
-    return float(settings.vllm_args.get("gpu_memory_utilization", VLLM_MEMORY_SHARE))
+    return float(settings.vllm_args.get(MEMORY_SHARE, VLLM_MEMORY_SHARE))
 
 
 def _wants_gpus(settings: Settings, visible: Sequence[Device]) -> bool:

@@ -224,6 +224,8 @@ def test_the_projects_other_variables_are_no_settings_and_no_mistakes(
         ("simulated.boot_s=soon", "simulated.boot_s: Input should be a valid number"),
         ("gpu_groups=[[0], []]", "gpu_groups: expected groups like [[0], [1, 2]], found an empty one"),
         ("gpu_groups=some", "gpu_groups"),
+        ("gpu_groups=[[0], [1.5]]", "gpu_groups: expected a GPU's number, UUID or MIG id, found 1.5."),
+        ("gpu_groups=[[true]]", "gpu_groups: expected a GPU's number, UUID or MIG id, found True."),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_name_kind_and_finding(override: str, told: str) -> None:
@@ -344,6 +346,12 @@ def test_an_engine_uses_as_many_gpus_as_tensor_times_pipeline_parallel() -> None
 @pytest.mark.parametrize("size", ["many", 0, 1.5])
 def test_a_size_in_gpus_that_is_no_number_of_them_is_refused(name: str, size: object) -> None:
     assert f"{name}: expected a number of GPUs, found {size!r}" in refusal(None, f"vllm_args.{name}={size}")
+
+
+@pytest.mark.parametrize("share", ["high", 0, 1.5, True, None])
+def test_a_share_of_a_gpus_memory_that_is_none_is_refused(share: object) -> None:
+    said = refusal(None, f"vllm_args.gpu_memory_utilization={'null' if share is None else share}")
+    assert f"gpu_memory_utilization: expected a share of a GPU's memory, above 0 and up to 1, found {share!r}" in said
 
 
 def test_settings_are_read_once_and_frozen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from contract import Settings
 from contract.errors import PlanError
 from contract.settings import load_fleet
 from tests.unit.workers.gpus import CUT, EIGHT
+from workers.commands import launch
 from workers.gpus.groups import Device
 from workers.host.machine import Machine
 from workers.host.placement import SettingsSources, WorkerPlan, pick, plan_host, plan_retrieval, plan_worker
@@ -224,6 +226,23 @@ def test_a_single_worker_is_pinned_to_what_its_command_names() -> None:
     with pytest.raises(PlanError, match=r"Group \[4\] has 1 GPU,"):
         plan_worker(settings, ("4",), Machine(EIGHT, CORES), SettingsSources())
     assert plan_worker(settings, (), Machine(EIGHT, CORES), SettingsSources()).place == "cores 0-7"
+
+
+@pytest.mark.parametrize("name", ["gpu%z", "gpu0@node7", "my worker", "a/b"])
+def test_a_single_workers_name_is_a_word_without_a_host(name: str) -> None:
+    (settings,) = fleet()
+    with pytest.raises(PlanError, match="not the name of a worker on its host") as refused:
+        plan_worker(settings, (), Machine([], CORES), SettingsSources(), name)
+    assert "the host is added" in refused.value.hint
+
+
+def test_the_gpus_of_a_single_worker_may_have_spaces_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(launch, "this_machine", lambda: Machine(EIGHT, CORES))
+    monkeypatch.setattr("os.execve", lambda *arguments: started.append(arguments[-1]))
+    words = ["--gpus", "4, 5", "--set", "vllm_args.tensor_parallel_size=2"]
+    assert CliRunner().invoke(launch.run, words, catch_exceptions=False).exit_code == 0
+    assert started[0]["CUDA_VISIBLE_DEVICES"] == "4,5"
 
 
 def test_a_gpu_that_the_command_names_and_nobody_sees_is_no_fault_of_the_settings() -> None:
