@@ -94,7 +94,7 @@ def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
         raise PlanError(
             f"The engine uses {number(size, 'GPU')} per worker (tensor_parallel_size x pipeline_parallel_size); "
             f"{len(free)} visible and not in another group.",
-            hint="Lower vllm_args.tensor_parallel_size.",
+            hint="Lower vllm_args.tensor_parallel_size." if size > 1 else "Leave it one in the groups of other models.",
         )
     for group in groups:
         _refuse_several_instances(group)

@@ -30,14 +30,15 @@ DISPLAY = "0x03"
 
 
 def visible_gpus() -> list[Device]:
-    """Return the GPUs this process may use: CUDA_VISIBLE_DEVICES if set, else all that the driver knows."""
+    """Return the GPUs this process may use, each once: CUDA_VISIBLE_DEVICES if set, else all that the driver knows."""
     driver = _of_driver()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return driver
-    return [
+    named = (
         next((device for device in driver if device.is_called(word)), Device(word, word)) for word in words_of(chosen)
-    ]
+    )
+    return list(dict.fromkeys(named))
 
 
 def lost_gpus() -> dict[str, str]:

@@ -80,6 +80,12 @@ def test_an_engine_larger_than_all_gpus_is_refused_with_both_numbers() -> None:
         cut_all(EIGHT[:2], 4)
 
 
+def test_a_model_that_the_others_leave_no_gpu_is_not_told_to_make_do_with_less_than_one() -> None:
+    with pytest.raises(PlanError, match="0 visible and not in another group") as refused:
+        cut_all([], 1)
+    assert refused.value.hint == "Leave it one in the groups of other models."
+
+
 def test_a_gpu_in_two_groups_is_found_whatever_it_is_called() -> None:
     groups = cut([[0, 1], ["GPU-1aaa", 2]], EIGHT, 2)
     assert [device.name for device in shared(groups)] == ["1"]

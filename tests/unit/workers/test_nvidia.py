@@ -23,6 +23,7 @@ from workers.host.diagnostics import lost
         ("NoDevFiles", []),  # Slurm's word for a job that asked for no GPU
         ("1,-1,2", ["1"]),
         ("GPU-3aaa", ["3"]),
+        ("2,2,GPU-2aaa,1", ["2", "1"]),
         ("MIG-unknown-to-the-driver", ["MIG-unknown-to-the-driver"]),
         (None, list("01234567")),
     ],
