@@ -30,14 +30,17 @@ DISPLAY = "0x03"
 
 
 def visible_gpus() -> list[Device]:
-    """Return the GPUs this process may use, each once: CUDA_VISIBLE_DEVICES if set, else all that the driver knows."""
+    """Return the GPUs this process may use, each once: CUDA_VISIBLE_DEVICES if set, else all that the driver knows.
+
+    Without those that the driver cannot reach. A name that it does not know may still be one of CUDA's.
+    """
     driver = _of_driver()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return driver
-    named = (
-        next((device for device in driver if device.is_called(word)), Device(word, word)) for word in words_of(chosen)
-    )
+    lost = lost_gpus()
+    words = [word for word in words_of(chosen) if word not in lost]
+    named = (next((device for device in driver if device.is_called(word)), Device(word, word)) for word in words)
     return list(dict.fromkeys(named))
 
 
@@ -144,13 +147,18 @@ def _of_driver() -> list[Device]:
 
 
 def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
-    """Yield each GPU's number with its usable devices, or with the driver's error if it cannot reach it."""
+    """Yield each GPU's number with its usable devices, or with the driver's error if it cannot reach it.
+
+    Without those that are another job's: a batch system may forbid them.
+    """
     import pynvml
 
     with using_driver() as works:
         for number in range(pynvml.nvmlDeviceGetCount() if works else 0):
             try:
                 yield str(number), _devices(number)
+            except pynvml.NVMLError_NoPermission:
+                continue
             except pynvml.NVMLError as trouble:
                 yield str(number), str(trouble)
 

@@ -90,16 +90,18 @@ def test_what_a_gpu_is_is_asked_of_the_driver_by_number_or_uuid(monkeypatch: pyt
 
 def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def handle(number: int) -> int:
-        if number == 1:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        if error := errors.get(number):
+            raise pynvml.NVMLError(error)
         return number
+
+    errors = {1: pynvml.NVML_ERROR_GPU_IS_LOST, 3: pynvml.NVML_ERROR_NO_PERMISSION}
 
     def no_mig(_: int) -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     for entry in ("nvmlInit", "nvmlShutdown"):
         monkeypatch.setattr(f"pynvml.{entry}", lambda: None)
-    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: 3)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: 4)
     monkeypatch.setattr("pynvml.nvmlDeviceGetHandleByIndex", handle)
     monkeypatch.setattr("pynvml.nvmlDeviceGetMigMode", no_mig)
     monkeypatch.setattr("pynvml.nvmlDeviceGetUUID", "GPU-{}".format)
@@ -109,6 +111,8 @@ def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest
     (told,) = lost(lost_gpus())
     assert told.level == "warning"
     assert "the driver cannot reach GPU 1 (GPU is lost): no worker is planned on it" in told.found
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    assert [each.name for each in visible_gpus()] == ["0", "2", "3"], "a batch system may number only a job's own GPUs"
 
 
 def test_a_container_that_has_one_instance_of_a_gpu_sees_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
