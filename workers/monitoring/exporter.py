@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -126,6 +126,12 @@ class _Server(ThreadingMixIn, WSGIServer):
     #: So that a restarted worker gets the port that probes and Prometheus know, though connections of its predecessor
     #: linger for a minute. Two workers still cannot share a port: only one of them may listen.
     allow_reuse_address = True
+
+    def server_bind(self) -> None:
+        """Bind as the base class does, but without asking a name server for our name: the boot would wait for it."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.socket.getsockname()[:2]
+        self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the signature is socketserver's
         """Leave no traceback of a client that was idle or went away."""

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -226,6 +227,14 @@ def test_metrics_are_served_at_an_ipv6_address(exporters: list[Exporter]) -> Non
     assert [fetch(place, "/health") for place in places] == ["ok\n"] * 2
     assert places[0].startswith("[::1]:")
     assert places[0] != places[1]
+
+
+def test_no_name_server_keeps_a_boot_waiting(exporters: list[Exporter], monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup = Mock(return_value="somewhere")
+    monkeypatch.setattr("socket.getfqdn", lookup)
+    exporters.append(Exporter([], targets=list))
+    assert fetch(exporters[0].start("127.0.0.1", free_port(), "me"), "/health") == "ok\n"
+    lookup.assert_not_called()
 
 
 def test_without_a_free_port_a_worker_goes_on_without_metrics(
