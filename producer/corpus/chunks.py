@@ -12,9 +12,9 @@ __all__ = ["cut", "token_count"]
 
 #: A token: a word or a punctuation mark. In English, it corresponds to about 1.3 tokens of a model.
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-#: An ATX heading and a code fence, as defined by CommonMark.
+#: An ATX heading and a code fence, as defined by CommonMark: backticks with others after them are code within the line.
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 
 
 def cut(document: Document, chunking: Chunking) -> Iterator[StoredPassage]:
@@ -58,8 +58,8 @@ def _sections(text: str) -> list[str]:
         mark = _FENCE.match(line)
         if mark and not fence:
             fence = mark[1]
-        elif mark and mark[1].startswith(fence):
-            fence = ""
+        elif mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
+            fence = ""  # a closing fence names no language
         if not fence and _HEADING.match(line) and _has_body(sections[-1]):
             sections.append([])
         sections[-1].append(line)

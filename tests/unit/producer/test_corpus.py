@@ -324,6 +324,19 @@ def test_headings_begin_chunks_and_stay_with_their_text() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "```print(1)```",
+        "```\n```python\n# no heading\n```",
+        "````\n```\n# no heading\n````",
+        "~~~ a`b\n# no heading\n~~~~",
+    ],
+)
+def test_headings_after_code_begin_chunks_however_the_code_is_marked(code: str) -> None:
+    assert texts(f"# One\n{code}\n# Two\nText.", by_heading=True) == [f"# One\n{code}", "# Two\nText."]
+
+
 def test_a_long_section_is_cut_further() -> None:
     assert texts("# A\none two three\n# B\nfour", by_heading=True, tokens=3) == ["# A\none", "two three", "# B\nfour"]
 
