@@ -49,7 +49,9 @@ class Bm25Searcher(Searcher):
 
         self._options = options
         self._index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
-        self._positions = np.arange(self._index.scores["num_docs"])
+        # Still memory-mapped, but without NumPy's class for that, of which every slice of a word's scores costs more
+        # than adding these up.
+        self._index.scores |= {part: np.asarray(self._index.scores[part]) for part in ("data", "indices", "indptr")}
 
     def find(self, queries: Sequence[str], top_k: int) -> list[Ranking]:
         """See `Searcher.find`; returns only passages that share a word with the query, as all others score 0."""
@@ -58,5 +60,5 @@ class Bm25Searcher(Searcher):
     def _rank(self, words: Sequence[str], top_k: int) -> Ranking:
         known = self._index.get_tokens_ids(words)
         scores = self._index.get_scores_from_ids(known)
-        sharing = np.flatnonzero(scores)
-        return best(self._positions[sharing], scores[sharing], top_k)
+        sharing = np.flatnonzero(scores > 0)  # of truth values, which takes a third of the time
+        return best(sharing, scores[sharing], top_k)

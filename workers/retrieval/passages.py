@@ -21,6 +21,8 @@ class Passages:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().select(StoredPassage._fields)
         #: Kept as written: rows are taken from single batches, as taking them from the table first copies it all.
         self._batches = table.to_batches()
+        #: Of each batch; Arrow makes new objects whenever it is asked for them.
+        self._columns = [each.columns for each in self._batches]
         #: Position at which each batch starts, and the end of the last.
         self._starts: list[int] = [0, *accumulate(each.num_rows for each in self._batches)]
 
@@ -33,8 +35,8 @@ class Passages:
 
     def _passage(self, position: int) -> StoredPassage:
         at = bisect_right(self._starts, position) - 1
-        batch, row = self._batches[at], position - self._starts[at]
-        return StoredPassage(*(column[row].as_py() for column in batch.columns))
+        row = position - self._starts[at]
+        return StoredPassage(*[column[row].as_py() for column in self._columns[at]])
 
     def texts(self) -> Iterator[str]:
         """Yield all texts, in the index's order."""
