@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -18,6 +18,10 @@ from contract.errors import IndexUnusable, InputError
 from contract.index import MANIFEST, read_manifest, replaced_beside
 
 __all__ = ["refuse_foreign", "unfinished"]
+
+#: Suffixes of a folder that will take the place of an index, and of one that is giving it up.
+UNFINISHED = ".unfinished"
+OUTGOING = ".outgoing"
 
 
 def refuse_foreign(out: Path, *, force: bool) -> None:
@@ -59,7 +63,7 @@ def _draft(place: Path) -> Iterator[Path]:
     lock = None
     while lock is None:
         # Not tempfile.mkdtemp: only its owner could read the index.
-        folder = place.with_name(f".{place.name}.{secrets.token_hex(4)}.unfinished")
+        folder = place.with_name(f".{place.name}.{secrets.token_hex(4)}{UNFINISHED}")
         folder.mkdir()
         lock = _lock(folder)
     try:
@@ -83,13 +87,32 @@ def _lock(folder: Path) -> int | None:
     return None
 
 
+@contextmanager
+def _alone_in(parent: Path) -> Iterator[bool]:
+    """Let only one command at a time move indexes within `parent`; yield False where there are no locks."""
+    with ExitStack() as stack:
+        locked = False
+        with suppress(OSError):
+            lock = os.open(parent, os.O_RDONLY)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            locked = True
+        yield locked
+
+
 def _sweep(place: Path) -> None:
-    """Delete the unfinished folders that killed commands left next to `place`: those that are not locked."""
-    ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}\.unfinished")
-    with suppress(OSError):
+    """Clear up what killed commands left next to `place`: unfinished folders that are not locked are deleted, and an
+    index that was being replaced gets back its place, or one beside the new index."""
+    ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}\.(unfinished|outgoing)")
+    with suppress(OSError), _alone_in(place.parent) as alone:
         for left in filter(lambda each: ours.fullmatch(each.name), list(place.parent.iterdir())):
             with suppress(OSError):
-                _delete_unlocked(left)
+                if left.suffix == UNFINISHED:
+                    _delete_unlocked(left)
+                elif alone and place.exists():
+                    _put_beside(left, place)
+                elif alone:
+                    left.rename(place)
 
 
 def _delete_unlocked(folder: Path) -> None:
@@ -107,16 +130,22 @@ def _take_place(folder: Path, place: Path) -> None:
 
     Until the next build, workers find the previous index there, for the runs that were made for it.
     """
-    if not place.exists():
-        folder.rename(place)
-        return
-    outgoing = folder.with_suffix(".outgoing")
-    place.rename(outgoing)
-    try:
-        folder.rename(place)
-    except BaseException:
-        outgoing.rename(place)
-        raise
+    with _alone_in(place.parent):
+        if not place.exists():
+            folder.rename(place)
+            return
+        outgoing = folder.with_suffix(OUTGOING)
+        place.rename(outgoing)
+        try:
+            folder.rename(place)
+        except BaseException:
+            outgoing.rename(place)
+            raise
+        _put_beside(outgoing, place)
+
+
+def _put_beside(outgoing: Path, place: Path) -> None:
+    """Keep the previous folder `outgoing` next to the new one if a run may need it; otherwise delete it."""
     if _differ(outgoing, place):
         shutil.rmtree(replaced_beside(place), ignore_errors=True)
         outgoing.rename(replaced_beside(place))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -127,6 +130,49 @@ with unfinished(pathlib.Path({str(tmp_path / "x")!r})):
         (live / MANIFEST).touch()
 
     assert beside(tmp_path) == {"corpus.jsonl", "x", "y"}
+
+
+@pytest.mark.parametrize("renamed", [1, 2])
+def test_an_index_is_not_lost_by_a_command_that_is_killed_while_it_replaces_it(
+    tmp_path: Path, corpus: Path, renamed: int
+) -> None:
+    old = index_json(corpus, "-o", "x")["digest"]
+    write_corpus(tmp_path, "Iron rusts.")
+    new = index_json(corpus, "-o", "new")["digest"]
+    killed = f"""
+import os, pathlib, shutil, signal
+from producer.corpus.index_folder import unfinished
+rename, done = pathlib.Path.rename, []
+def rename_and_die(*paths):
+    done.append(rename(*paths))
+    if len(done) == {renamed}:
+        os.kill(os.getpid(), signal.SIGKILL)
+pathlib.Path.rename = rename_and_die
+with unfinished(pathlib.Path({str(tmp_path / "x")!r})) as folder:
+    shutil.copytree({str(tmp_path / "new")!r}, folder, dirs_exist_ok=True)
+"""
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    shutil.rmtree(tmp_path / "new")
+
+    write_corpus(tmp_path, "")
+    index(corpus, "-o", "x", exit_code=1)
+
+    there = {"x": old} if renamed == 1 else {"x": new, "x.replaced": old}
+    assert beside(tmp_path) == {"corpus.jsonl", *there}
+    assert {name: read_manifest(Path(name)).digest for name in there} == there
+
+
+def test_commands_that_finish_at_once_replace_the_index_one_after_the_other(tmp_path: Path) -> None:
+    def build(number: int) -> None:
+        with unfinished(tmp_path / "x") as folder:
+            (folder / MANIFEST).write_text(str(number))
+            together.wait()
+
+    for _ in range(50):
+        together = Barrier(3)
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(build, range(3)))
+        assert beside(tmp_path) == {"x"}
 
 
 def test_a_file_is_never_replaced(corpus: Path) -> None:
