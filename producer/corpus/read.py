@@ -139,15 +139,13 @@ def _reader(corpus: Path, reading: Reading) -> Records:
 def _files(folder: Path, reading: Reading) -> Iterator[Document | Unfit]:
     """Yield every text below `folder`, with its relative path as id; hidden files and folders are skipped.
 
-    Other files are counted. Raises QuestionFileError if there are only such.
+    Other files are counted. Raises QuestionFileError if there are only such, OSError if a folder cannot be listed.
     """
     texts = 0
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        if any(part.startswith(".") for part in inside.parts) or not path.is_file():
-            continue
-        if path.suffix.lower() not in _TEXTS:
-            reading.other_files[path.suffix.lower()] += 1
+    for path in _below(folder):
+        inside, suffix = path.relative_to(folder), path.suffix.lower()
+        if not path.is_dir() and suffix not in _TEXTS:
+            reading.other_files[suffix] += 1
             continue
         texts += 1
         try:
@@ -163,12 +161,32 @@ def _files(folder: Path, reading: Reading) -> Iterator[Document | Unfit]:
         )
 
 
+def _below(folder: Path) -> list[Path]:
+    """Return what is not hidden below `folder`, in order: files, and links that lead to folders or nowhere."""
+
+    def fail(trouble: OSError) -> None:
+        raise trouble
+
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [path for path in (Path(place, name) for name in folders) if path.is_symlink()]
+        there = [Path(place, name) for name in files if not name.startswith(".")]
+        found += [path for path in there if path.is_file() or path.is_symlink()]  # a pipe would never end
+    return sorted(found)
+
+
 def _file(path: Path, name: str, reading: Reading) -> Document:
     try:
         name.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="backslashreplace")
         raise QuestionFileError("the file's name is not UTF-8.", path=shown, hint="Rename the file.") from None
+    if path.is_dir():
+        hint = "Put the folder itself there, or remove the link."
+        raise QuestionFileError("is a link to a folder, and these are not followed.", path=path, hint=hint)
+    if not path.is_file():
+        raise QuestionFileError("is a link that leads to no file.", path=path, hint="Correct or remove the link.")
     with explaining(str(path)):
         text = text_of(path, str(path), reading.encoding).whole().strip()
     if not text:

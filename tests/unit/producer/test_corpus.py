@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from contract.errors import QuestionFileError
 from contract.index import Chunking, StoredPassage
 from producer.corpus.chunks import cut
 from producer.corpus.document import Document
-from producer.corpus.read import Reading, read_documents
+from producer.corpus.read import Reading, Unfit, read_documents
 from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
 
@@ -186,6 +187,37 @@ def test_a_folder_gives_its_texts_by_their_path(tmp_path: Path) -> None:
     found = [(each.id, each.path, each.text) for each in documents(tmp_path, reading)]
     assert found == [("a/c.MD", "a/c.MD", "text of a/c.MD"), ("b.txt", "b.txt", "text of b.txt")]
     assert reading.other_files == {".pdf": 1}
+
+
+def test_links_in_a_folder_are_read_or_told(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
+    for each in (folder, elsewhere):
+        each.mkdir()
+        (each / "a.txt").write_text(f"text of {each.name}")
+    for name, to in (("b.txt", elsewhere / "a.txt"), ("c.txt", "nowhere"), ("d", elsewhere), ("e", folder)):
+        (folder / name).symlink_to(to)
+    os.mkfifo(folder / "f.txt")
+
+    read = list(read_documents(folder))
+
+    assert [each.text for each in read if isinstance(each, Document)] == ["text of corpus", "text of elsewhere"]
+    assert [str(each.trouble).partition(": ")[2] for each in read if isinstance(each, Unfit)] == [
+        "is a link that leads to no file. Correct or remove the link.",
+        "is a link to a folder, and these are not followed. Put the folder itself there, or remove the link.",
+        "is a link to a folder, and these are not followed. Put the folder itself there, or remove the link.",
+    ]
+
+
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "a"))
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b.txt").write_text("Iron rusts.")
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: fail(path) if Path(path).name == "a" else scan(path))
+    with pytest.raises(QuestionFileError, match=r"/a: cannot be read: Permission denied"):
+        documents(tmp_path)
 
 
 def test_a_file_whose_name_cannot_be_an_id_is_a_bad_document(tmp_path: Path) -> None:
