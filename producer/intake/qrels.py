@@ -98,7 +98,7 @@ def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
     except _NotUnderstood as trouble:
         hint = "Name it score, or remove it."
         raise QuestionFileError(str(trouble), path=path, line=line, hint=hint) from None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
     for passage, score in judged:
         if score > 0:
