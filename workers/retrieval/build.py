@@ -121,7 +121,7 @@ def _build_dense(
             "set prefixes with --query-prompt and --passage-prompt."
         )
     require_memory(len(passages) * vector_bytes(info.dimensions, options), f"Vectors of {len(passages):,} passages")
-    vectors = VectorIndex.empty(info.dimensions, options)
+    vectors = VectorIndex.empty(info.dimensions, options, len(passages))
     too_long = 0
     report(step="vectors", done=0, total=len(passages))
     for block in chunks(passages.texts(), ENCODED_AT_ONCE):

@@ -46,8 +46,11 @@ class VectorIndex:
         self._threads = threads
 
     @classmethod
-    def empty(cls, dimensions: int, options: DenseOptions) -> VectorIndex:
-        """Return an empty index. Raises InputError if FAISS does not support `dimensions` with these options."""
+    def empty(cls, dimensions: int, options: DenseOptions, room: int = 0) -> VectorIndex:
+        """Return an empty index that already has the memory of `room` vectors.
+
+        Raises InputError if FAISS does not support `dimensions` with these options.
+        """
         import faiss
 
         if options.precision is Precision.BINARY and dimensions % 8:
@@ -68,6 +71,7 @@ class VectorIndex:
         if options.structure is Structure.HNSW:
             index.hnsw.efConstruction = HNSW_BUILDING
             index.hnsw.efSearch = HNSW_SEARCHING
+        _reserve(index, room)
         return cls(index, options)
 
     @classmethod
@@ -117,6 +121,22 @@ class VectorIndex:
         bits = np.stack([self._index.reconstruct(int(position)) for position in positions])
         signs = np.unpackbits(bits, axis=1).astype(np.float32) * 2 - 1
         return best(positions, signs @ query / np.sqrt(np.float32(query.size)), top_k)
+
+
+def _reserve(index: Any, room: int) -> None:
+    """Take the memory of `room` vectors at once: a FAISS index that grows holds all of them twice at times."""
+    import faiss
+
+    binary, graph = isinstance(index, faiss.IndexBinary), hasattr(index, "hnsw")
+    flat: Any = index
+    if graph:
+        flat = faiss.downcast_IndexBinary(index.storage) if binary else faiss.downcast_index(index.storage)
+    vectors = flat.xb if binary else flat.codes
+    vectors.resize(room * flat.code_size)
+    vectors.resize(0)  # keeps the memory
+    if graph:
+        index.hnsw.neighbors.resize(room * (2 * HNSW_EDGES + 2))  # one vector in 32 has edges in higher layers
+        index.hnsw.neighbors.resize(0)
 
 
 def _signs(vectors: Vectors) -> NDArray[np.uint8]:

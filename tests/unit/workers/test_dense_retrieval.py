@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from contract.verdict import Passage
 from tests.support import build_test_index
 from workers.packaged_weights import PackagedWeights
 from workers.retrieval.build import device_errors, free_device
-from workers.retrieval.dense import VectorIndex
+from workers.retrieval.dense import VectorIndex, vector_bytes
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder, Vectors
 from workers.retrieval.encoder_files import deciding_files
 from workers.retrieval.hybrid import fuse
@@ -146,6 +147,40 @@ def test_equal_vectors_come_in_the_passages_order_at_the_edge_too(tmp_path: Path
     vectors = np.concatenate([unit_vectors(1)] * 30 + [unit_vectors(1, seed=1)] + [unit_vectors(1)] * 30)
     (found,) = filled(vectors, DenseOptions(), tmp_path / "v").find(vectors[30:31], 4)
     assert found.positions.tolist() == [30, 0, 1, 2]
+
+
+def test_vectors_that_are_added_in_their_room_take_no_more_memory_than_a_build_asks_for() -> None:
+    """They took twice that, although the build had found enough for all of them."""
+    count, dimensions, options = 132 * 1024, 64, DenseOptions()
+    program = f"""
+import numpy as np
+from contract.index import DenseOptions
+from workers.retrieval.dense import VectorIndex, vector_bytes
+def peak_bytes():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+vectors = VectorIndex.empty({dimensions}, DenseOptions(), {count})
+before, some = peak_bytes(), np.ones((1024, {dimensions}), np.float32)
+while len(vectors) < {count}:
+    vectors.add(some)
+print(peak_bytes() - before)
+"""
+    more = int(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)
+    assert more < 0.5 * count * vector_bytes(dimensions, options)
+
+
+@pytest.mark.parametrize("structure", list(Structure))
+@pytest.mark.parametrize("precision", list(Precision))
+def test_room_for_vectors_changes_no_index(tmp_path: Path, structure: Structure, precision: Precision) -> None:
+    options = DenseOptions(structure=structure, precision=precision)
+    written = []
+    for room in (0, 50, 300):
+        made = VectorIndex.empty(16, options, room)
+        for block in np.split(unit_vectors(200, 16), 4):
+            made.add(block)
+        made.write(tmp_path / "x")
+        written.append((tmp_path / "x").read_bytes())
+    assert written[0] == written[1] == written[2]
 
 
 def test_signs_need_whole_bytes() -> None:
