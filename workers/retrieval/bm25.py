@@ -14,13 +14,14 @@ import numpy as np
 
 from contract.errors import InputError
 from contract.index import Bm25Options
+from workers.retrieval.files import writing
 from workers.retrieval.ranking import Ranking, Searcher, best
 
 __all__ = ["Bm25Searcher", "build_bm25"]
 
 
 def build_bm25(texts: Iterable[str], options: Bm25Options, folder: Path) -> None:
-    """Write a BM25 index of `texts` to `folder`. Raises InputError if none of them has a word to index."""
+    """Write a BM25 index of `texts` to `folder`. Raises InputError if that fails, or none has a word to index."""
     import bm25s
 
     words = _tokenize(texts, options, return_ids=True)
@@ -31,7 +32,8 @@ def build_bm25(texts: Iterable[str], options: Bm25Options, folder: Path) -> None
         )
     index = bm25s.BM25()
     index.index(words, show_progress=False)
-    index.save(folder, show_progress=False)
+    with writing(folder):
+        index.save(folder, show_progress=False)
 
 
 def _tokenize(texts: Iterable[str], options: Bm25Options, *, return_ids: bool) -> Any:

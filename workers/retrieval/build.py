@@ -18,7 +18,7 @@ from contract.wording import number
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex, vector_bytes
 from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder
-from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests
+from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests, writing
 from workers.retrieval.memory import require_memory, used_bytes
 from workers.retrieval.passages import Passages
 
@@ -64,7 +64,8 @@ def build_index(folder: Path, report: Report, device: str = "auto") -> None:
             )
             encoder = _build_dense(passages, model, plan.dense, folder / DENSE_FILE, report)
     manifest = Manifest(plan=plan, encoder=encoder, files=digests(folder), created_at=datetime.now(UTC))
-    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    with writing(folder / MANIFEST):
+        (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (folder / PLAN).unlink()
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from contract.errors import InputError
 from contract.index import DenseOptions, Precision, Structure
 from workers.retrieval.encoder import TextEncoder, Vectors
+from workers.retrieval.files import writing
 from workers.retrieval.ranking import Ranking, Searcher, best
 
 __all__ = ["DenseSearcher", "VectorIndex", "vector_bytes"]
@@ -83,11 +84,20 @@ class VectorIndex:
         return cls(read(str(path), faiss.IO_FLAG_MMAP_IFC), options, threads)
 
     def write(self, path: Path) -> None:
-        """Write the index to `path`."""
+        """Write the index to `path`. Raises InputError if that fails."""
         import faiss
 
         write = faiss.write_index_binary if self._options.precision is Precision.BINARY else faiss.write_index
-        write(self._index, str(path))
+        with writing(path):
+            write(self._index, str(path))
+            self._require_whole(path)
+
+    def _require_whole(self, path: Path) -> None:
+        """Raise OSError if `path` is incomplete: FAISS only prints that its last bytes could not be written."""
+        try:
+            self.read(path, self._options)
+        except RuntimeError:
+            raise OSError("the end is missing") from None
 
     def __len__(self) -> int:
         return int(self._index.ntotal)

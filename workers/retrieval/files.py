@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from contract.errors import IndexUnusable
+from contract.errors import IndexUnusable, InputError, first_line
 from contract.index import MANIFEST, PLAN, REJECTED
 from workers.packaged_weights import sha256_of
 
-__all__ = ["BM25_FOLDER", "DENSE_FILE", "HeldFiles", "digests", "require_readable"]
+__all__ = ["BM25_FOLDER", "DENSE_FILE", "HeldFiles", "digests", "require_readable", "writing"]
 
 BM25_FOLDER = "bm25"
 DENSE_FILE = "dense.faiss"
@@ -26,6 +26,20 @@ def digests(folder: Path) -> dict[str, str]:
     files = sorted(each for each in folder.rglob("*") if each.is_file())
     names = [each.relative_to(folder).as_posix() for each in files]
     return {name: sha256_of(folder / name) for name in names if name not in {MANIFEST, PLAN, REJECTED}}
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure to write `path`, as on a full disk, into an InputError with a remedy."""
+    try:
+        yield
+    except OSError as trouble:
+        reason = trouble.strerror or first_line(trouble)
+    except RuntimeError as trouble:  # FAISS's, which ends with the system's reason in brackets
+        reason = first_line(trouble).rpartition("(")[2].rstrip(").")
+    else:
+        return
+    raise InputError(f"{path}: cannot be written: {reason}.", hint="Check the disk space and permissions there.")
 
 
 def require_readable(folder: Path, names: Iterable[str]) -> None:

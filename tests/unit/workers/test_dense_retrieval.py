@@ -20,6 +20,7 @@ from contract.index import DEFAULT_ENCODER, MANIFEST, DenseOptions, Precision, S
 from contract.spec import IndexKind
 from contract.verdict import Passage
 from tests.support import build_test_index
+from tests.unit.producer.conftest import room_per_file
 from workers.packaged_weights import PackagedWeights
 from workers.retrieval.build import device_errors, free_device
 from workers.retrieval.dense import VectorIndex, vector_bytes
@@ -181,6 +182,20 @@ def test_room_for_vectors_changes_no_index(tmp_path: Path, structure: Structure,
         made.write(tmp_path / "x")
         written.append((tmp_path / "x").read_bytes())
     assert written[0] == written[1] == written[2]
+
+
+@pytest.mark.parametrize(("missing", "reason"), [(1, "the end is missing"), (70_000, "File too large")])
+def test_vectors_that_do_not_fit_on_the_disk_are_told_with_their_file(
+    tmp_path: Path, missing: int, reason: str
+) -> None:
+    """It was said that the device cannot be used, or nothing, and workers could not open the index."""
+    vectors = filled(unit_vectors(300), DenseOptions(), tmp_path / "x")
+    with (
+        room_per_file((tmp_path / "x").stat().st_size - missing),
+        pytest.raises(InputError, match=rf"/y: cannot be written: {reason}\. Check the disk space"),
+        device_errors("cpu"),
+    ):
+        vectors.write(tmp_path / "y")
 
 
 def test_signs_need_whole_bytes() -> None:

@@ -13,6 +13,8 @@ from contract.errors import IndexUnusable, InputError
 from contract.index import MANIFEST, PASSAGES, Bm25Options
 from contract.spec import IndexKind
 from tests.support import build_test_index
+from tests.unit.producer.conftest import room_per_file
+from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.load import load_index
 from workers.retrieval.ranking import best
 
@@ -184,6 +186,11 @@ def test_a_build_says_that_words_end_at_combining_marks(tmp_path: Path) -> None:
     build_test_index(tmp_path / "x", [hindi, accents_apart, "Mal\u00e9", "I \u2764\ufe0f tea"], told=told)
     (note,) = (event["note"] for event in told if "note" in event)
     assert str(note).startswith("2 of 4 passages with combining marks")
+
+
+def test_words_that_do_not_fit_on_the_disk_are_told_with_their_folder(tmp_path: Path) -> None:
+    with room_per_file(1000), pytest.raises(InputError, match=r"/bm25: cannot be written: .* Check the disk space"):
+        build_bm25(random_texts(100), Bm25Options(), tmp_path / "bm25")
 
 
 @pytest.mark.parametrize(("kind", "what"), [("bm25", "The words of 4 passages"), ("dense", "Vectors of 4 passages")])
