@@ -289,6 +289,8 @@ def _lines(out: Path, manifest: Manifest, corpus: _Corpus) -> Lines:
         lines.append(("skipped", f"{number(troubles.count, 'document')}: {kinds}; see {out / REJECTED}"))
     if stored.repeated:
         what = "with exactly the same text as another: a search that finds one finds both, and each takes a rank"
+        if plan.dense and plan.dense.structure is Structure.HNSW:
+            what += "; where a text is there dozens of times, the graph also misses others: use --structure exact"
         lines.append(("repeats", f"{number(stored.repeated, 'passage')} {what}"))
     if corpus.reading.lacks_ids:
         what = "hashes of the texts, as there is no field id or _id; if another has them, add --map id=FIELD"

@@ -236,6 +236,13 @@ def test_a_title_is_indexed_with_the_text_where_that_is_said(tmp_path: Path) -> 
 def test_passages_with_the_same_text_are_told(tmp_path: Path) -> None:
     told = index(write_corpus(tmp_path, "Iron rusts.", "Iron rusts.", "Zinc."), "-o", "x").stdout
     assert "repeats   1 passage with exactly the same text as another" in told
+    assert "the graph" not in told
+
+
+def test_passages_with_the_same_text_are_told_to_hide_others_in_a_graph(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path, "Iron rusts.", "Iron rusts.", "Zinc.")
+    told = index(corpus, "-o", "x", "--kind", "dense", "--structure", "hnsw").stdout
+    assert "the graph also misses others: use --structure exact" in " ".join(told.split())
 
 
 def test_documents_without_ids_are_told_to_be_called_by_their_texts(tmp_path: Path, corpus: Path) -> None:
