@@ -1,7 +1,7 @@
 """Lexical search with BM25 as implemented by bm25s: Lucene's variant with k1 = 1.5 and b = 0.75.
 
 X. H. Lù, BM25S: Orders of magnitude faster lexical search via eager sparse scoring, 2024, arXiv:2407.03618.
-A word is two or more letters or digits, in lower case, without stemming.
+A word is two or more letters, digits or underscores, in lower case, without stemming.
 """
 
 from __future__ import annotations

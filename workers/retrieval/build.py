@@ -40,6 +40,7 @@ BM25_PEAK = 2.5
 _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
 #: Marks that follow a symbol, not a letter: whether it is shown as an emoji.
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+_SOFT_HYPHEN = "\u00ad"
 #: Passages encoded between two reports; within such a block, the encoder sorts by length.
 ENCODED_AT_ONCE = 1024
 #: A GPU with more than this share of its memory in use is considered taken: an engine uses nine tenths of it.
@@ -70,10 +71,10 @@ def build_index(folder: Path, report: Report, device: str = "auto") -> None:
 
 
 def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: Report) -> None:
-    unparted, marked, before, total = 0, 0, used_bytes(), len(passages)
+    unparted, marked, hyphened, before, total = 0, 0, 0, used_bytes(), len(passages)
 
     def counted() -> Iterator[str]:
-        nonlocal unparted, marked
+        nonlocal unparted, marked, hyphened
         for done, text in enumerate(passages.texts()):
             if done % REPORT_EVERY == 0:
                 report(step="words", done=done, total=total)
@@ -84,6 +85,7 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
                 unparted += 1
             elif not _marks().isdisjoint(text):
                 marked += 1
+            hyphened += _SOFT_HYPHEN in text
             yield text
         report(step="words", done=total, total=total)
 
@@ -100,6 +102,11 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
             "accents that are characters of their own: BM25 ends a word at each of them and rarely finds it. If these "
             "are accents, normalize the texts and the questions to NFC. Otherwise use --kind dense with an encoder for "
             "that language."
+        )
+    if hyphened:
+        report(
+            note=f"{hyphened:,} of {number(total, 'passage')} with soft hyphens (U+00AD), as extracted from PDF: BM25 "
+            "takes what is on either side of one as words of their own. Remove them from the texts."
         )
 
 

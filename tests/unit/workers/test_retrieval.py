@@ -188,6 +188,14 @@ def test_a_build_says_that_words_end_at_combining_marks(tmp_path: Path) -> None:
     assert str(note).startswith("2 of 4 passages with combining marks")
 
 
+def test_a_build_says_that_words_are_cut_at_soft_hyphens(tmp_path: Path) -> None:
+    told: list[dict[str, object]] = []
+    build_test_index(tmp_path / "x", ["Infor\u00admation theory", "Iron rusts."], told=told)
+    (note,) = (event["note"] for event in told if "note" in event)
+    assert str(note).startswith("1 of 2 passages with soft hyphens (U+00AD)")
+    assert load_index(tmp_path / "x").search(["information"], 3) == [[]]
+
+
 def test_words_that_do_not_fit_on_the_disk_are_told_with_their_folder(tmp_path: Path) -> None:
     with room_per_file(1000), pytest.raises(InputError, match=r"/bm25: cannot be written: .* Check the disk space"):
         build_bm25(random_texts(100), Bm25Options(), tmp_path / "bm25")
