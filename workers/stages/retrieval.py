@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from ctypes import c_float
 
 from contract.errors import InputError, UnknownRun
 from contract.index import Manifest
@@ -92,6 +93,8 @@ class BatchRetriever(BatchWork):
             self._builds.close(wanted)
             raise NotNow(f"index {wanted.index} was overwritten while it was searched")
         floor = wanted.retrieval_score_threshold
+        if floor is not None:  # in single precision, as scores are: those of hybrid searches are known values
+            floor = c_float(floor).value
         return [
             found if isinstance(found, Failure) or floor is None else [each for each in found if each.score >= floor]
             for found in answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_float
 from datetime import UTC, datetime
 
 import pytest
@@ -175,6 +176,20 @@ def test_passages_below_the_threshold_are_not_kept(books: MemoryLedger, echo: Ec
     run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"retrieval_score_threshold": 1.5}))
     retrieve(books, echo, outbox, message(run, "q0"))
     assert [each.rank for each in books.passages(run.run_id, ["q0"])["q0"]] == [1]
+
+
+def test_a_passage_that_scores_exactly_the_threshold_is_kept(books: MemoryLedger, outbox: Outbox) -> None:
+    """A hybrid score of 1 / 61, in single precision, is less than that number in double precision."""
+
+    class First(Echo):
+        def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
+            score = c_float(1 / 61).value
+            found = super().search(queries, top_k, kind)
+            return [[each.model_copy(update={"score": score}) for each in passages] for passages in found]
+
+    run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"retrieval_score_threshold": 1 / 61}))
+    retrieve(books, First(), outbox, message(run, "q0"))
+    assert len(books.passages(run.run_id, ["q0"])["q0"]) == RAG.retrieval_top_k
 
 
 def test_a_query_that_breaks_the_search_fails_alone_and_is_not_asked_without_its_context(
