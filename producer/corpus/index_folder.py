@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -16,6 +16,7 @@ import click
 from contract.commands import INTERRUPTED, note
 from contract.errors import IndexUnusable, InputError
 from contract.index import MANIFEST, read_manifest, replaced_beside
+from producer.folder_lock import alone_in
 
 __all__ = ["refuse_foreign", "unfinished"]
 
@@ -87,24 +88,11 @@ def _lock(folder: Path) -> int | None:
     return None
 
 
-@contextmanager
-def _alone_in(parent: Path) -> Iterator[bool]:
-    """Let only one command at a time move indexes within `parent`; yield False where there are no locks."""
-    with ExitStack() as stack:
-        locked = False
-        with suppress(OSError):
-            lock = os.open(parent, os.O_RDONLY)
-            stack.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            locked = True
-        yield locked
-
-
 def _sweep(place: Path) -> None:
     """Clear up what killed commands left next to `place`: unfinished folders that are not locked are deleted, and an
     index that was being replaced gets back its place, or one beside the new index."""
     ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}\.(unfinished|outgoing)")
-    with suppress(OSError), _alone_in(place.parent) as alone:
+    with suppress(OSError), alone_in(place.parent) as alone:
         for left in filter(lambda each: ours.fullmatch(each.name), list(place.parent.iterdir())):
             with suppress(OSError):
                 if left.suffix == UNFINISHED:
@@ -130,7 +118,7 @@ def _take_place(folder: Path, place: Path) -> None:
 
     Until the next build, workers find the previous index there, for the runs that were made for it.
     """
-    with _alone_in(place.parent):
+    with alone_in(place.parent):
         if not place.exists():
             folder.rename(place)
             return

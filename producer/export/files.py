@@ -14,6 +14,7 @@ from typing import IO, Any, BinaryIO, Self, TextIO, cast
 
 from contract.commands import NO_ROOM
 from contract.errors import InputError
+from producer.folder_lock import alone_in
 
 __all__ = ["Drafts", "explaining", "refuse_unwritable", "replacing"]
 
@@ -77,7 +78,7 @@ class Drafts:
         if self._seal is None:
             self._replace()
             return
-        with _alone_in(self._seal.parent) as alone:
+        with alone_in(self._seal.parent) as alone:
             if alone:
                 _sweep_seals(self._seal)
             away = _put_away(self._seal)
@@ -101,24 +102,6 @@ class Drafts:
             if path == self._seal:
                 _settle({each.parent for _, each, _ in self._opened})
                 draft.replace(path)
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[bool]:
-    """Ensure that only one process at a time renames files in `folder`; yield False if that cannot be ensured."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # a folder that is writable but not readable
-        yield False
-        return
-    alone = False
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            alone = True
-        yield alone
-    finally:
-        os.close(descriptor)
 
 
 def _put_away(seal: Path) -> Path:
