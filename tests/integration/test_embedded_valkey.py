@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
+import redis
 
 from demo.valkey import serve
 from tests.support import PATIENCE_S, process, wait_until
@@ -27,6 +29,15 @@ def test_it_comes_back_where_it_was_so_that_running_workers_find_it(tmp_path: Pa
         pass
     with serve(tmp_path) as second:
         assert second == first
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_its_folder_may_have_any_name_that_a_folder_can_have(tmp_path: Path, host: str) -> None:
+    folder = tmp_path / 'My models, "new" & Zoë\'s'
+    with serve(folder, host) as url, closing(redis.Redis.from_url(url)) as client:
+        assert client.set("written", "here")
+    with serve(folder, host) as url, closing(redis.Redis.from_url(url)) as client:
+        assert client.get("written") == b"here"
 
 
 @pytest.mark.parametrize("at", ["127.0.0.2", "127.0.0.1"])
