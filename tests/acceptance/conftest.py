@@ -74,12 +74,13 @@ def summary_of(folder: Path) -> dict[str, Any]:
     return content
 
 
-def found_by(script: str, given: Any) -> list[Any]:
+def found_by(script: str, given: Any, environment: Mapping[str, str] = {}) -> list[Any]:
     """Run `script` with `given` as JSON on stdin in a Python of its own; return the JSON values of its FOUND lines."""
     done = subprocess.run(
         [sys.executable, "-c", script],
         input=json.dumps(given),
         cwd=ROOT,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=BOOT_S,

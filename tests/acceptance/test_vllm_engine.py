@@ -1,5 +1,6 @@
 """vLLM asked directly, in a Python of its own: the model that a GPU is timed by, what adapters change, what is refused
 alone, and what drafting changes. Three engines, one after the other: to import vLLM takes longer than they do to boot.
+They have a compiler that does not work.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ TOY = Shape("toy", layers=2, hidden_size=64, intermediate_size=128, heads=2, kv_
 ASK_TOY = """
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
 said = []
-logging.getLogger("workers.engines.boot_log").addFilter(lambda record: said.append(record.getMessage()) or True)
+for name in ("boot_log", "uncompiled"):
+    logging.getLogger(f"workers.engines.{name}").addFilter(lambda record: said.append(record.getMessage()) or True)
 engine = make_engine(load_settings(None, of_random_weights))
 engine.start()
 texts = [GenerateRequest(one_turn(f"What is {number}?"), Sampling(max_tokens=24)) for number in range(5)]
@@ -143,7 +145,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     small = "max_model_len: 256, max_num_seqs: 8, enforce_eager: true, kv_cache_memory_bytes: 67108864"
     random = ", ".join(f"{name}: {value}" for name, value in RANDOM_WEIGHTS.items())
     of_random_weights = [f"hf_model_id={toy}", f"vllm_args={{{small}, {random}}}"]
-    said = found_by(BEGIN + ASK_TOY + ASK + ASK_DRAFTING, [of_random_weights, with_adapters, drafting])
+    uncompiled = {"CXX": "false", "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
+    said = found_by(BEGIN + ASK_TOY + ASK + ASK_DRAFTING, [of_random_weights, with_adapters, drafting], uncompiled)
     return Found((toy, said[0]), said[1], said[2])
 
 
@@ -210,3 +213,11 @@ def test_a_shape_without_weights_boots_and_writes_texts_of_full_length_and_weigh
     assert (described["dtype"], described["kv_cache_dtype"], described["weights"]) == ("bfloat16", "bfloat16", "")
     assert said[0] == f"booting vLLM with {folder} on the CPU"
     assert said[1].startswith("vLLM is up after ")
+
+
+def test_an_engine_whose_helpers_cannot_be_compiled_goes_on_without_and_says_so_once(found: Found) -> None:
+    """A compiler that does not work, Python's headers missing, an environment whose path has a blank."""
+    _, (said, *_) = found.toy
+    (told,) = (each for each in said if "compiled" in each)
+    assert told.startswith("vLLM's helpers are not compiled")
+    assert "No working C++ compiler found" in told

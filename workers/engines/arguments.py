@@ -130,8 +130,9 @@ def engine_environment(model: str) -> dict[str, str]:
             # 2 MiB pages for weights, cache and activations make prompts 3 to 5 % faster. PyTorch's default is off.
             variables["THP_MEM_ALLOC_ENABLE"] = "1"
         if shutil.which(os.environ.get("CXX", "g++")) is None:
-            # Even with enforce_eager, vLLM compiles small helpers on a CPU: 5 % faster, but fatal without a compiler.
+            # Even with enforce_eager, vLLM compiles small helpers on a CPU, which makes it 5 % faster.
             variables["TORCH_COMPILE_DISABLE"] = "1"
+        variables["TORCHDYNAMO_SUPPRESS_ERRORS"] = "1"  # see uncompiled.py
     else:
         # A forked core, vLLM's default on a GPU, loads no plugins (vllm_plugin.py); and workers have threads.
         variables["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"

@@ -29,6 +29,7 @@ from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
 from workers.engines.prefill import Prefill, Scores
 from workers.engines.prefill_plan import Plan, excess_tokens, make_plan
+from workers.engines.uncompiled import told_in_one_line
 from workers.engines.vllm_folder import vllm_folder
 from workers.engines.weights import model_folder, weights_digest
 
@@ -210,6 +211,7 @@ def prepare_environment(model: str) -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     for chatty in ("vllm", "torch"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
+    told_in_one_line()
     for name, value in engine_environment(model).items():
         os.environ.setdefault(name, value)
 
