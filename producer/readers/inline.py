@@ -169,12 +169,14 @@ def _there_twice(run: Sequence[re.Match[str]], marks: Sequence[re.Match[str]]) -
 
 def _listed_within(found: Inline) -> str:
     """Describe what shows that the choices are statements: `1. … 2. … A) true B) false`; empty if nothing does."""
-    *others, last = map(_has_lettered_list, found.choices)
+    *others, last = map(_has_list, found.choices)
     return f"choice {found.labels[-1]} contains a list of its own" if last and not any(others) else ""
 
 
-def _has_lettered_list(choice: str) -> bool:
-    marks = [mark for mark in _IN_LINE.finditer(choice) if mark["letter"]]
+def _has_list(choice: str) -> bool:
+    """Whether there is a list in a choice; one with numbers only counts below the first line: `1) wash 2) dry`."""
+    line_end = choice.find("\n")
+    marks = [mark for mark in _IN_LINE.finditer(choice) if mark["letter"] or 0 <= line_end < mark.start()]
     return any(_cut(choice, run) for at, mark in enumerate(marks) if _rank(mark) == 0 and (run := _run(marks, at)))
 
 

@@ -80,9 +80,24 @@ def test_on_lines_of_their_own_such_choices_are_read() -> None:
     assert found.choices == ("see B) below", "x", "y")
 
 
-def test_numbered_statements_above_choices_on_one_line_are_refused_rather_than_taken_for_choices() -> None:
+@pytest.mark.parametrize(
+    "choices",
+    [
+        " A) both B) 1 only C) 2 only D) neither",
+        "\nWhich? 1) both 2) the first 3) the second",
+        "\nWhich? 1. both 2. the first 3. the second",
+    ],
+)
+def test_statements_above_choices_on_one_line_are_refused_rather_than_taken_for_choices(choices: str) -> None:
+    """Where both were numbered, a key `1` or `2` named one of the statements."""
     with pytest.raises(FieldTrouble, match="choice 2 contains a list of its own"):
-        split_choices("Are they true?\n1. Iron rusts.\n2. Gold rusts. A) both B) 1 only C) 2 only D) neither")
+        split_choices(f"Are they true?\n1. Iron rusts.\n2. Gold rusts.{choices}")
+
+
+def test_the_last_choice_may_be_followed_by_numbers_that_are_no_list() -> None:
+    found = split_choices("How much?\nA) 2.5 g\nB) about\n1. 5 g")
+    assert found is not None
+    assert found.choices == ("2.5 g", "about\n1. 5 g")
 
 
 @pytest.mark.parametrize("last", ["first 1) heat it 2) cool it", "both 1) and 2)", "a) and b)"])
