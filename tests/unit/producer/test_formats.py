@@ -25,6 +25,7 @@ from producer.readers.answer_fields import Key
 from producer.readers.answers import Way
 from producer.readers.fields import to_row
 from producer.readers.layouts import OWN
+from producer.readers.parquet import read_parquet
 from producer.readers.record import Record
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
 from producer.runs.runconfig import FewShotConfig
@@ -205,6 +206,58 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     found = questions(file)
     assert [each.right for each in found[:3]] == [("A",), ("B",), ("A",)]
     assert (len(found), found[0].metadata) == (3000, {"score": None})
+
+
+def test_a_group_of_rows_in_parquet_is_not_held_in_memory_as_a_whole(tmp_path: Path) -> None:
+    """A file of 520 MB whose rows are all in one group took 630 MB."""
+    rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": 1, "context": f"{n:016}" * 256} for n in range(5000)]
+    table = pyarrow.Table.from_pylist(rows)
+    pyarrow.parquet.write_table(table, tmp_path / "q", compression="none", use_dictionary=False)
+    before = pyarrow.total_allocated_bytes()
+
+    records = read_parquet(tmp_path / "q", "q")
+    next(records)
+
+    assert pyarrow.total_allocated_bytes() - before < table.nbytes / 2
+    assert sum(1 for _ in records) == len(rows) - 1
+
+
+def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path: Path) -> None:
+    """The last of them was the key, without a word."""
+    columns = [["q"], [["x", "y"]], ["A"], ["B"]]
+    table = pyarrow.table(columns, names=["question", "choices", "answer", "answer"])
+    pyarrow.parquet.write_table(table, tmp_path / "q")
+
+    with pytest.raises(QuestionFileError, match=r"two columns 'answer'\. Give each column a unique name"):
+        list(understand(Source(tmp_path / "q", "q")).rows())
+
+
+def test_a_value_of_parquet_that_cannot_be_read_spoils_its_row_alone(tmp_path: Path) -> None:
+    """Any of them ended the command with a traceback."""
+    texts = pyarrow.array(["one?", b"caf\xe9?", "three?"], pyarrow.binary())
+    texts = pyarrow.StringArray.from_buffers(3, *texts.buffers()[1:])
+    dates = pyarrow.array([0, 0, 10**8], pyarrow.int32()).cast(pyarrow.date32())
+    columns = [texts, [["x", "y"]] * 3, [1] * 3, dates]
+    pyarrow.parquet.write_table(pyarrow.table(columns, names=["question", "choices", "answer", "on"]), tmp_path / "q")
+
+    rows = list(understand(Source(tmp_path / "q", "q")).rows())
+
+    assert [row.question.right for row in rows if row.question] == [("B",)]
+    second, third = (str(row.trouble) for row in rows[1:])
+    assert second.startswith("q:2: field 'question': cannot be read: UnicodeDecodeError: 'utf-8' codec")
+    assert third.startswith("q:3: field 'on': cannot be read: OverflowError")
+    assert rows[2].raw == {"question": "three?", "choices": ["x", "y"], "answer": 1}
+
+
+def test_choices_in_a_map_are_read_as_in_an_object(tmp_path: Path) -> None:
+    options = pyarrow.array([[("A", "x"), ("B", "y")]], pyarrow.map_(pyarrow.string(), pyarrow.string()))
+    pyarrow.parquet.write_table(
+        pyarrow.table([["q"], options, ["B"]], names=["question", "options", "answer"]), tmp_path / "q"
+    )
+
+    (question,) = questions(understand(Source(tmp_path / "q", "q")))
+
+    assert (question.choices, question.right) == (("x", "y"), ("B",))
 
 
 def test_bytes_within_a_cell_are_counted_instead_of_written_out(tmp_path: Path) -> None:
