@@ -40,7 +40,7 @@ def read_parquet(path: Path, shown: str) -> Iterator[Record]:
                 yield from _records(batch, before)
                 before += batch.num_rows
     except (pyarrow.ArrowException, OSError) as trouble:
-        message = f"malformed Parquet, damaged or truncated: {trouble}."
+        message = f"malformed Parquet, damaged or truncated: {first_line(trouble)}."
         raise QuestionFileError(message, path=shown, hint="Download or write the file again.") from None
 
 

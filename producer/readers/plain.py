@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from contract.question import LABELS
 from producer.readers.answers import Given, are_flags, no_key
 from producer.readers.choices import Choices, as_text, checked, choices_of, in_order, no_list, unmarked
 from producer.readers.field_names import Names, names_of
@@ -45,6 +46,7 @@ def named(fields: Fields, _names: Names) -> Parts:
     if names.family and not _holds_choices(held):
         used = Used(names.question, tuple(name for _, name in names.family), where)
         found = _columns(fields, names)
+        answer = _label_of_column(answer, used.choices[: len(found.texts)])
     else:
         used = Used(names.question, (names.choices,), where)
         found = choices_of(held)
@@ -82,6 +84,13 @@ def _columns(fields: Fields, names: Names) -> Choices:
     while texts and (texts[-1] is None or (isinstance(texts[-1], str) and not texts[-1].strip())):
         texts.pop()
     return Choices(list(map(as_text, texts)), [label for label, _ in names.family[: len(texts)]])
+
+
+def _label_of_column(answer: object, columns: Sequence[str | None]) -> object:
+    """Return our label of the choice whose column `answer` names, as COPA's `choice2`; any other answer unchanged."""
+    if not isinstance(answer, str) or len(answer) == 1:
+        return answer
+    return dict(zip(columns, LABELS, strict=False)).get(answer, answer)
 
 
 def has_choices(fields: Fields, _names: Names) -> bool:

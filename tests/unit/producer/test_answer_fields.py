@@ -177,6 +177,29 @@ def test_an_index_beside_columns_that_count_from_0_is_that_of_a_column(tmp_path:
     assert keys(tmp_path, table) == ["B", "C"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "name", "answers"),
+    [
+        ("premise,choice1,choice2", "label", ("choice2", "choice1")),
+        ("question,option_a,option_b", "answer", ("option_b", "option_a")),
+        ("question,option1,option2", "answer_index", ("option2", "option1")),
+    ],
+)
+def test_an_answer_may_be_the_name_of_a_choices_column(
+    tmp_path: Path, columns: str, name: str, answers: tuple[str, str]
+) -> None:
+    """As in COPA, whose classes are called so: each row was refused, as naming no choice."""
+    first, second = answers
+
+    assert keys(tmp_path, f"{columns},{name}\nq,x,y,{first}\nr,x,y,{second}\n") == ["B", "A"]
+
+
+def test_the_name_of_a_column_that_a_row_leaves_empty_is_no_answer(tmp_path: Path) -> None:
+    _, empty = keys(tmp_path, "question,option1,option2,option3,answer\nq,x,y,z,option1\nr,x,y,,option3\n")
+
+    assert "'option3' names no choice" in empty
+
+
 def test_an_index_that_is_mapped_by_hand_is_no_number_of_a_column_either(tmp_path: Path) -> None:
     table = "stem,option1,option2,option3,answer_index\nq,x,y,z,1\nr,x,y,z,2\n"
 
