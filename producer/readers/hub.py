@@ -5,16 +5,23 @@ Requires the extra `hf`. Only the hub requires network access.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from contract.errors import InputError, QuestionFileError, first_line, nearest
+from contract.wording import number
 from producer.readers.record import Record
 from producer.readers.source import Source
 
 __all__ = ["is_dataset", "read_dataset"]
 
+#: Names of files that hold questions rather than descriptions of the dataset.
+_OF_QUESTIONS = re.compile(r".+\.(parquet|arrow|jsonl|ndjson|csv|tsv)(\.gz|\.zst)?", re.IGNORECASE)
+#: The list of subsets in a dataset's card.
+_CONFIGS = re.compile(r"^configs:", re.MULTILINE)
 #: Files that mark a folder as a saved dataset.
 _SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 
@@ -36,9 +43,9 @@ def read_dataset(source: Source) -> Iterator[Record]:
     rows = _rows(source)
     _leave_encoded(rows.info.features)
     names = _class_names(getattr(rows, "features", None))
-    for number, row in enumerate(rows, start=1):
+    for at, row in enumerate(rows, start=1):
         fields = {name: _named(value, names.get(name)) for name, value in row.items()}
-        yield Record(number, fields, fields)
+        yield Record(at, fields, fields)
 
 
 def _rows(source: Source) -> Any:
@@ -76,19 +83,61 @@ def _refuse_other_split(saved: Any, source: Source) -> None:
 
 def _load(source: Source, datasets: Any) -> Any:
     subset = source.how.subset or None
-    try:
-        if source.hub_name:
+    if source.hub_name:
+        with _explaining(source):
             return datasets.load_dataset(source.hub_name, subset)
-        if _is_saved(source.path):
+    if _is_saved(source.path):
+        with _explaining(source):
             return datasets.load_from_disk(str(source.path))
-        return datasets.load_dataset(str(source.path.resolve()), subset)
+    with _explaining(source):
+        builder = datasets.load_dataset_builder(str(source.path.resolve()), subset)
+    _refuse_unread_files(builder.builder_configs.values(), source)
+    with _explaining(source):
+        builder.download_and_prepare()
+        return builder.as_dataset()
+
+
+@contextmanager
+def _explaining(source: Source) -> Iterator[None]:
+    try:
+        yield
     except Exception as trouble:  # noqa: BLE001 - the library may raise anything
         where = "the hub" if source.hub_name else "the folder"
+        # The second line lists the subsets, if one must be chosen.
+        said = " ".join(filter(None, str(trouble).strip().splitlines()[:2])) or first_line(trouble)
         raise QuestionFileError(
-            f"cannot load a dataset from {where}: {first_line(trouble)}.",
+            f"cannot load a dataset from {where}: {said.rstrip('. ')}.",
             path=source.shown,
             hint="Check the name, the network and --subset; a downloaded dataset can be read from its folder.",
         ) from None
+
+
+def _refuse_unread_files(configs: Iterable[Any], source: Source) -> None:
+    """Raise QuestionFileError if the library would leave out question files of the folder.
+
+    By default, it reads only files whose names say a split, if there are any, and only those of the most common format.
+    """
+    if _says_what_is_read(source.path):
+        return
+    read = {Path(each) for config in configs for files in (config.data_files or {}).values() for each in files}
+    folder = source.path.resolve()
+    there = (each for each in sorted(folder.rglob("*")) if _OF_QUESTIONS.fullmatch(each.name) and each.is_file())
+    unread = (each.relative_to(folder) for each in there if each not in read)
+    left = [each for each in unread if not any(part.startswith(".") for part in each.parts)]
+    if left:
+        names = ", ".join(map(str, left[:10])) + (", …" if len(left) > 10 else "")
+        message = f"the library datasets would leave out {number(len(left), 'file')}: {names}."
+        hint = (
+            "Name one file; or move those that belong together to a folder of their own, where either all names or none"
+            " end in a split (test, train)."
+        )
+        raise QuestionFileError(message, path=source.shown, hint=hint)
+
+
+def _says_what_is_read(folder: Path) -> bool:
+    """Whether the dataset's card says which files belong to which subset and split."""
+    card = folder / "README.md"
+    return card.is_file() and bool(_CONFIGS.search(card.read_text(errors="replace")))
 
 
 def _library() -> Any:

@@ -411,6 +411,38 @@ def test_a_datasets_repository_is_read_by_its_folder(tmp_path: Path) -> None:
     assert question.right == ("B",)
 
 
+def test_files_that_would_be_no_part_of_a_dataset_are_named_instead_of_left_out(tmp_path: Path) -> None:
+    """Of files of which one is called after a split, as `test_taking` is, the library reads only that one."""
+    needed_package("datasets")
+    for name in ("anatomy", "test_taking"):
+        rows = [{"question": name, "choices": ["x", "y"], "answer": 1}]
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
+    (tmp_path / "law.jsonl.gz").write_bytes(gzip.compress(JSONL))
+    (tmp_path / "dataset_infos.json").write_text("{}")
+
+    with pytest.raises(QuestionFileError, match=r"leave out 2 files: anatomy\.parquet, law\.jsonl\.gz\. Name one file"):
+        list(understand(Source(tmp_path, "set")).rows())
+
+    (tmp_path / "law.jsonl.gz").unlink()
+    (tmp_path / "test_taking.parquet").rename(tmp_path / "taking.parquet")
+    assert [each.question for each in questions(understand(Source(tmp_path, "set")))] == ["anatomy", "test_taking"]
+
+
+def test_a_datasets_card_may_say_which_files_are_read_and_its_subsets_are_told(tmp_path: Path) -> None:
+    needed_package("datasets")
+    for name in ("law", "art", "raw"):
+        rows = [{"question": name, "choices": ["x", "y"], "answer": 1}]
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
+    subsets = "".join(f"- config_name: {name}\n  data_files: {name}.parquet\n" for name in ("law", "art"))
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n{subsets}---\n")
+
+    (question,) = questions(understand(Source(tmp_path, "set", HowToRead(subset="law"))))
+
+    assert question.question == "law"
+    with pytest.raises(QuestionFileError, match=r"Config name is missing.*\['law', 'art'\]\. Check the name"):
+        list(understand(Source(tmp_path, "set")).rows())
+
+
 def test_without_the_library_the_person_learns_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     (tmp_path / "dataset_info.json").write_text("{}")
