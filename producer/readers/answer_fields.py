@@ -13,13 +13,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contract.wording import number
-from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_key, settle
+from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_key, read_as, settle
 from producer.readers.field_names import INDEX_NAMES, names_of, spelled
 from producer.readers.parts import Parts, answers_of
 from producer.readers.record import FieldTrouble, shown_value
 from producer.readers.second_key import Column, way_of_second_key
 
-__all__ = ["Key", "key_of", "name_all", "refuse_contradiction", "say_by_label_or_text", "says_beside"]
+__all__ = [
+    "FIRST_OF_COLUMNS",
+    "Key",
+    "are_supposed_columns",
+    "key_of",
+    "name_all",
+    "refuse_contradiction",
+    "say_by_label_or_text",
+    "says_beside",
+]
 
 #: Share of the rows in which two fields must agree to be considered equivalent.
 _MOST = 0.9
@@ -27,6 +36,8 @@ _MOST = 0.9
 _HALF = 0.5
 #: Usual names for an index that counts from 0, unless choices are in columns: SocialIQA's label counts from 1.
 _FROM_0 = INDEX_NAMES | {"label", "labels"}
+#: How the first column ends where they are numbered from 1: `option1` or `option01`.
+FIRST_OF_COLUMNS = ("1", "01")
 #: Names that in many files mean something other than the key.
 _OFTEN_ELSE = frozenset(
     ["key", "correct", "label", "labels", "answer_id", "correct_answer_id", "target", "classification"]
@@ -45,7 +56,7 @@ class Key(NamedTuple):
     field: str | None = None
     #: Other fields that must not name different choices, and how they name them.
     beside: tuple[tuple[str, Way], ...] = ()
-    #: Whether the base of its numbers is assumed from the field's name alone.
+    #: Whether the base of its numbers is assumed, from the field's name or from those of the choices' columns alone.
     supposed: bool = False
     #: Whether the user says that there is none.
     none: bool = False
@@ -92,6 +103,9 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
     supposed = False
     try:
         way = settle(given, ways, like if like in INDICES else None)
+        if are_supposed_columns(head, given, way):
+            way = Way.INDEX_0 if like is Way.INDEX_0 else way
+            supposed = like not in {Way.INDEX_0, Way.INDEX_1, Way.LABEL}
     except FieldTrouble:
         if not _counts_from_0(head, field):
             raise
@@ -99,6 +113,18 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
     # Wherever a list of the key was taken for passages, it is to be taken from there.
     usual = field == name and all(each.used.gold != name for each in head)
     return Key(way, None if usual else field, _beside(field, way, fields, said), supposed)
+
+
+def are_supposed_columns(head: Sequence[Parts], given: Sequence[Given], way: Way) -> bool:
+    """Whether numbers are only supposed to be those of the choices' columns, which begin with 1: all are also indices
+    from 0, as none is as large as the number of choices.
+    """
+    return (
+        way is Way.LABEL
+        and any(len(each.used.choices) > 1 for each in head)
+        and all(is_number(each.answer) and (each.labels or [""])[0] in FIRST_OF_COLUMNS for each in given)
+        and all(read_as(each, Way.INDEX_0) for each in given)
+    )
 
 
 def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from contract.question import Question, content_id
 from producer.beyond_json import in_text
-from producer.readers.answer_fields import Key, refuse_contradiction
+from producer.readers.answer_fields import FIRST_OF_COLUMNS, Key, refuse_contradiction
 from producer.readers.answers import Given, right_labels
 from producer.readers.field_names import INDEX_NAMES, PARTS, names_of, spelled
 from producer.readers.jsonl import DECODER
@@ -67,14 +67,10 @@ def parts_of(record: Record, layout: Layout) -> Parts:
         parts = parts._replace(question=_with_task(parts.question, record.task))
     if parts.id.__class__ is not str or record.group:
         parts = parts._replace(id=_id(parts.id, record), subject=parts.subject or record.group)
-    if parts.labels and parts.labels[0] in _FIRST_OF_COLUMNS and _is_index_beside_columns(parts.used):
+    if parts.labels and parts.labels[0] in FIRST_OF_COLUMNS and _is_index_beside_columns(parts.used):
         # It may count from 0 all the same: the numbers in the columns' names do not decide it.
         parts = parts._replace(labels=None)
     return parts
-
-
-#: As `option1` and `option01` end.
-_FIRST_OF_COLUMNS = ("1", "01")
 
 
 def _is_index_beside_columns(used: Used) -> bool:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
-from producer.readers.answer_fields import Key, key_of, says_beside
+from producer.readers.answer_fields import Key, are_supposed_columns, key_of, says_beside
 from producer.readers.answer_file import with_answers
-from producer.readers.answers import INDICES, Given, Way, settle
+from producer.readers.answers import INDICES, Given, Way, no_key, settle
 from producer.readers.fields import parts_of, to_row
 from producer.readers.fields_used import UsedFields
 from producer.readers.folder import Member, members
@@ -69,8 +69,9 @@ class QuestionFile:
         if not self.key.supposed:
             return ""
         name = ", ".join(self.fields.answer)
-        shown = f"no answer is 0 or as large as the number of choices: {name} is assumed to count from 0"
-        return f"warning: {shown}. If it counts from 1, add --map base=1."
+        base, shown = (0, "be the number of a column") if self.key.way is Way.LABEL else (1, "count from 0")
+        doubtful = f"no answer is 0 or as large as the number of choices: {name} is assumed to {shown}"
+        return f"warning: {doubtful}. If it counts from {base}, add --map base={base}."
 
     @property
     def format(self) -> str:
@@ -243,7 +244,9 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
     given = [Given.of(each.answer, each.choices, each.labels) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
         # The user named the field, or the layout has only one.
-        return Key(settle(given, layout.ways), none=how.mapping.get("answer") == "")
+        way = settle(given, layout.ways)
+        known = [each for each in given if not no_key(each.answer, each.choices)]
+        return Key(way, supposed=are_supposed_columns(head, known, way), none=how.mapping.get("answer") == "")
     return key_of(head, layout.ways, _like(head, like) if like else None)
 
 

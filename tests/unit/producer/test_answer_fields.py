@@ -171,6 +171,32 @@ def test_a_number_under_another_name_is_that_of_a_column(tmp_path: Path, name: s
     assert keys(tmp_path, f"question,{columns},{name}\nq,x,y,z,1\nr,x,y,z,2\n") == [*right]
 
 
+@pytest.mark.parametrize("mapping", [{}, {"question": "question", "answer": "label"}])
+def test_it_is_told_where_only_the_columns_say_what_a_number_counts_from(
+    tmp_path: Path, mapping: dict[str, str]
+) -> None:
+    """KoBEST's HellaSwag has the columns 1 to 4 and labels from 0 to 3, so that a few rows were read one off."""
+    table = "question,ending_1,ending_2,ending_3,label\nq,x,y,z,{}\nr,x,y,z,{}\n"
+
+    told = understood(tmp_path, table.format(1, 2), None, **mapping).doubt
+
+    assert "label is assumed to be the number of a column. If it counts from 0, add --map base=0." in told
+    assert understood(tmp_path, table.format(1, 3), None, **mapping).doubt == ""
+    assert understood(tmp_path, table.format(1, 0), None, **mapping).doubt == ""
+
+
+@pytest.mark.parametrize(("counted", "right"), [((0, 2), ["B", "C"]), ((1, 3), ["A", "B"])])
+def test_numbers_of_a_few_examples_beside_columns_count_as_those_of_the_questions(
+    tmp_path: Path, counted: tuple[int, int], right: list[str]
+) -> None:
+    """Examples were shown with the answer before the right one."""
+    table = "question,ending_1,ending_2,ending_3,label\nq,x,y,z,{}\nr,x,y,z,{}\n"
+    asked = understood(tmp_path, table.format(*counted))
+
+    assert keys(tmp_path, table.format(1, 2), like=asked) == right
+    assert understood(tmp_path, table.format(1, 2), like=asked).doubt == ""
+
+
 def test_an_index_beside_columns_that_count_from_0_is_that_of_a_column(tmp_path: Path) -> None:
     table = "question,option0,option1,option2,answer_index\nq,x,y,z,1\nr,x,y,z,2\n"
 
