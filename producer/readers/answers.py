@@ -285,11 +285,12 @@ def _by_label(answer: str, given: Given) -> str:
 
 
 def _labelled(word: str, labels: Sequence[str], choices: Sequence[str]) -> str:
+    """Return our label of the one choice that `word` names by one of `labels`; empty if there is none, or two."""
     letter = usual_letter(word).upper()
-    if letter in labels:
+    if labels.count(letter) == 1:
         return LABELS[labels.index(letter)]
     marked = _MARKED.fullmatch(word)
-    if marked is None or marked[1].upper() not in labels:
+    if marked is None or labels.count(marked[1].upper()) != 1:
         return ""
     place = labels.index(marked[1].upper())
     rest = (marked[2] or "").strip().rstrip(".").casefold()
@@ -319,7 +320,8 @@ def _no_choice(given: Given, way: Way) -> FieldTrouble:
         hint = f"Expected {first} to {len(labels) - 1 + first}, as in the other rows; {other}"
     else:
         hint = f"Expected a label ({labels[0]} to {labels[-1]}) or the exact text of a choice."
-    hint += " If there is no key, leave it empty."
+    twice = next((each for each in labels if labels.count(each) > 1), None)
+    hint += f" Two choices are labelled {twice}." if twice else " If there is no key, leave it empty."
     return FieldTrouble("answer", f"{shown_answer(given.answer)} names no choice.", hint, kind="names no choice")
 
 

@@ -188,8 +188,10 @@ def _printed(cell: str) -> object:
 def _in_object(found: Mapping[Any, Any]) -> object:
     texts, labels = (next((found[each] for each in names if each in found), None) for names in (_TEXTS, _LABELS))
     if isinstance(texts, list | tuple):
-        marks = [str(each) for each in labels] if isinstance(labels, list | tuple) else None
-        return Choices(list(texts), marks if marks and len(marks) == len(texts) else None)
+        marks = [str(each) for each in labels] if isinstance(labels, list | tuple) else []
+        if marks and len(marks) != len(texts):
+            raise _not_all_labelled(f"found {len(marks)} labels for {len(texts)} choices.")
+        return Choices(list(texts), marks or None)
     last = max((at for at, text in enumerate(found.values(), start=1) if text is not None), default=0)
     filled = dict(islice(found.items(), last))  # an empty one further up stays: without it, an index would be another's
     return Choices([as_text(each) for each in filled.values()], [str(label) for label in filled])
@@ -197,7 +199,9 @@ def _in_object(found: Mapping[Any, Any]) -> object:
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     texts: list[Any] = [next((each[name] for name in _TEXTS if name in each), None) for each in found]
-    labels = [next((str(each[name]) for name in _LABELS if name in each), "") for each in found]
+    labels = [next((str(each[name]) for name in _LABELS if each.get(name) is not None), "") for each in found]
+    if any(labels) and not all(labels):
+        raise _not_all_labelled(f"choice {labels.index('') + 1} of {len(labels)} has no label, but others have.")
     if in_order(texts) and all(labels) and not in_order(labels):
         # As in web forms, `label` is the text and `value` the label.
         texts, labels = list(labels), [str(each) for each in texts]
@@ -209,6 +213,11 @@ def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     # If one choice is flagged as right, a choice without a flag is wrong.
     marked = bool(right) and all(flag in (True, False, None) for flag in flags)
     return Choices(texts, called, right if marked else None)
+
+
+def _not_all_labelled(message: str) -> FieldTrouble:
+    """Return the error for choices of which some have labels: a letter could mean the label or the position."""
+    return FieldTrouble("choices", message, "Label all choices of the question, or none.", kind="not all are labelled")
 
 
 def _behind_letters(found: Sequence[Mapping[str, Any]]) -> list[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -480,6 +481,27 @@ def test_marks_are_what_choices_are_called_in_whatever_order(tmp_path: Path) -> 
         "A",
         "B",
     ]
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ({"text": ["w", "x", "y"], "label": ["A", "B", "B"]}, "'B' names no choice.*Two choices are labelled B"),
+        ({"text": ["w", "x", "y"], "label": ["A", "B"]}, "found 2 labels for 3 choices. Label all choices"),
+        ([{"label": "A", "text": "w"}, {"text": "x"}, {"label": "B", "text": "y"}], "choice 2 of 3 has no label"),
+    ],
+)
+def test_labels_that_do_not_tell_all_choices_apart_are_refused(tmp_path: Path, choices: Any, told: str) -> None:
+    """The first choice that is called so was the key, or the one in the letter's place."""
+    (row,) = keys(tmp_path, lines({"question": "q", "choices": choices, "answerKey": "B"}))
+
+    assert re.search(told, row)
+
+
+def test_labels_that_are_null_are_none(tmp_path: Path) -> None:
+    choices = [{"label": None, "text": "w"}, {"label": None, "text": "x"}]
+
+    assert keys(tmp_path, lines({"question": "q", "choices": choices, "answerKey": "B"})) == ["B"]
 
 
 def test_our_own_choices_whose_marks_are_in_another_order_are_refused(tmp_path: Path) -> None:
