@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from contract.errors import QuestionFileError, nearest
@@ -19,7 +19,7 @@ from producer.readers.source import Source
 from producer.readers.splits import ALL, bare, counted, several, split_called, split_of_name, splits_within
 from producer.readers.stream import files_in_zip
 
-__all__ = ["Member", "members"]
+__all__ = ["Member", "listed", "members"]
 
 #: The split that each path indicates; empty if it indicates none.
 Splits = Mapping[PurePosixPath, str]
@@ -48,6 +48,11 @@ def members(source: Source) -> list[Member]:
         hint = "Name one of the files, or put the answers into the question files."
         raise QuestionFileError("has several files, but --answers is for a single one.", path=source.shown, hint=hint)
     paths = list(_paths(source))
+    if parquet := [path for path in sorted(paths) if path.suffix.lower() == ".parquet" and not _is_hidden(path)]:
+        # A folder that has some is a dataset.
+        hint = "Unpack it, and pass the folder or one of its files."
+        message = f"contains Parquet, which is not read from a zip: {listed(parquet)}."
+        raise QuestionFileError(message, path=source.shown, hint=hint)
     there = sorted(filter(_may_hold_questions, paths))
     names_of = _names
     if not there:
@@ -74,6 +79,11 @@ def _paths(source: Source) -> list[PurePosixPath]:
 def _may_hold_questions(path: PurePosixPath) -> bool:
     suffix = PurePosixPath(path.stem).suffix if path.suffix in _PACKED else path.suffix
     return suffix.lower() in _SUFFIXES and not _is_hidden(path)
+
+
+def listed(paths: Sequence[PurePath]) -> str:
+    """Return the first of the paths for a message."""
+    return ", ".join(map(str, paths[:10])) + (", …" if len(paths) > 10 else "")
 
 
 def _is_hidden(path: PurePosixPath) -> bool:
@@ -148,8 +158,7 @@ def _of_subset(paths: list[PurePosixPath], source: Source) -> list[PurePosixPath
     chosen = [path for path in paths if any(fnmatch(each, wanted) for each in (str(path), path.name, _stem(path)))]
     if not chosen:
         hint = nearest(wanted, [_stem(path) for path in paths]) or "Patterns are allowed: --subset 'high_school_*'."
-        some = ", ".join(map(str, paths[:10])) + (", …" if len(paths) > 10 else "")
-        raise QuestionFileError(f"no file {wanted!r} among {some}.", path=source.shown, hint=hint)
+        raise QuestionFileError(f"no file {wanted!r} among {listed(paths)}.", path=source.shown, hint=hint)
     return chosen
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from contract.errors import InputError, QuestionFileError, first_line, nearest
 from contract.wording import number
+from producer.readers.folder import listed
 from producer.readers.record import Record
 from producer.readers.source import Source
 
@@ -125,8 +126,7 @@ def _refuse_unread_files(configs: Iterable[Any], source: Source) -> None:
     unread = (each.relative_to(folder) for each in there if each not in read)
     left = [each for each in unread if not any(part.startswith(".") for part in each.parts)]
     if left:
-        names = ", ".join(map(str, left[:10])) + (", …" if len(left) > 10 else "")
-        message = f"the library datasets would leave out {number(len(left), 'file')}: {names}."
+        message = f"the library datasets would leave out {number(len(left), 'file')}: {listed(left)}."
         hint = (
             "Name one file; or move those that belong together to a folder of their own, where either all names or none"
             " end in a split (test, train)."

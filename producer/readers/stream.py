@@ -17,7 +17,13 @@ __all__ = ["HEAD_BYTES", "compression_of", "explaining", "files_in_zip", "open_b
 
 #: Number of bytes from which a file's format is detected.
 HEAD_BYTES = 256 * 1024
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstandard", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstandard",
+    b"\x50\x2a\x4d\x18": "zstandard",  # as pzstd writes it: with the size of each frame in front of it
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+}
 
 
 def compression_of(path: Path) -> str:

@@ -62,6 +62,7 @@ def excel() -> bytes:
     [
         (gzip.compress(JSONL), "mcqueue's own JSONL (gzip)"),
         (zstd(JSONL[:50]) + zstd(JSONL[50:]), "mcqueue's own JSONL (zstandard)"),
+        (b"\x50\x2a\x4d\x18\4\0\0\0size" + zstd(JSONL), "mcqueue's own JSONL (zstandard)"),
         (zipped(q=JSONL), "mcqueue's own JSONL (zip)"),
         (gzip.compress(CSV.encode("utf-16")), "MMLU CSV (UTF-16-LE, gzip)"),
         (zipped(q=CSV.encode("utf-8-sig")), "MMLU CSV (zip)"),
@@ -75,6 +76,13 @@ def test_packed_files_are_unpacked_as_they_are_read(tmp_path: Path, content: byt
     assert file.title == title
     assert [each.question for each in questions(file)] == [row["question"] for row in ROWS]
     assert [each.answer for each in questions(file)] == ["A", "B", "A"], "it can be read twice"
+
+
+def test_parquet_in_a_zip_is_named_instead_of_left_out(tmp_path: Path) -> None:
+    with pytest.raises(
+        QuestionFileError, match=r"Parquet, which is not read from a zip: folder/b\.parquet\. Unpack it"
+    ):
+        read(tmp_path, zipped(**{"a.jsonl": JSONL, "b.parquet": b"PAR1"}))
 
 
 def test_an_empty_zip_is_refused(tmp_path: Path) -> None:
