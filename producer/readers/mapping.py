@@ -43,11 +43,11 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
     """Return a function that extracts parts as `--map` says; unmapped parts are found by their usual names."""
 
     def parts(fields: Fields, _names: Names) -> Parts:
-        flat = _renamed(fields, mapping)
+        flat, others = _renamed(fields, mapping)
         names = names_of(tuple(flat))
         layout = next((each for each in (NAMED, YES_NO, INLINE) if each.fits_all(flat, names)), OWN)
         found = layout.parts(flat, names)
-        return found._replace(used=_as_in_the_file(found.used, mapping))
+        return found._replace(rest={**found.rest, **others}, used=_as_in_the_file(found.used, mapping))
 
     return parts
 
@@ -84,18 +84,23 @@ def _as_in_the_file(used: Used, mapping: Mapping[str, str]) -> Used:
     )
 
 
-def _renamed(fields: Fields, mapping: Mapping[str, str]) -> Fields:
+def _renamed(fields: Fields, mapping: Mapping[str, str]) -> tuple[Fields, Fields]:
+    """Return the record with the mapped fields under the names of their parts, and its other fields with such names."""
     found: dict[str, Any] = {}
-    gone: set[str] = set()
+    mapped_fields: set[str] = set()
+    similar: set[str] = set()
     for part, source in mapping.items():
         paths = [each for each in source.split("+") if each]
-        gone |= {name for name in fields if spelled(name) in PARTS[part]} | {each for each in paths if each in fields}
+        mapped_fields.update(paths)
+        similar |= {name for name in fields if spelled(name) in PARTS[part]}
         values = [_at(fields, path) for path in paths]
-        while len(values) > 1 and values[-1] is None:
+        while len(values) > 1 and values[-1] in (None, ""):
             values.pop()
         if values:
             found[_SUREST[part]] = values[0] if len(paths) == 1 else values
-    return {**{name: value for name, value in fields.items() if name not in gone}, **found}
+    others = {name: fields[name] for name in fields if name in similar - mapped_fields}
+    kept = {name: value for name, value in fields.items() if name not in similar | mapped_fields}
+    return {**kept, **found}, others
 
 
 def _at(fields: Fields, path: str) -> Any:

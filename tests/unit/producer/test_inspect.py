@@ -279,7 +279,7 @@ def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
     refused = run(session, "enqueue", "old.csv", "--dry-run")
     fields = "question ← question · choices ← A, B, C · answer ← answer (also there: gold_label) · id ← none\n"
     told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
-    none_of: dict[str, list[str]] = {"id": [], "subject": [], "context": [], "unused": []}
+    none_of: dict[str, list[str]] = {"id": [], "subject": [], "context": [], "unused": ["gold_label"]}
 
     assert refused.exit_code == 1
     assert "Use --map answer=gold_label for the latter, --map answer=answer for the former" in refused.stderr

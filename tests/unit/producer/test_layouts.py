@@ -466,6 +466,26 @@ def test_fields_can_be_mapped_by_hand(tmp_path: Path, content: str, mapping: dic
     assert (question.question, question.choices, question.right) == ("q", ("x", "y"), (expected,))
 
 
+def test_fields_that_could_be_a_mapped_part_themselves_are_kept_with_the_results(tmp_path: Path) -> None:
+    """An old model's answer, a solution and a second subject were dropped: the user had named the other field."""
+    row = {"question": "q", "choices": ["x", "y"], "answer": "A", "solution": "since", "topic": "t", "gold_label": "B"}
+
+    (question,) = questions(read(tmp_path, lines(row), mapping={"answer": "gold_label", "subject": "topic"}))
+
+    assert (question.right, question.subject) == (("B",), "t")
+    assert question.metadata == {"answer": "A", "solution": "since"}
+
+
+def test_choices_of_mapped_fields_may_be_fewer_in_some_rows(tmp_path: Path) -> None:
+    rows = [{"q": f"q{at}", "a": "x", "b": "y", "c": "" if at else "z", "k": "B"} for at in range(2)]
+    mapping = {"question": "q", "choices": "a+b+c", "answer": "k"}
+
+    assert [each.choices for each in questions(read(tmp_path, lines(*rows), mapping=mapping))] == [
+        ("x", "y", "z"),
+        ("x", "y"),
+    ]
+
+
 def test_a_mapped_field_that_is_missing_is_named(tmp_path: Path) -> None:
     rows = lines({"stem": "q", "choices": ["x", "y"]}, {"stem": "r", "choices": ["x", "y"]})
     row, _ = read(tmp_path, rows, mapping={"question": "sten"}).rows()
