@@ -169,14 +169,15 @@ def _there_twice(run: Sequence[re.Match[str]], marks: Sequence[re.Match[str]]) -
 
 def _listed_within(found: Inline) -> str:
     """Describe what shows that the choices are statements: `1. … 2. … A) true B) false`; empty if nothing does."""
-    *others, last = map(_has_list, found.choices)
+    numbered = found.labels[0].isdigit()
+    *others, last = (_has_list(each, numbers=numbered) for each in found.choices)
     return f"choice {found.labels[-1]} contains a list of its own" if last and not any(others) else ""
 
 
-def _has_list(choice: str) -> bool:
-    """Whether there is a list in a choice; one with numbers only counts below the first line: `1) wash 2) dry`."""
-    line_end = choice.find("\n")
-    marks = [mark for mark in _IN_LINE.finditer(choice) if mark["letter"] or 0 <= line_end < mark.start()]
+def _has_list(choice: str, *, numbers: bool) -> bool:
+    """Whether there is a list in a choice. `numbers`: also a numbered one in its first line, `1) wash 2) dry`."""
+    first_line = -1 if numbers else len(choice.partition("\n")[0])
+    marks = [mark for mark in _IN_LINE.finditer(choice) if mark["letter"] or mark.start() > first_line]
     return any(_cut(choice, run) for at, mark in enumerate(marks) if _rank(mark) == 0 and (run := _run(marks, at)))
 
 

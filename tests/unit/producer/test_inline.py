@@ -84,6 +84,7 @@ def test_on_lines_of_their_own_such_choices_are_read() -> None:
     "choices",
     [
         " A) both B) 1 only C) 2 only D) neither",
+        " Which? 1) both 2) the first 3) the second",
         "\nWhich? 1) both 2) the first 3) the second",
         "\nWhich? 1. both 2. the first 3. the second",
     ],
