@@ -52,6 +52,8 @@ def no_list(found: object) -> FieldTrouble:
     """Return the error for `found` in place of a list of choices."""
     what = "missing" if found is None else f"found {shown_value(found)}"
     hint = f"{EXAMPLE} Or give each choice a field of its own: A, B, …"
+    if found is None:
+        hint += "; or name the field that has them with --map choices=FIELD."
     return FieldTrouble("choices", f"{what}, expected a list of texts.", hint, kind="not a list")
 
 
@@ -144,7 +146,7 @@ def _in_text(found: str) -> object:
     return Choices(list(inside.choices), list(inside.labels)) if inside else found
 
 
-def decoded(cell: str, field: str = "choices") -> object:
+def decoded(cell: str, field: str = "choices", hint: str = EXAMPLE) -> object:
     """Decode a cell with JSON, or with a list as printed by Python or numpy.
 
     Raises FieldTrouble about `field`, or about a name that is there twice.
@@ -158,7 +160,7 @@ def decoded(cell: str, field: str = "choices") -> object:
         what = trouble.msg if isinstance(trouble, json.JSONDecodeError) else str(trouble)
         where = f" at character {trouble.pos + 1}" if isinstance(trouble, json.JSONDecodeError) else ""
         message = f"malformed JSON in the cell: {what}{where}."
-        raise FieldTrouble(field, message, EXAMPLE, kind="malformed JSON in a cell") from None
+        raise FieldTrouble(field, message, hint, kind="malformed JSON in a cell") from None
 
 
 #: A quoted text, with the white space that numpy prints before the next one instead of a comma; and the parts of

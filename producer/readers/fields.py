@@ -15,8 +15,8 @@ from contract.question import Question, content_id
 from producer.beyond_json import in_text
 from producer.readers.answer_fields import FIRST_OF_COLUMNS, Key, refuse_contradiction
 from producer.readers.answers import Given, right_labels
+from producer.readers.choices import decoded
 from producer.readers.field_names import INDEX_NAMES, PARTS, names_of, spelled
-from producer.readers.jsonl import DECODER
 from producer.readers.layouts import OWN, Layout, is_question
 from producer.readers.own_answers import own_labels
 from producer.readers.parts import Parts, Used
@@ -147,14 +147,10 @@ def _metadata(rest: Mapping[str, Any], *, keep_nothing: bool) -> dict[str, Any]:
 
 
 def _explicit(found: Any) -> Mapping[str, Any]:
-    """Return the object in the field `metadata`; in CSV, a cell with JSON."""
+    """Return the object in the field `metadata`; in a table's cell, as JSON or as Python prints it."""
     hint = 'For example {"level": 3}.'
     if isinstance(found, str) and found.strip().startswith("{"):
-        try:
-            found = DECODER.decode(found.strip())
-        except (ValueError, RecursionError) as trouble:
-            message = f"malformed JSON in the cell: {trouble}."
-            raise FieldTrouble("metadata", message, hint, kind="malformed JSON in a cell") from None
+        found = decoded(found.strip(), "metadata", hint)
     if found is not None and not isinstance(found, dict):
         raise FieldTrouble("metadata", f"found {shown_value(found)}, expected an object.", hint, kind="not an object")
     return found or {}

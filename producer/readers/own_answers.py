@@ -96,7 +96,7 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
 
 def _by_own_index(index: int, labels: str) -> str:
     if not 0 <= index < len(labels):
-        hint = "Indices count from 0." if index == len(labels) else ""
+        hint = "If there is no key, remove the field." if index < 0 else "Indices count from 0."
         message = f"found index {index}, expected 0 to {len(labels) - 1}."
         raise FieldTrouble("answer", message, hint, kind="names no choice")
     return labels[index]

@@ -47,7 +47,7 @@ def test_an_answer_is_a_label_an_index_or_a_text(found: object, choices: list[st
         ("z", ["x", "y"], "'z' names no choice"),
         ("", ["x", "y"], "'' names no choice"),
         (2, ["x", "y"], "found index 2, expected 0 to 1"),
-        (-1, ["x", "y"], "found index -1"),
+        (-1, ["x", "y"], "found index -1, expected 0 to 1. If there is no key, remove the field"),
         ("1", ["x", "y"], "'1' names no choice"),
         (True, ["x", "y"], "True names no choice"),
         (["B"], ["x", "y"], "['B'] names no choice"),

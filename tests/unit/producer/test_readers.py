@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,6 +83,17 @@ def test_other_fields_are_kept_as_metadata_and_lists_as_json(tmp_path: Path) -> 
     assert (question.subject, question.context) == ("s", "c")
     assert question.gold_passages == ("p1", "p2")
     assert question.metadata == {"source": "web", "tags": '["a","é"]', "level": 3}
+
+
+def test_an_object_of_metadata_in_a_cell_may_be_as_python_prints_it(tmp_path: Path) -> None:
+    """As pandas writes it: all rows of QuAIL as CSV were bad."""
+    rows = """q,x,y,A,"{'by': 'me', 'at': None}"\nr,x,y,A,{by: me}\n"""
+
+    good, bad = rows_of(write(tmp_path, "q.csv", f"question,A,B,answer,metadata\n{rows}"))
+
+    assert good.question
+    assert good.question.metadata == {"by": "me"}
+    assert re.search(r"'metadata': malformed JSON in the cell.*For example \{\"level\": 3\}", str(bad.trouble))
 
 
 def test_other_csv_columns_are_metadata_and_empty_cells_are_nothing(tmp_path: Path) -> None:
