@@ -43,8 +43,14 @@ def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
 
 
 def _say_where_questions_are(trouble: FieldTrouble, record: Record) -> None:
-    if place := place_of_questions(record.fields, is_question):
+    place = place_of_questions(record.fields, is_question)
+    if "[]" in place:
         trouble.hint = f"There are questions inside, at {place}: write each of them as a row of its own."
+    elif place:
+        trouble.hint = (
+            f"There is a question inside, at {place}: name its fields with --map question={place}.FIELD, and so on for"
+            " choices and answer."
+        )
 
 
 def parts_of(record: Record, layout: Layout) -> Parts:

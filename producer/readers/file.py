@@ -22,13 +22,13 @@ from producer.readers.fields_used import UsedFields
 from producer.readers.folder import Member, members
 from producer.readers.format import JSON, Format, format_of
 from producer.readers.hub import is_dataset, read_dataset
-from producer.readers.layouts import OWN, Layout, choose, layout_called
+from producer.readers.layouts import OWN, Layout, choose, is_question, layout_called
 from producer.readers.mapping import mapped
 from producer.readers.overlooked_key import possible_keys, refuse_overlooked_key
 from producer.readers.own_answers import refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row, head_of
-from producer.readers.shapes import refuse_row_per_choice
+from producer.readers.shapes import place_of_questions, refuse_row_per_choice
 from producer.readers.source import STDIN, HowToRead, Source
 from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
@@ -223,7 +223,7 @@ def _layout(source: Source, head: list[Record]) -> Layout:
     if source.how.layout:
         return layout_called(source.how.layout)
     layout = choose([record.fields for record in head if record.fields])
-    if layout is None:
+    if layout is None and not any(place_of_questions(record.fields, is_question) for record in head):
         refuse_row_per_choice(head, source.shown)
     # If no layout fits, errors about the records refer to our own layout.
     return layout or OWN

@@ -275,6 +275,7 @@ def test_a_subset_of_json_that_has_none_is_refused_instead_of_ignored(tmp_path: 
             "question",
             "missing; found 'title, paragraphs'. There are questions inside, at paragraphs[].qas[]",
         ),
+        ({"id": 1, "data": GOOD}, "question", "There is a question inside, at data: name its fields with --map"),
         ([1, 2], None, "found [1, 2], expected an object"),
         (
             '{"question": "b",, }',
@@ -447,3 +448,25 @@ def test_a_cell_with_the_same_label_twice_is_refused(tmp_path: Path) -> None:
     (row,) = rows_of(write(tmp_path, "q.csv", f'question,choices,answer\nWhich?,"{cell}",B\n'))
 
     assert "'B': is there twice in one object" in str(row.trouble)
+
+
+def test_the_same_instruction_above_a_question_of_each_row_is_no_row_per_choice(tmp_path: Path) -> None:
+    """As in ruMMLU: the file was refused as if each row had one choice, with advice on how to join them."""
+    inside = {"text": "q", "option_a": "x", "option_b": "y"}
+    row = json.dumps({"instruction": "Answer.", "inputs": inside, "outputs": "A"})
+    other = row.replace('"q"', '"r"')
+
+    told = [str(each.trouble) for each in rows_of(write(tmp_path, "q.jsonl", f"{row}\n{other}\n{row}\n"))]
+
+    assert all(
+        "a question inside, at inputs: name its fields with --map question=inputs.FIELD" in each for each in told
+    )
+    how = HowToRead(
+        mapping={"question": "inputs.text", "choices": "inputs.option_a+inputs.option_b", "answer": "outputs"}
+    )
+    mapped = [each.question for each in understand(Source(tmp_path / "q.jsonl", "q.jsonl", how)).rows()]
+    assert [(each.question, each.choices, each.right) for each in mapped if each] == [
+        ("q", ("x", "y"), ("A",)),
+        ("r", ("x", "y"), ("A",)),
+        ("q", ("x", "y"), ("A",)),
+    ]
