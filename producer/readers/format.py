@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
@@ -70,17 +71,23 @@ def format_of(source: Source) -> Format:
 
 #: Fields that hold the question itself in logs of lm-evaluation-harness and in rows from the hub's API.
 _WRAPPERS = ("doc", "row")
+#: The fields of a row of our own results.jsonl.
+_RESULT = frozenset({"run_id", "question", "verdict"})
 
 
 def _unwrapped(records: Records) -> Iterator[Record]:
     """Yield the records; one that only wraps a question is replaced by that question."""
     for record in records():
-        fields = record.fields or {}
-        if not fields.keys().isdisjoint(_WRAPPERS):
-            inner = next(fields[name] for name in _WRAPPERS if name in fields)
-            if isinstance(inner, dict) and is_question(inner) and not is_question(fields):
-                record = record._replace(fields=inner)
-        yield record
+        inner = _inside(record.fields or {})
+        yield record._replace(fields=inner) if inner else record
+
+
+def _inside(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the question that a record wraps; None if it is one itself, or wraps something else."""
+    if fields.keys() == _RESULT:
+        return fields["question"] if isinstance(fields["question"], dict) else None
+    inner = next((fields[name] for name in _WRAPPERS if name in fields), None)
+    return inner if isinstance(inner, dict) and is_question(inner) and not is_question(fields) else None
 
 
 def _text_format(text: Text, source: Source) -> tuple[str, Records]:

@@ -136,7 +136,15 @@ def own(fields: Fields, names: Names) -> Parts:
     used = _used(has_id=found_id is not None, has_subject=subject is not None, contexts=tuple(contexts))
     taken = {*_MOST_COMMON, "context", *contexts, *golds}
     rest = {name: value for name, value in fields.items() if name not in taken}
-    return Parts(*beside, context, _golds(golds, fields), rest, used)
+    found = Parts(*beside, context, _golds(golds, fields), rest, used)
+    return _with_also_right(found) if isinstance(rest.get("also_right"), list) else found
+
+
+def _with_also_right(parts: Parts) -> Parts:
+    """Return the parts of a question as an export writes it: the first right choice, and a list of the others."""
+    rest = dict(parts.rest)
+    others = rest.pop("also_right")
+    return parts._replace(answer=[parts.answer, *others] if others else parts.answer, rest=rest)
 
 
 def _golds(golds: list[str], fields: Fields) -> Any:

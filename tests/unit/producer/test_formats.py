@@ -20,6 +20,10 @@ import pytest
 
 from benchmarks.layout_files import lines
 from contract.errors import InputError, QuestionFileError
+from contract.ledger import MemoryLedger
+from contract.question import Question
+from contract.verdict import Outcome, Verdict
+from producer.export.results import export
 from producer.readers import HowToRead, Source, understand
 from producer.readers.answer_fields import Key
 from producer.readers.answers import Way
@@ -29,7 +33,7 @@ from producer.readers.parquet import read_parquet
 from producer.readers.record import Record
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
 from producer.runs.runconfig import FewShotConfig
-from tests.support import needed_package
+from tests.support import make_questions, needed_package, open_run
 from tests.unit.producer.reading import questions, read
 
 ROWS = [{"question": f"Was ist {n}? ä, 三", "choices": ["ja", "nein"], "answer": n % 2} for n in range(3)]
@@ -550,3 +554,31 @@ def test_a_question_inside_a_log_or_the_hubs_rows_is_found(tmp_path: Path, conte
     found = questions(read(tmp_path, content))
 
     assert [(each.question, each.right) for each in found] == [("q0", ("B",)), ("q1", ("B",))]
+
+
+SEVERAL_RIGHT = Question(
+    id="007",
+    question="Which number is even?",
+    choices=("3", "4", "6"),
+    answer="B",
+    also_right=("C",),
+    subject="numbers",
+    context="Numbers.",
+    gold_passages=("p1",),
+    metadata={"level": 3, "note": None},
+)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "lm-eval", "questions alone"])
+def test_an_exported_question_is_read_as_it_was_also_with_several_right_choices(
+    ledger: MemoryLedger, tmp_path: Path, kind: str
+) -> None:
+    asked = [SEVERAL_RIGHT, *make_questions(2)]
+    run = open_run(ledger, asked)
+    ledger.commit(run.run_id, [Verdict(question_id=each.id, outcome=Outcome.CORRECT, choice="B") for each in asked])
+    export(ledger, run.run_id, tmp_path, ("jsonl", "lm-eval"))
+    content = next(tmp_path.rglob("samples_*" if kind == "lm-eval" else "results.jsonl")).read_text()
+    if kind == "questions alone":
+        content = lines(*(json.loads(line)["question"] for line in content.splitlines()))
+
+    assert questions(read(tmp_path, content)) == asked
