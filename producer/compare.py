@@ -116,7 +116,8 @@ def _context_lines(found: Comparison) -> Lines:
     if within is None:
         return []
     clustered = shared_context(within, found.contexts, found.a, "+")
-    return [("contexts", f"{p_value(found.p_value)}  {clustered}; McNemar's p assumes independent questions")]
+    independent = "McNemar's p and all other intervals assume independent questions"
+    return [("contexts", f"{p_value(found.p_value)}  {clustered}; {independent}")]
 
 
 def _chance(found: Comparison) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections import Counter
@@ -213,6 +214,7 @@ def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_t
     assert found["difference_context_interval"]["p_value"] == pytest.approx(by_hand)
     assert not found["undecided"]
     assert "contexts    p = 0.1  95 % interval -0.100 to +0.900, as 40 questions share 10 contexts; McNemar's" in told
+    assert "McNemar's p and all other intervals assume independent questions" in told
     assert "discordant pairs; larger, as questions share contexts)" in told
 
 
@@ -238,7 +240,9 @@ def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) ->
 
     page = (Path("results") / first / f"report-with-{second}.html").read_text(encoding="utf-8")
     told = "so they are not independent: clustered by context, the accuracy's 95 % interval is 12.3 to 87.7 %"
-    assert told.replace("'", "&#39;") in page or told in page
+    beside_all, *_ = page.partition('id="run-0"')
+    assert f"{first}: 40 questions share 10 contexts, {told}" in html.unescape(beside_all), "the table has Wilson's"
+    assert f"40 questions share 10 contexts, {told}" in html.unescape(page[len(beside_all) :])
     assert "right on 50.0 % of 40 questions" in re.sub(r"<[^>]+>", "", page)
     assert "(95 % interval 12.3 to 87.7 %)" in page
     assert "interval and test are clustered by context" in page
