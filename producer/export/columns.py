@@ -62,7 +62,8 @@ MEANINGS = {
     "settled_at": "Time of its verdict, in UTC.",
     "metadata": "JSON: the file's other fields for the question.",
     "rotation_choices": "JSON: in a `circular` run, the label chosen in each rotation, as labelled in the file; the"
-    " question is correct only if all are. The scores are those of the first rotation with the majority choice.",
+    " first rotation shows the file's order, the second begins with B and ends with A, and so on. The question is"
+    " correct only if all are. The scores are those of the first rotation with the majority choice.",
     "simulated": "Whether the simulated engine made up the answer, so that the row is meaningless.",
 }
 COLUMNS = tuple(MEANINGS)
