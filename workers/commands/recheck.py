@@ -19,7 +19,7 @@ from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.recheck.rescoring import rescore
 from workers.recheck.serving import refuse_lacking_adapter
-from workers.recheck.stability import refuse_unanswered, stability, unlike
+from workers.recheck.stability import Flip, refuse_unanswered, stability, unlike
 from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 
 __all__ = ["check_stability", "rescore_run", "tokens"]
@@ -64,15 +64,24 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     refuse_unanswered(ledger, run)
     engine, judges = make_engine(settings), JudgeEngines(settings)
     engine.start()
+    asked = changed = 0
     try:
         if differs := unlike(ledger, run.run_id, engine):
             text = "this engine and those that answered the run are not identical: they differ in"
             note(f"warning: {text} {differs}")
-        asked, flips = stability(ledger, run.run_id, engine, sample, seed, judges.engine_of)
+        for flip in stability(ledger, run.run_id, engine, sample, seed, judges.engine_of):
+            asked += 1
+            if flip:
+                changed += 1
+                tell(_told(flip))
     finally:
+        if asked:  # also after Ctrl-C, as a text may take a minute
+            tell(f"{changed} of {number(asked, 'question')} changed when asked alone")
         engine.close()
         judges.close()
-    for flip in flips:
-        margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
-        tell(f"{flip.question_id}: {flip.in_batch} in its batch, {flip.alone} alone{margin}")
-    tell(f"{len(flips)} of {number(asked, 'question')} changed when asked alone")
+
+
+def _told(flip: Flip) -> str:
+    in_batch, alone = flip.in_batch or "no choice", flip.alone or "no choice"
+    margin = "" if flip.margin is None else f", margin {flip.margin:.4f}"
+    return f"{flip.question_id}: {in_batch} in its batch, {alone} alone{margin}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -52,8 +53,8 @@ def stability(
     sample: int,
     seed: int = 0,
     judge_engine: JudgeEngine = no_judges,
-) -> tuple[int, list[Flip]]:
-    """Ask `sample` of the run's settled questions again, one at a time; return (number asked, changed ones).
+) -> Iterator[Flip | None]:
+    """Ask `sample` of the run's settled questions again, one at a time; yield for each how it changed, if it did.
 
     Each gets the same passages as before: nothing is retrieved again.
     """
@@ -61,13 +62,10 @@ def stability(
     settled = ((question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error)
     draw = random.Random(seed)
     drawn = heapq.nsmallest(sample, settled, key=lambda _: draw.random())  # holds no more than the sample
-    flips = []
     for question, before in drawn:
         (alone,) = score_batch([Item(question, run.spec, before.passages)], engine, judge_engine)
         then, now = (_came_out(run, verdict) for verdict in (before, alone))
-        if then != now:
-            flips.append(Flip(question.id, then, now, before.margin))
-    return len(drawn), flips
+        yield Flip(question.id, then, now, before.margin) if then != now else None
 
 
 def _came_out(run: Run, verdict: Verdict) -> str | None:

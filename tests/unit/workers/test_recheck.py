@@ -9,15 +9,19 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Question, Run, Settings, Verdict, load_settings
 from contract.choice_order import arrangements
+from contract.commands import INTERRUPTED
 from contract.engine_info import EngineUsed
 from contract.errors import InputError, RunConfigError, SettingsError
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import Passage
 from tests.support import make_question, make_questions, open_run
 from tests.unit.workers.engines import ReadyEngine, WordTokenizer
+from workers.cli import main
+from workers.commands import recheck
 from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
@@ -249,11 +253,36 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
     settle(books, run, *(stored(f"q{n}", "", choice="D" if n % 2 else "A", margin=0.1) for n in range(10)))
     engine = Contrary(load_settings())
     engine.calls, engine.prompts = [], []
-    asked, flips = stability(books, run.run_id, engine, sample=10)
-    assert asked == 10
+    found = list(stability(books, run.run_id, engine, sample=10))
+    assert len(found) == 10
     assert engine.calls == [1] * 10
+    flips = [flip for flip in found if flip]
     assert {flip.question_id for flip in flips} == {"q0", "q2", "q4", "q6", "q8"}
     assert {(flip.in_batch, flip.alone, flip.margin) for flip in flips} == {("A", "D", 0.1)}
+
+
+class Impatience(Contrary):
+    """Ctrl-C while the second question is asked."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        if self.calls:
+            raise KeyboardInterrupt
+        return super().generate(requests)
+
+
+def test_what_flipped_before_ctrl_c_is_told(books: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_run(books, make_questions(2), "old")
+    settle(books, run, *(stored(f"q{n}", "", choice=None) for n in range(2)))
+    engine = Impatience(load_settings())
+    engine.calls, engine.prompts = [], []
+    monkeypatch.setattr(recheck, "asked_of", lambda *_: (load_settings(), books, run))
+    monkeypatch.setattr(recheck, "make_engine", lambda _: engine)
+
+    result = CliRunner().invoke(main, ["stability", run.run_id])
+
+    assert result.exit_code == INTERRUPTED
+    assert "no choice in its batch, D alone" in result.stdout
+    assert "1 of 1 question changed when asked alone" in result.stdout
 
 
 def test_a_run_that_answered_nothing_yet_is_refused_before_an_engine_boots(books: MemoryLedger) -> None:
@@ -286,8 +315,7 @@ def test_of_a_large_run_only_the_sample_is_in_memory(books: MemoryLedger, monkey
     monkeypatch.setattr(books, "results", results)
     engine = Contrary(load_settings())
     engine.calls, engine.prompts = [], []
-    asked, _ = stability(books, run.run_id, engine, sample=10)
-    assert asked == 10
+    assert len(list(stability(books, run.run_id, engine, sample=10))) == 10
     assert most < 20
 
 
@@ -296,7 +324,8 @@ def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: Me
     settle(books, run, stored("q0", "", choice="A"))
     engine = SimulatedEngine(load_settings(None, ["simulated.reject_text=Question"]))
     engine.start()
-    _, (flip,) = stability(books, run.run_id, engine, sample=1)
+    (flip,) = stability(books, run.run_id, engine, sample=1)
+    assert flip
     assert (flip.in_batch, flip.alone) == ("A", "failed (simulated rejection)")
 
 
@@ -305,7 +334,8 @@ def test_a_circular_question_is_stable_only_where_every_rotation_comes_out_as_be
     settle(books, run, stored("q0", "", choice="D", rotations=4, rotation_choices=("D",) * 4))
     engine = Contrary(load_settings())
     engine.calls, engine.prompts = [], []
-    _, (flip,) = stability(books, run.run_id, engine, sample=1)
+    (flip,) = stability(books, run.run_id, engine, sample=1)
+    assert flip
     assert (flip.in_batch, sorted(str(flip.alone).split())) == ("D D D D", ["A", "B", "C", "D"])
 
 
@@ -332,7 +362,7 @@ def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(bo
         return strict
 
     model, strict = (Writes(load_settings(), text) for text in ("It is so.", '{"correct": false, "reason": ""}'))
-    _, flips = stability(books, run.run_id, model, 2, judge_engine=found)
+    flips = [flip for flip in stability(books, run.run_id, model, 2, judge_engine=found) if flip]
     assert asked == [judge, judge]
     assert [(flip.question_id, flip.in_batch, flip.alone) for flip in flips] == [("q1", "correct", "wrong")]
 
@@ -373,7 +403,7 @@ def test_a_question_is_looked_at_again_with_the_passages_that_it_was_shown(books
     engine = Contrary(load_settings())
     engine.calls, engine.prompts = [], []
 
-    stability(books, run.run_id, engine, sample=1)
+    list(stability(books, run.run_id, engine, sample=1))
     (given,) = request_tokens(run, question, shown, PromptEncoder(WordTokenizer()))
 
     assert engine.prompts == [given["text"]] == ["Sums are even.\nWhat is 0 plus 0?"]
