@@ -59,5 +59,5 @@ def _describe(run: Run) -> str:
     if taken.skipped:
         parts.append(f"without {number(taken.skipped, 'bad row')}")
     if taken.repeated:
-        parts.append(number(taken.repeated, "duplicate"))
+        parts.append(f"{number(taken.repeated, 'duplicate')} included")
     return " · ".join(parts)

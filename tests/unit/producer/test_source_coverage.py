@@ -160,7 +160,7 @@ def test_a_question_that_comes_again_with_its_choices_in_another_order_is_no_sec
 
     ended = producer("export", run.run_id).stdout
 
-    assert "30 duplicates\n" in ended
+    assert "taken     30 duplicates included\n" in ended
     assert "95 % interval 0.123 to 0.877, as 40 questions share 10 contexts" in ended
 
 
@@ -191,5 +191,5 @@ def test_questions_that_a_file_has_twice_do_not_count_as_two_draws(
     # Ten questions, five of them known: 2.262 · √(10/9 · 10 · 2²) / 40 = 0.377 to either side.
     told = "95 % interval 0.123 to 0.877, as 40 questions share 10 contexts, or are duplicates\n"
     assert told in ended
-    assert "30 duplicates\n" in ended
+    assert "taken     30 duplicates included\n" in ended
     assert compared["difference_context_interval"]["shared"] == 10
