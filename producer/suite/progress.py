@@ -12,7 +12,7 @@ from rich.text import Text
 from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.watching.pace import Pace
-from producer.watching.progress import Snapshot, crew_table, describe_workers, time_left
+from producer.watching.progress import Snapshot, crew_table, describe_rates, describe_workers, time_left
 from producer.watching.screens import BarScreen, LineScreen
 from producer.watching.worker_status import AT_WORK, Member
 
@@ -65,7 +65,7 @@ class Board:
         parts = [
             f"{self._name}: {self._settled:,}/{self._questions:,}",
             f"{self._over} of {number(len(self._titles), 'run')} done",
-            self._pace.rates.describe(),
+            *describe_rates(self._pace.rates),
             *([describe_workers(self._crew()), self._left()] if self._under_way() else []),
         ]
         return " · ".join(parts)

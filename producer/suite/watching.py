@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from contract.ledger import Ledger, Run
 from producer.broker import Broker
 from producer.suite.progress import Board
+from producer.watching.outage import Clock, Outage
 from producer.watching.progress import Snapshot
 from producer.watching.screens import NothingToEnd
-from producer.watching.watch import TICK_S, Clock, Watcher
+from producer.watching.watch import TICK_S, Watcher
 
 __all__ = ["watch_suite", "watchers_of"]
 
@@ -43,13 +44,17 @@ def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | Non
     a run is purged in the meantime.
     """
     clock = clock or Clock()
+    outage = Outage(board.screen.say, clock)
     left = list(watchers)
     with board.screen:
         while True:
-            now = clock.now()  # the same for all, so that runs with the same problem produce identical messages
-            seen = [(watcher, watcher.look(now)) for watcher in left]
-            left = [watcher for watcher, counts in seen if counts is None or not counts.over]
-            board.draw(now)
+            with outage.waited_for():
+                seen = [(watcher, watcher.look()) for watcher in left]
+                now = clock.now()  # the same for all, so that runs with the same problem produce identical messages
+                for watcher, found in seen:
+                    watcher.attend(now, found)
+                left = [watcher for watcher, found in seen if not found.counts.over]
+                board.draw(now)
             if not left:
                 return
             clock.sleep(TICK_S)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["Pace", "Rates"]
 
-#: Window of the current pace, in seconds.
+#: Window of the current pace, in seconds. After as long without a look at the run, the windows begin anew.
 WINDOW_S = 10.0
 #: Batches that take longer than the window finish in bursts, so the current pace cannot predict when the run ends: the
 #: steady pace covers at least this many seconds and bursts.
@@ -16,15 +16,14 @@ STEADY_S, STEADY_BURSTS = 60.0, 6
 
 
 class Rates(NamedTuple):
-    """Questions per second at one moment: currently, over a minute, and since work began."""
+    """Questions per second at one moment: currently, over a minute, and since work began or the run is watched."""
 
-    lately: float
+    #: None before a second look.
+    lately: float | None
     steady: float
     mean: float
-
-    def describe(self) -> str:
-        """Return `12.0/s now, 11.5/s mean`."""
-        return f"{self.lately:,.1f}/s now, {self.mean:,.1f}/s mean"
+    #: What the mean is over, in seconds; 0 before a second look.
+    mean_of_s: float
 
     def left_s(self, rest: int) -> float | None:
         """Estimate how many seconds `rest` questions take; None while there is no progress."""
@@ -34,30 +33,47 @@ class Rates(NamedTuple):
 
 @dataclass
 class Pace:
-    """Questions per second: currently, over a minute, and since work began."""
+    """Questions per second: currently, over a minute, and since work began or the run is watched."""
 
     #: (time, settled questions); for equal counts only the first and the last time.
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
+    #: The same over `WINDOW_S` seconds, with every time.
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
+    #: Verdicts that were taken back since.
+    _taken_back: int = 0
 
     def observe(self, now: float, settled: int, *, working: bool = True, halted: bool = False) -> None:
         """Record that `settled` questions are settled at `now`, in seconds of a monotonic clock.
 
         `working` says whether a worker is at work, `halted` whether the run is paused. Time before the first worker is
-        ready does not count, nor does that of a pause; and no time without work predicts how long the rest takes.
+        ready does not count, nor does that of a pause; and no time without work predicts how long the rest takes, nor
+        does one that nobody saw. What was settled and is asked again (`requeue --failed`) was work all the same.
         """
+        if self._seen:
+            self._taken_back += max(0, self._seen[-1][1] - self._taken_back - settled)
+        settled += self._taken_back
         if self._first is None or (not working and settled == self._first[1]):
             self._first = (now, settled)
-            self._seen.clear()
+            self._begin_anew()
         elif (halted or not working) and settled == self._seen[-1][1]:
             if halted:
                 self._first = (self._first[0] + now - self._seen[-1][0], self._first[1])
-            self._seen.clear()
+            self._begin_anew()
+        elif now - self._seen[-1][0] > WINDOW_S:
+            self._begin_anew()
         if len(self._seen) > 1 and self._seen[-2][1] == self._seen[-1][1] == settled:
             self._seen.pop()
         self._seen.append((now, settled))
         while len(self._seen) > 2 and now - self._seen[1][0] >= STEADY_S and self._bursts > STEADY_BURSTS:
             self._seen.popleft()
+        self._recent.append((now, settled))
+        while len(self._recent) > 2 and now - self._recent[1][0] >= WINDOW_S:
+            self._recent.popleft()
+
+    def _begin_anew(self) -> None:
+        self._seen.clear()
+        self._recent.clear()
 
     @property
     def _bursts(self) -> int:
@@ -66,16 +82,13 @@ class Pace:
     @property
     def rates(self) -> Rates:
         """All three, as they are now."""
-        return Rates(self.lately, self.steady, self.mean)
+        mean_of_s = self._seen[-1][0] - self._first[0] if self._first else 0.0
+        return Rates(self.lately, self.steady, self.mean, mean_of_s)
 
     @property
-    def lately(self) -> float:
-        """Questions per second over the last `WINDOW_S` seconds."""
-        if not self._seen:
-            return 0.0
-        start = max(self._seen[0][0], self._seen[-1][0] - WINDOW_S)
-        before = next(settled for at, settled in reversed(self._seen) if at <= start)
-        return _rate((start, before), self._seen[-1])
+    def lately(self) -> float | None:
+        """Questions per second over the last `WINDOW_S` seconds; None before a second look."""
+        return _rate(self._recent[0], self._recent[-1]) if len(self._recent) > 1 else None
 
     @property
     def steady(self) -> float:
@@ -84,7 +97,7 @@ class Pace:
 
     @property
     def mean(self) -> float:
-        """Questions per second since work began."""
+        """Questions per second since work began or the run is watched."""
         return _rate(self._first, self._seen[-1]) if self._first else 0.0
 
 

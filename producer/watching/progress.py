@@ -18,7 +18,7 @@ from producer.stats import Tally
 from producer.watching.pace import Rates
 from producer.watching.worker_status import Member
 
-__all__ = ["Snapshot", "crew_table", "describe_workers", "duration", "time_left"]
+__all__ = ["Snapshot", "crew_table", "describe_rates", "describe_workers", "duration", "time_left"]
 
 #: Columns of the workers' table, with their alignment.
 COLUMNS: dict[str, JustifyMethod] = {
@@ -89,9 +89,8 @@ class Snapshot:
     def line(self) -> str:
         """Return everything on one line."""
         settled = f"{self.run_id}: {self.counts.settled:,}/{self.counts.total:,}"
-        return " · ".join(
-            (settled, self.rates.describe(), self.outcomes(), self.accuracy(), self.workers(), self.left())
-        )
+        rest = (self.outcomes(), self.accuracy(), self.workers(), self.left())
+        return " · ".join((settled, *describe_rates(self.rates), *rest))
 
     @property
     def over(self) -> bool:
@@ -110,7 +109,7 @@ class Snapshot:
             Text(f"{counts.settled:,}/{counts.total:,}"),
             Text(self.left()),
         )
-        below = (self.outcomes(), f"{self.accuracy()} · {self.rates.describe()}", self.workers())
+        below = (self.outcomes(), " · ".join((self.accuracy(), *describe_rates(self.rates))), self.workers())
         crew = [crew_table(self.crew)] if self.crew else []
         return Group(first, *(Text(each, style="dim") for each in below), *crew)
 
@@ -129,6 +128,14 @@ def describe_workers(crew: Sequence[Member]) -> str:
         known = [each for each in shares if each is not None]
         parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []
     return ", ".join(parts)
+
+
+def describe_rates(rates: Rates) -> list[str]:
+    """Return `12.0/s now, 11.5/s over 1:30`, or nothing before a second look: no rate is known then."""
+    if not rates.mean_of_s:
+        return []
+    lately = [] if rates.lately is None else [f"{rates.lately:,.1f}/s now"]
+    return [", ".join([*lately, f"{rates.mean:,.1f}/s over {duration(rates.mean_of_s)}"])]
 
 
 def duration(seconds: float) -> str:

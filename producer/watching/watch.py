@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from contract import keys
-from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
+from contract.errors import LedgerError, UnknownRun, WritesRefused
 from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Ledger, Run, RunState
 from contract.wording import number
+from producer.watching.outage import Clock, Outage
 from producer.watching.pace import Pace
 from producer.watching.progress import Snapshot
 from producer.watching.screens import Screen
@@ -30,7 +30,7 @@ from producer.watching.worker_status import AT_WORK, Member, RunWorkers
 if TYPE_CHECKING:
     from producer.broker import Broker
 
-__all__ = ["TICK_S", "Clock", "Watcher", "watch"]
+__all__ = ["TICK_S", "Watcher", "watch"]
 
 #: Polling interval of the ledger, in seconds.
 TICK_S = 0.5
@@ -43,14 +43,6 @@ NO_WORKER_AFTER_S, NO_WORKER_EVERY_S = 10.0, 60.0
 INCOMPLETE_AFTER_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Source of time, replaceable in tests."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
 def watch(watcher: Watcher, *, clock: Clock | None = None) -> Counts:
     """Show the watcher's run until it is settled or cancelled; return its final counts.
 
@@ -60,12 +52,26 @@ def watch(watcher: Watcher, *, clock: Clock | None = None) -> Counts:
     meantime, or if questions are missing and no process is writing them.
     """
     clock = clock or Clock()
+    outage = Outage(watcher.screen.say, clock)
     with watcher.screen:
         while True:
-            counts = watcher.look(clock.now())
-            if counts is not None and counts.over:
-                return counts
+            with outage.waited_for():
+                seen = watcher.look()
+                watcher.attend(clock.now(), seen)
+                if seen.counts.over:
+                    return seen.counts
             clock.sleep(TICK_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the ledger, the queues and the workers have of a run at one moment."""
+
+    counts: Counts
+    #: Live workers of each of the run's queues.
+    workers: Mapping[str, Sequence[WorkerRecord]]
+    #: Messages waiting in the run's queues.
+    queued: int
 
 
 @dataclass
@@ -78,7 +84,6 @@ class Watcher:
     screen: Screen
     pace: Pace = field(default_factory=Pace)
     crew: RunWorkers = field(default_factory=RunWorkers)
-    away_since: float | None = None
     no_worker_since: float | None = None
     no_worker_next: float = 0.0
     stall_next: float = 0.0
@@ -93,50 +98,45 @@ class Watcher:
     state: RunState = RunState.RUNNING
     settled: int = 0
 
-    def look(self, now: float) -> Counts | None:
-        """Poll once and return the counts; None while Redis is unavailable."""
-        try:
-            return self._look(now)
-        except (RedisUnreachable, WritesRefused) as trouble:
-            if self.away_since is None:
-                self.away_since = now
-                self.screen.say(f"{trouble.message} Retrying until it responds.")
-            return None
-        except UnknownRun as trouble:
-            raise self._gone() from trouble
-
-    def _gone(self) -> UnknownRun:
-        total, settled = self.run.questions, self.settled
-        return UnknownRun(
-            f"{self.run.run_id} is no longer in the ledger; last seen with {settled:,} of "
-            f"{number(total, 'question')} settled.",
-            hint="The run was purged, or Redis lost its data: it was restarted without appendonly, or replaced by an "
-            "empty server. Enqueue the same file again to recreate the run from the start.",
-        )
-
-    def _look(self, now: float) -> Counts:
-        counts = self.ledger.counts(self.run.run_id)
-        self.settled = counts.settled
+    def look(self) -> Seen:
+        """Return how the run stands."""
+        with self._told_if_gone():
+            counts = self.ledger.counts(self.run.run_id)
         queues = keys.route(self.run.spec)
         workers = {queue: self.broker.workers(queue) for queue in queues}
-        if self.away_since is not None:
-            self.screen.say(f"Redis is back after {now - self.away_since:.0f} s.")
-            self.away_since = None
-        working = any(each.state in AT_WORK for each in workers[queues[-1]])
+        return Seen(counts, workers, sum(map(self.broker.queue_length, queues)))
+
+    @contextmanager
+    def _told_if_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except UnknownRun as trouble:
+            total, settled = self.run.questions, self.settled
+            raise UnknownRun(
+                f"{self.run.run_id} is no longer in the ledger; last seen with {settled:,} of "
+                f"{number(total, 'question')} settled.",
+                hint="The run was purged, or Redis lost its data: it was restarted without appendonly, or replaced by "
+                "an empty server. Enqueue the same file again to recreate the run from the start.",
+            ) from trouble
+
+    def attend(self, now: float, seen: Seen) -> None:
+        """Show what was `seen` just now, and do what the run needs."""
+        counts, workers = seen.counts, seen.workers
+        self.settled = counts.settled
+        working = any(each.state in AT_WORK for each in workers[keys.route(self.run.spec)[-1]])
         self.pace.observe(now, counts.settled, working=working, halted=counts.halted)
         there = [each for of_queue in workers.values() for each in of_queue]
         crew = self.crew.look(there)
-        queued = sum(map(self.broker.queue_length, queues))
-        self.screen.show(self._snapshot(counts, crew, queued, served=all(workers.values())))
+        self.screen.show(self._snapshot(counts, crew, seen.queued, served=all(workers.values())))
         if not counts.finished:
             self._check_halt(counts)
         if not counts.finished and not counts.halted:
             self._check_workers(now, workers)
             self._check_put_off(there)
             self._check_unbooted()
-            self._check_stall(now)
+            with self._told_if_gone():
+                self._check_stall(now)
             self._check_missing(now, counts)
-        return counts
 
     def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int, *, served: bool) -> Snapshot:
         return Snapshot(self.run.run_id, counts, self.pace.rates, crew, queued, served, self.run.without_key)

@@ -20,7 +20,8 @@ from producer.cli import main
 from producer.export.formats import FORMATS
 from producer.question_view import verdict_facts
 from producer.watching import finish
-from producer.watching.watch import Clock, watch
+from producer.watching.outage import Clock
+from producer.watching.watch import watch
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows, settle
 from workers.cli import main as workers

@@ -22,12 +22,13 @@ from producer.intake.selection import Selection
 from producer.readers import Source
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import plan, submit
+from producer.watching.outage import Clock
 from producer.watching.pace import Pace, Rates
 from producer.watching.progress import Snapshot
 from producer.watching.screens import BarScreen, LineScreen, NothingToEnd, screen_for
 from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
-from producer.watching.watch import Clock, Watcher, watch
+from producer.watching.watch import Watcher, watch
 from producer.watching.worker_status import Member, RunWorkers
 from tests.unit.producer.conftest import WriteRows
 
@@ -297,6 +298,39 @@ def test_a_redis_that_goes_away_is_waited_for(
     ]
 
 
+def test_an_outage_is_as_long_as_it_was_however_long_an_answer_was_waited_for(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.live.append(worker(run.spec.model))
+    counts, script, screen = ledger.counts, Script({2: lambda: monkeypatch.setattr(ledger, "counts", slow)}), Screen()
+
+    def slow(run_id: str) -> Counts:
+        monkeypatch.setattr(ledger, "counts", late)
+        script.time += 20
+        raise RedisUnreachable("No Redis answers at redis://here (timeout).")
+
+    def late(run_id: str) -> Counts:
+        monkeypatch.setattr(ledger, "counts", counts)
+        script.time += 9
+        settle(ledger, run)
+        return counts(run_id)
+
+    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
+
+    assert screen.said[-1] == "Redis is back after 30 s."
+    assert screen.snapshots[-1].rates.mean == pytest.approx(5 / 31.5), "the answer is of when it came"
+
+
+def test_a_run_that_was_over_when_it_was_first_looked_at_has_no_pace(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    settle(ledger, run)
+    screen = Screen()
+    watch(Watcher(ledger, broker, run, screen), clock=Script({}).clock())
+    (shown,) = screen.snapshots
+    assert "/s" not in shown.line()
+
+
 def test_a_paused_run_is_waited_for_without_complaint_and_without_healing(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
@@ -374,7 +408,7 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
 
 def test_the_pace_is_over_the_window_and_over_all() -> None:
     pace = Pace()
-    assert (pace.lately, pace.mean) == (0.0, 0.0)
+    assert (pace.lately, pace.mean) == (None, 0.0)
 
     for second in range(101):
         pace.observe(second, 0 if second < 50 else (second - 50) * 4)
@@ -442,6 +476,36 @@ def test_the_mean_pace_leaves_out_the_time_in_which_the_run_was_paused() -> None
     assert pace.mean == pytest.approx(4.0, rel=0.01)
 
 
+@pytest.mark.parametrize("away_s", [3, 60, 600])
+def test_what_was_settled_while_nobody_could_look_is_not_of_the_last_ten_seconds(away_s: int) -> None:
+    pace = Pace()
+
+    for second in (*range(100), *range(100 + away_s, 130 + away_s)):
+        pace.observe(second, 150 * second)
+        assert pace.lately in (None, pytest.approx(150.0))
+        assert pace.mean == pytest.approx(150.0 if second else 0.0)
+
+
+def test_an_outage_in_which_all_waited_does_not_lengthen_the_time_left() -> None:
+    pace = Pace()
+
+    for second in (*range(100), *range(400, 410)):
+        pace.observe(second, 10 * (second if second < 100 else second - 300))
+
+    assert pace.rates.left_s(1000) == pytest.approx(100.0)
+
+
+def test_failed_questions_that_are_asked_again_do_not_make_the_pace_negative() -> None:
+    pace = Pace()
+
+    for second in range(200):
+        pace.observe(second, 10 * second - (600 if second >= 100 else 0))
+        if second > 1:
+            assert pace.lately == pytest.approx(10.0, rel=0.11)  # of the second in which 600 were taken back, all
+            assert pace.mean == pytest.approx(10.0, rel=0.02) or second < 100
+            assert pace.rates.left_s(1000) == pytest.approx(100.0, rel=0.02)
+
+
 CREW = (
     Member("cpu0@here", "ready", "score.small", 12.5, 0.5, 0.9, on_gpu=False),
     Member("gpu0@there", "ready", "score.small", 80.0, 1.0, 0.7, on_gpu=True),
@@ -452,18 +516,18 @@ CREW = (
 def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.RUNNING) -> Snapshot:
     outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
     counts = Counts(total=1000, todo=1000 - settled, outcomes=outcomes, state=state)
-    return Snapshot("run-1", counts, Rates(lately, lately, 2.5), CREW, 12)
+    return Snapshot("run-1", counts, Rates(lately, lately, 2.5, 90.0), CREW, 12)
 
 
 def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
     counts = Counts(total=1000, todo=998, outcomes={Outcome.FAILED: 2})
-    assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed"
+    assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed"
 
 
 def test_where_unanswered_questions_may_have_no_key_the_accuracy_over_answered_ones_is_shown() -> None:
     outcomes = {Outcome.CORRECT: 150, Outcome.WRONG: 50, Outcome.UNANSWERED: 100, Outcome.ANSWERED: 200}
     counts = Counts(total=1000, todo=500, outcomes=outcomes)
-    shown = Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0), CREW, without_key=500).accuracy()
+    shown = Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW, without_key=500).accuracy()
     assert shown == "accuracy 0.750 (0.686 to 0.805) over answered questions"
 
 
@@ -487,7 +551,7 @@ def test_a_run_without_any_key_is_watched_without_an_accuracy(
 @pytest.mark.parametrize(
     ("shown", "wanted"),
     [
-        (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s mean"),
+        (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s over 1:30"),
         (snapshot(), "no accuracy yet · 3 workers, 1 booting, fill 75 %, busy 80 % · 12 queued · 6:40 left"),
         (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998 (0.989 to 1.000)"),
         (snapshot(500, 10.0), "0:50 left"),
@@ -532,7 +596,8 @@ def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken
     console = Console(file=io.StringIO(), width=80)
 
     counts = Counts(total=100_000, todo=50_000, outcomes={Outcome.CORRECT: 24_999, Outcome.WRONG: 25_001})
-    large = Snapshot("questions-qwen2.5-1.5b-instruct-1a2b3c4d", counts, Rates(1000.0, 1000.0, 1000.0), CREW, 6250)
+    rates = Rates(1000.0, 1000.0, 1000.0, 90.0)
+    large = Snapshot("questions-qwen2.5-1.5b-instruct-1a2b3c4d", counts, rates, CREW, 6250)
 
     with console.capture() as captured:
         console.print(large.drawn())
@@ -542,7 +607,7 @@ def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken
     assert first.endswith(" 50,000/100,000 0:50 left")
     assert [each.strip() for each in others[:3]] == [
         "correct 24,999 · wrong 25,001 · unanswered 0 · failed 0",
-        "accuracy 0.500 (0.496 to 0.504) · 1,000.0/s now, 1,000.0/s mean",
+        "accuracy 0.500 (0.496 to 0.504) · 1,000.0/s now, 1,000.0/s over 1:30",
         "3 workers, 1 booting, fill 75 %, busy 80 % · 6,250 queued",
     ]
 

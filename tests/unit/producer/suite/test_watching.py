@@ -21,10 +21,10 @@ from producer.broker import MemoryBroker
 from producer.suite import running
 from producer.suite.progress import Board
 from producer.suite.watching import watch_suite, watchers_of
+from producer.watching.outage import Clock
 from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
 from producer.watching.screens import BarScreen, LineScreen
-from producer.watching.watch import Clock
 from producer.watching.worker_status import Member
 from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
@@ -120,6 +120,27 @@ def test_a_redis_that_goes_away_is_waited_for_and_told_once(
     assert said.count("Redis is back after 5 s.") == 1
 
 
+def test_a_suite_that_nobody_could_look_at_was_no_faster_afterwards(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer(two_by_two)
+    broker.live += [
+        WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{name}") for name in ("small", "large")
+    ]
+    there = ledger.counts
+
+    def away(run_id: str) -> Counts:
+        raise RedisUnreachable("No Redis answers at redis://here (refused).")
+
+    def back() -> None:
+        monkeypatch.setattr(ledger, "counts", there)
+        settle_all(ledger)
+
+    _, said = watched(ledger, broker, {2: lambda: monkeypatch.setattr(ledger, "counts", away), 42: back})
+
+    assert "mine: 16/16 · 4 of 4 runs done · 0.4/s over 0:42" in said, "and none in the last ten seconds"
+
+
 def test_what_got_lost_of_a_run_is_sent_again_and_the_run_is_named(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
@@ -146,7 +167,7 @@ def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
 
     with board.screen:
         for each in cells:
-            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0)))
+            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0, 1.0)))
         board.tell("a-m", "Something.")
         board.draw(1.0)
 
@@ -166,11 +187,11 @@ def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
     for second, state in ((0, "booting"), (30, "booting"), (40, "ready")):
         member = Member("w", state, "score.m", None, None, None, on_gpu=False)
         counts = done.counts if second == 40 else waiting.counts
-        board.put(Snapshot(waiting.run.run_id, counts, Rates(1.0, 1.0, 1.0), [member]))
+        board.put(Snapshot(waiting.run.run_id, counts, Rates(1.0, 1.0, 1.0, 1.0), [member]))
         board.draw(second)
 
     assert "mine: 20/60" in board.line()
-    assert "2.0/s mean" in board.line()
+    assert "2.0/s over 0:10" in board.line()
 
 
 def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
@@ -182,11 +203,11 @@ def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
     for second, count in settled.items():
         state = RunState.PAUSED if 10 < second <= 1000 else RunState.RUNNING
         counts = Counts(total=60, todo=60 - count, outcomes={Outcome.CORRECT: count}, state=state)
-        board.put(Snapshot(run.run_id, counts, Rates(0.0, 0.0, 0.0), [member]))
+        board.put(Snapshot(run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member]))
         board.draw(second)
         assert board.line().endswith("paused") == (state is RunState.PAUSED)
 
-    assert "2.0/s mean" in board.line()
+    assert "2.0/s over 0:20" in board.line()
     assert "0:10 left" in board.line()
 
 
@@ -202,7 +223,7 @@ def test_a_suite_with_a_run_that_no_worker_serves_shows_no_time_left(served: lis
     for second, settled in ((0, 0), (4, 2)):
         for each, there in zip(cells, served, strict=True):
             counts = Counts(total=4, todo=4 - settled, outcomes={Outcome.CORRECT: settled})
-            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0), [member], served=there))
+            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member], served=there))
         board.draw(second)
 
     assert board.line().endswith(f" · {left}")
@@ -216,7 +237,7 @@ def test_more_bars_than_a_screen_holds_are_counted() -> None:
 
     with board.screen:
         for each in cells:
-            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0)))
+            board.put(Snapshot(each.run.run_id, each.counts, Rates(1.0, 1.0, 1.0, 1.0)))
         board.draw(1.0)
 
     assert "and 2 more runs" in text.getvalue()
