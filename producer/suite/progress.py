@@ -71,13 +71,15 @@ class Board:
         return " · ".join(parts)
 
     def _left(self) -> str:
-        """Return `1:30 left`, unless all are paused or one has no worker: then there is no telling when it ends."""
-        under_way = [each for each in self._under_way() if not each.counts.halted]
-        if not under_way:
+        """Return `1:30 left` of the runs that go on; if one of them has no worker, there is no telling."""
+        going = [each for each in self._under_way() if not each.counts.halted]
+        if not going:
             return RunState.PAUSED.value
-        if unserved := sum(not each.served for each in under_way):
-            return "no worker" if unserved == len(under_way) else f"no worker for {number(unserved, 'run')}"
-        return time_left(self._pace.rates.left_s(self._questions - self._settled))
+        if unserved := sum(not each.served for each in going):
+            return "no worker" if unserved == len(going) else f"no worker for {number(unserved, 'run')}"
+        left = time_left(self._pace.rates.left_s(sum(each.counts.total - each.counts.settled for each in going)))
+        paused = len(self._under_way()) - len(going)
+        return f"{left}, {number(paused, 'run')} paused" if paused else left
 
     def drawn(self) -> RenderableType:
         """Return the line, a bar for each unfinished run, and the workers."""

@@ -212,6 +212,24 @@ def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "left"), [(RunState.CANCELLED, "0:10 left"), (RunState.PAUSED, "0:10 left, 1 run paused")]
+)
+def test_questions_that_nobody_begins_are_not_in_the_time_left_of_a_suite(state: RunState, left: str) -> None:
+    cells = [cell(entry, "m", 0, 60, unsettled=60) for entry in ("a", "b")]
+    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
+    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+
+    for second, settled in ((0, 0), (20, 40)):
+        for each, how in zip(cells, (RunState.RUNNING, state), strict=True):
+            of_run = settled if how is RunState.RUNNING else 0
+            counts = Counts(total=60, todo=60 - of_run, outcomes={Outcome.CORRECT: of_run}, state=how)
+            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member]))
+        board.draw(second)
+
+    assert board.line().endswith(f" · {left}")
+
+
+@pytest.mark.parametrize(
     ("served", "left"),
     [([False, False], "no worker"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
 )
