@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,6 +18,8 @@ import redis
 from celery import Celery
 
 from contract import RedisLedger, keys
+from contract.connection import connect
+from contract.errors import RedisUnreachable
 from contract.fleet import Fleet
 from contract.settings import load_settings
 from tests.integration.launching import Launched, launched, names, workers_command
@@ -32,6 +36,7 @@ from tests.support import (
     valkey,
     wait_until,
 )
+from workers.host import redis_watch
 from workers.host.redis_watch import RedisWatch
 
 
@@ -184,6 +189,23 @@ def test_a_redis_that_refuses_writes_is_told_like_one_that_is_away(tmp_path: Pat
         wait_until(lambda: len(told) == 2, "that it is not")
     assert told[0].endswith("it is at its memory limit (OOM). Workers wait until it responds.")
     assert told[1].startswith("Redis is back after")
+
+
+def test_an_outage_of_redis_begins_with_the_question_that_it_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def late(*_: Any, **__: Any) -> redis.Redis:
+        monkeypatch.setattr(redis_watch, "connect", connect)
+        time.sleep(1.6)
+        raise RedisUnreachable("No Redis answers (timeout).")
+
+    monkeypatch.setattr(redis_watch, "connect", late)
+    monkeypatch.setattr(redis_watch, "LOOK_EVERY_S", 0.01)
+    with valkey(tmp_path) as server, RedisWatch(load_settings(None, [f"redis_url={url_of(server)}"]), told.append):
+        wait_until(lambda: len(told) == 2, "that it is back")
+    assert told[1] != "Redis is back after 0 s."
 
 
 def test_a_password_that_is_wrong_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import psutil
 from rich.console import Console
 from rich.live import Live
 
+from contract.connection import connect_hurried
 from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord
 from contract.pace import remembered
@@ -63,7 +64,7 @@ class Observer(threading.Thread):
         self._settings = settings
         self._children: Sequence[Child] = ()
         self._stopped = threading.Event()
-        self._history: dict[str, Sequence[WorkerRecord]] = {}
+        self._history: Mapping[str, Sequence[WorkerRecord]] = {}
         #: Latest complete snapshot: recent records, memory, GPU memory.
         self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
 
@@ -83,20 +84,23 @@ class Observer(threading.Thread):
         fleet: Fleet | None = None
         while not self._stopped.wait(LOOK_EVERY_S):
             try:
-                fleet = fleet or Fleet.connect(self._settings)
+                fleet = fleet or Fleet(connect_hurried(self._settings), self._settings.redis_place)
                 records = _records(fleet, self._children)
             except LedgerError:
                 records = {}
-            for name, record in records.items():
-                self._history[name] = remembered(self._history.get(name, ()), record)
-            self._seen = {
-                child.plan.name: (
-                    self._history.get(child.plan.name, ()),
-                    _memory(child),
-                    memory_used_bytes(child.plan.gpus),
-                )
-                for child in self._children
-            }
+            self.note(records)
+
+    def note(self, records: Mapping[str, WorkerRecord]) -> None:
+        """Take a snapshot with the workers' current `records`; a worker without one has no figures."""
+        self._history = {name: remembered(self._history.get(name, ()), each) for name, each in records.items()}
+        self._seen = {
+            child.plan.name: (
+                self._history.get(child.plan.name, ()),
+                _memory(child),
+                memory_used_bytes(child.plan.gpus),
+            )
+            for child in self._children
+        }
 
 
 class LiveScreen(Screen):

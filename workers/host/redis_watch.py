@@ -44,11 +44,12 @@ class RedisWatch(threading.Thread):
 
     def run(self) -> None:
         while not self._stopped.wait(LOOK_EVERY_S):
+            began = time.monotonic()  # what fails may have waited long for an answer
             trouble = self._trouble()
             if self._stopped.is_set():
                 return
             with suppress(OSError):  # as the launcher's own lines, where they cannot be written
-                self._tell(trouble)
+                self._tell(trouble, began)
 
     def _trouble(self) -> LedgerError | None:
         try:
@@ -57,10 +58,10 @@ class RedisWatch(threading.Thread):
         except LedgerError as trouble:
             return trouble
 
-    def _tell(self, trouble: LedgerError | None) -> None:
-        now, since = time.monotonic(), self._away_since
-        self._away_since = (since or now) if trouble else None
+    def _tell(self, trouble: LedgerError | None, began: float) -> None:
+        since = self._away_since
+        self._away_since = (since or began) if trouble else None
         if trouble and since is None:
             self._say(f"{trouble.message} Workers wait until it responds." if trouble.retryable else str(trouble))
         elif since is not None and not trouble:
-            self._say(f"Redis is back after {now - since:.0f} s.")
+            self._say(f"Redis is back after {time.monotonic() - since:.0f} s.")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -82,6 +83,16 @@ def test_a_row_says_how_fast_the_worker_was_lately_and_how_full_its_batches_were
     row = row_of(child(), [before, now], memory_bytes=3 * 2**30)
     assert (row.name, row.place, row.serves, row.state, row.boots) == ("gpu3", "GPU 3", "small", "busy", 2)
     assert (row.questions_per_s, row.fill) == (20.0, 0.875)
+
+
+def test_a_worker_of_which_redis_says_nothing_now_is_not_shown_with_what_it_did_before() -> None:
+    observer, worker = Observer(load_settings()), child(process=SimpleNamespace(pid=os.getpid()))
+    observer.look_at([worker])
+    for second in (10.0, 14.0):
+        observer.note({"gpu3": record(done=20 * second, seen_at=second, batches=1, gathered=16, batch_size=16)})
+    assert (observer.row(worker).questions_per_s, observer.row(worker).fill) == (20.0, 1.0)
+    observer.note({})
+    assert (observer.row(worker).questions_per_s, observer.row(worker).fill) == (None, None)
 
 
 def test_a_worker_that_has_ended_has_no_memory() -> None:
