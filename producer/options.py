@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 user error, 2 usage error, 3 finished but some question
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,8 +43,8 @@ CANCELLED = 4
 
 
 def progress_console() -> Console:
-    """Return the console for progress: stderr."""
-    return Console(stderr=True)
+    """Return the console for progress: stderr, which FORCE_COLOR makes no terminal."""
+    return Console(stderr=True, force_terminal=sys.stderr is not None and sys.stderr.isatty())
 
 
 def as_json(command: Command) -> Command:

@@ -7,7 +7,9 @@ from typing import Protocol, Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.text import Text
 
+from contract.sanitize import for_terminal
 from producer.options import LINE_EVERY_S
 from producer.watching.progress import Snapshot
 
@@ -66,7 +68,7 @@ class LineScreen(NothingToEnd):
 
     def say(self, message: str) -> None:
         """Print one line, with the time."""
-        self._console.print(f"{time.strftime('%H:%M:%S')} {message}", soft_wrap=True, markup=False, highlight=False)
+        _print_line(self._console, f"{time.strftime('%H:%M:%S')} {message}")
 
 
 class BarScreen:
@@ -89,9 +91,14 @@ class BarScreen:
 
     def say(self, message: str) -> None:
         """Print one line above the picture."""
-        self._console.print(message, markup=False, highlight=False)
+        _print_line(self._console, message)
+
+
+def _print_line(console: Console, message: str) -> None:
+    """Print a message, parts of which may come from workers, in one piece: it may contain a command to be copied."""
+    console.print(Text(for_terminal(message)), soft_wrap=True)
 
 
 def screen_for(console: Console) -> LineScreen | BarScreen:
-    """Return a screen with a progress bar for a terminal, and one with plain lines otherwise."""
-    return BarScreen(console) if console.is_terminal else LineScreen(console)
+    """Return a screen with a progress bar for a terminal that can redraw it, and one with plain lines otherwise."""
+    return BarScreen(console) if console.is_interactive else LineScreen(console)

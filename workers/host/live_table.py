@@ -17,6 +17,7 @@ from typing import Self, TextIO, cast
 import psutil
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from contract.connection import connect_hurried
 from contract.errors import LedgerError
@@ -44,7 +45,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Print a line about an event."""
-        self._console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(Text(for_terminal(line)), soft_wrap=True)
 
     def show(self, children: Sequence[Child]) -> None:
         """Update the display of the workers; plain output has none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
+from producer.options import progress_console
 from producer.readers import Source
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import plan, submit
@@ -590,6 +592,38 @@ def test_a_terminal_gets_a_bar_and_anything_else_lines() -> None:
     assert "cpu0@here ready score.small 12.5 50 % 90 % cores" in shown
     assert "gpu0@there ready score.small 80.0 100 % 70 % GPU" in shown
     assert "gpu1@there booting score.small – – – GPU" in shown
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_message_is_in_one_piece_and_cannot_control_the_terminal(terminal: bool) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=40)
+    command = "Start one: python -m workers up --set 'indexes=[FOLDER OF elements]'"
+
+    screen = screen_for(console)
+    screen.say(command)
+    screen.say("gpu0 failed to boot: \x1b[2Jout of memory at [0]:100:")
+
+    assert command in out.getvalue()
+    assert r"gpu0 failed to boot: \x1b[2Jout of memory at [0]:100:" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("variables", "terminal"),
+    [({}, True), ({"TERM": "dumb"}, True), ({}, False), ({"FORCE_COLOR": "1"}, False), ({"NO_COLOR": "1"}, True)],
+)
+def test_the_picture_is_drawn_where_it_can_be_redrawn_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], terminal: bool
+) -> None:
+    for name, value in {"TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+
+    drawn = isinstance(screen_for(progress_console()), BarScreen)
+
+    assert drawn == (terminal and variables != {"TERM": "dumb"})
 
 
 def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken_line() -> None:
