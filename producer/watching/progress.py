@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Group, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from contract.fleet import WorkerState
 from contract.ledger import Counts
+from contract.tables import Column, FittedTable
 from contract.wording import number
 from producer.result_lines import outcome_line
 from producer.stats import Tally
@@ -20,17 +21,17 @@ from producer.watching.worker_status import Member
 
 __all__ = ["Snapshot", "crew_table", "describe_rates", "describe_workers", "duration", "time_left"]
 
-#: Columns of the workers' table, with their alignment.
-COLUMNS: dict[str, JustifyMethod] = {
-    "worker": "left",
-    "state": "left",
-    "queue": "left",
-    "questions/s": "right",
-    "batch fill": "right",
-    "busy": "right",
-}
-#: Maximum width of a run's bar, in characters.
-BAR_WIDTH = 40
+#: Columns of the workers' table. The queue is the last: it is the same for all, unless the run has retrieval.
+COLUMNS = (
+    Column("worker"),
+    Column("state"),
+    Column("questions/s", "right"),
+    Column("batch fill", "right"),
+    Column("busy", "right"),
+    Column("queue", least=12),
+)
+#: Maximum width of a run's bar, in characters, and the minimum beside its name.
+BAR_WIDTH, LEAST_BAR = 40, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +100,33 @@ class Snapshot:
 
     def drawn(self) -> RenderableType:
         """Return a bar with the time left, the outcomes so far and the workers, in lines that fit narrow terminals."""
-        counts = self.counts
-        first = Table.grid(padding=(0, 1))
-        for widest in (None, BAR_WIDTH, None, None):  # only the bar may shrink on narrow terminals
-            first.add_column(no_wrap=widest is None, max_width=widest)
-        first.add_row(
-            Text(self.run_id, style="bold"),
-            ProgressBar(total=counts.total, completed=counts.settled),  # takes the remaining width
-            Text(f"{counts.settled:,}/{counts.total:,}"),
-            Text(self.left()),
-        )
         below = (self.outcomes(), " · ".join((self.accuracy(), *describe_rates(self.rates))), self.workers())
         crew = [crew_table(self.crew)] if self.crew else []
-        return Group(first, *(Text(each, style="dim") for each in below), *crew)
+        return Group(_FirstLine(self), *(Text(each, style="dim") for each in below), *crew)
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstLine:
+    """Name, bar, count and time left of a run; where they do not fit side by side, the name has a line of its own."""
+
+    of: Snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        name = Text(self.of.run_id, style="bold", overflow="fold")
+        counts = Text(f"{self.of.counts.settled:,}/{self.of.counts.total:,}")
+        left = Text(self.of.left())
+        row = Table.grid(padding=(0, 1))
+        beside = sum(each.cell_len + 1 for each in (name, counts, left)) + LEAST_BAR <= options.max_width
+        if beside:
+            row.add_column(no_wrap=True)
+        else:
+            yield name
+        row.add_column(max_width=BAR_WIDTH)  # only the bar may shrink
+        row.add_column(no_wrap=True)
+        row.add_column(no_wrap=True)
+        bar = ProgressBar(total=self.of.counts.total, completed=self.of.counts.settled)  # takes the remaining width
+        row.add_row(*([name] if beside else []), bar, counts, left)
+        yield row
 
 
 def percent(share: float | None) -> str:
@@ -150,13 +165,12 @@ def time_left(seconds: float | None) -> str:
     return "time left unknown" if seconds is None else f"{duration(seconds)} left"
 
 
-def crew_table(crew: Sequence[Member]) -> Table:
+def crew_table(crew: Sequence[Member]) -> FittedTable:
     """Return a table with a row per worker: what it works on, and how busy it is."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name, justify in COLUMNS.items():
-        table.add_column(name, justify=justify)
-    for each in crew:
-        pace = "–" if each.questions_per_s is None else f"{each.questions_per_s:,.1f}"
-        busy = f"{percent(each.busy)} {'GPU' if each.on_gpu else 'cores'}"
-        table.add_row(*map(Text, (each.name, each.state, each.queue, pace, percent(each.fill), busy)))
-    return table
+    return FittedTable(COLUMNS, list(map(_row_of, crew)))
+
+
+def _row_of(member: Member) -> Sequence[str]:
+    pace = "–" if member.questions_per_s is None else f"{member.questions_per_s:,.1f}"
+    busy = f"{percent(member.busy)} {'GPU' if member.on_gpu else 'cores'}"
+    return member.name, member.state, pace, percent(member.fill), busy, member.queue

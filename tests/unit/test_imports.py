@@ -20,6 +20,7 @@ CONTRACT_ORDER = (
     "errors",
     "sanitize",
     "wording",
+    "tables",
     "commands",
     "engine_info",
     "models",

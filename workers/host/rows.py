@@ -6,16 +6,27 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from contract.fleet import WorkerRecord, WorkerState
 from contract.pace import fill, pace
+from contract.tables import Column, FittedTable
 from workers.host.child import Child
 
 __all__ = ["Row", "row_of", "state_of", "table_of"]
 
 #: Launcher state of a worker without a process → displayed state.
 ENDED = {"waiting": "dead", "stopped": "drained", "killed": "killed", "given up": "given up"}
+
+COLUMNS = (
+    Column("worker"),
+    Column("state"),
+    Column("questions/s", "right"),
+    Column("batch fill", "right"),
+    Column("model", least=10),
+    Column("place", least=10),
+    Column("memory", "right"),
+    Column("GPU memory", "right"),
+    Column("boots", "right"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +79,23 @@ def row_of(
     )
 
 
-def table_of(rows: Iterable[Row]) -> Table:
+def table_of(rows: Iterable[Row]) -> FittedTable:
     """Return `rows` as a table for a terminal."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("worker", "place", "model", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("boots", "questions/s", "batch fill", "memory", "GPU memory"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.name,
-            row.place,
-            row.serves,
-            row.state,
-            str(row.boots),
-            "-" if row.questions_per_s is None else f"{row.questions_per_s:.1f}",
-            "-" if row.fill is None else f"{row.fill:.0%}",
-            _gigabytes(row.memory_bytes),
-            _gigabytes(row.gpu_memory_bytes),
-        )
-    return table
+    return FittedTable(COLUMNS, list(map(_texts, rows)))
+
+
+def _texts(row: Row) -> Sequence[str]:
+    return (
+        row.name,
+        row.state,
+        "-" if row.questions_per_s is None else f"{row.questions_per_s:.1f}",
+        "-" if row.fill is None else f"{row.fill:.0%}",
+        row.serves,
+        row.place,
+        _gigabytes(row.memory_bytes),
+        _gigabytes(row.gpu_memory_bytes),
+        str(row.boots),
+    )
 
 
 def _gigabytes(number: int | None) -> str:

@@ -589,9 +589,9 @@ def test_a_terminal_gets_a_bar_and_anything_else_lines() -> None:
     assert "a remark" in out.getvalue()
     assert "500/1,000" in out.getvalue()
     shown = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    assert "cpu0@here ready score.small 12.5 50 % 90 % cores" in shown
-    assert "gpu0@there ready score.small 80.0 100 % 70 % GPU" in shown
-    assert "gpu1@there booting score.small – – – GPU" in shown
+    assert "cpu0@here ready 12.5 50 % 90 % cores score.small" in shown
+    assert "gpu0@there ready 80.0 100 % 70 % GPU score.small" in shown
+    assert "gpu1@there booting – – – GPU score.small" in shown
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -644,6 +644,25 @@ def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken
         "accuracy 0.500 (0.496 to 0.504) · 1,000.0/s now, 1,000.0/s over 1:30",
         "3 workers, 1 booting, fill 75 %, busy 80 % · 6,250 queued",
     ]
+
+
+@pytest.mark.parametrize("width", [120, 80, 60, 40])
+def test_a_long_name_and_a_narrow_terminal_cut_no_figure(width: int) -> None:
+    name = "test-00000-of-00001-meta-llama-llama-3.1-8b-instruct-likelihood-a031542a"
+    counts = Counts(total=100_000, todo=50_000, outcomes={Outcome.CORRECT: 24_999, Outcome.WRONG: 25_001})
+    crew = [Member("gpu0@node-a100-01", "ready", f"score.{'m' * 40}", 1234.5, 1.0, 1.0, on_gpu=True)]
+    console = Console(file=io.StringIO(), width=width)
+
+    with console.capture() as captured:
+        console.print(Snapshot(name, counts, Rates(1000.0, 1000.0, 1000.0, 90.0), crew, 6250).drawn())
+
+    lines = captured.get().splitlines()
+    assert name in "".join(lines[:2])
+    assert " 50,000/100,000 0:50 left" in captured.get()
+    row = lines[-1].split()
+    assert row[:3] == ["gpu0@node-a100-01", "ready", "1,234.5"]
+    whole = " ".join(row).partition(" score.")[0]
+    assert "gpu0@node-a100-01 ready 1,234.5 100 % 100 % GPU".startswith(whole), "what has no room is left out"
 
 
 def record(at: float, batches: int, gathered: int, pid: int = 1, done: int | None = None) -> WorkerRecord:

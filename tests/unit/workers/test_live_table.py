@@ -22,7 +22,7 @@ from workers.host.child import Child
 from workers.host.live_table import LiveScreen, Observer, Screen, screen_for
 from workers.host.machine import Machine
 from workers.host.placement import SettingsSources, plan_worker
-from workers.host.rows import row_of, state_of, table_of
+from workers.host.rows import Row, row_of, state_of, table_of
 
 
 def child(**changes: Any) -> Child:
@@ -108,8 +108,27 @@ def test_the_table_names_every_column_and_shows_what_is_not_known_as_such() -> N
     out = io.StringIO()
     Console(file=out, width=140).print(table_of([row_of(child(), [record()], 5 * 2**29, 2**30)]))
     head, row = (" ".join(line.split()) for line in out.getvalue().splitlines())
-    assert head == "worker place model state boots questions/s batch fill memory GPU memory"
-    assert row == "gpu3 GPU 3 small ready 2 - - 2.5 GiB 1.0 GiB"
+    assert head == "worker state questions/s batch fill model place memory GPU memory boots"
+    assert row == "gpu3 ready - - small GPU 3 2.5 GiB 1.0 GiB 2"
+
+
+@pytest.mark.parametrize(
+    ("width", "head"),
+    [
+        (110, "worker state questions/s batch fill model place memory GPU memory boots"),
+        (80, "worker state questions/s batch fill model place memory GPU memory"),
+        (60, "worker state questions/s batch fill model place"),
+        (40, "worker state questions/s batch fill"),
+    ],
+)
+def test_a_narrow_terminal_shows_fewer_columns_and_each_worker_with_its_state(width: int, head: str) -> None:
+    model = "meta-llama/Llama-3.1-8B-Instruct"
+    rows = [Row(f"gpu{n}", f"GPU {n}", model, "busy", 12, 1234.5, 0.98, 8 * 2**30, 75 * 2**30) for n in range(8)]
+    out = io.StringIO()
+    Console(file=out, width=width).print(table_of(rows))
+    first, *others = (" ".join(line.split()) for line in out.getvalue().splitlines())
+    assert first == head
+    assert [line.split(" meta")[0] for line in others] == [f"gpu{n} busy 1234.5 98%" for n in range(8)]
 
 
 def test_elsewhere_than_on_a_terminal_there_are_plain_lines_of_any_length() -> None:
