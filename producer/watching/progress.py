@@ -59,7 +59,7 @@ class Snapshot:
         return outcome_line(self._tally)
 
     def accuracy(self) -> str:
-        """Return the accuracy so far with its 95 % interval."""
+        """Return the accuracy so far with its 95 % interval, and if questions failed, without these."""
         tally = self._tally
         if tally.all_failed:
             return "no accuracy, as all failed"
@@ -69,15 +69,17 @@ class Snapshot:
         if found is None:
             return "no accuracy yet"
         of = "" if tally.keys_known else " over answered questions"
-        return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f}){of}"
+        responded = tally.without_failed()
+        beside = f", {responded.value:.3f} without failed" if responded else ""
+        return f"accuracy {found.value:.3f} ({found.low:.3f} to {found.high:.3f}){of}{beside}"
 
     @property
     def _tally(self) -> Tally:
         return Tally.of_counts(self.counts, self.without_key)
 
     def workers(self) -> str:
-        """Return `2 workers, fill 98 %, busy 91 % · 12 queued`, with percentages averaged over the workers."""
-        return f"{describe_workers(self.crew)} · {self.queued:,} queued"
+        """Return `2 workers, fill 98 %, busy 91 % · 12 messages queued`, with percentages averaged over the workers."""
+        return f"{describe_workers(self.crew)} · {number(self.queued, 'message')} queued"
 
     def left(self) -> str:
         """Return `1:30 left`, or the run's state if it is over or halted; without workers, no pace can be expected."""

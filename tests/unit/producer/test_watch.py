@@ -526,6 +526,12 @@ def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> 
     assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed"
 
 
+def test_if_some_failed_the_accuracy_without_them_stands_beside_that_over_all() -> None:
+    counts = Counts(total=1000, todo=900, outcomes={Outcome.CORRECT: 40, Outcome.WRONG: 40, Outcome.FAILED: 20})
+    shown = Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW)
+    assert shown.accuracy() == "accuracy 0.400 (0.309 to 0.498), 0.500 without failed"
+
+
 def test_where_unanswered_questions_may_have_no_key_the_accuracy_over_answered_ones_is_shown() -> None:
     outcomes = {Outcome.CORRECT: 150, Outcome.WRONG: 50, Outcome.UNANSWERED: 100, Outcome.ANSWERED: 200}
     counts = Counts(total=1000, todo=500, outcomes=outcomes)
@@ -554,12 +560,12 @@ def test_a_run_without_any_key_is_watched_without_an_accuracy(
     ("shown", "wanted"),
     [
         (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s over 1:30"),
-        (snapshot(), "no accuracy yet · 3 workers, 1 booting, fill 75 %, busy 80 % · 12 queued · 6:40 left"),
+        (snapshot(), "no accuracy yet · 3 workers, 1 booting, fill 75 %, busy 80 % · 12 messages queued · 6:40 left"),
         (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998 (0.989 to 1.000)"),
         (snapshot(500, 10.0), "0:50 left"),
         (snapshot(500, 0.01), "13:53:20 left"),
-        (snapshot(500, 10.0, RunState.PAUSED), "12 queued · paused"),
-        (snapshot(1000), "12 queued · settled"),
+        (snapshot(500, 10.0, RunState.PAUSED), "12 messages queued · paused"),
+        (snapshot(1000), "12 messages queued · settled"),
     ],
 )
 def test_a_line_says_how_the_run_stands(shown: Snapshot, wanted: str) -> None:
@@ -642,7 +648,7 @@ def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken
     assert [each.strip() for each in others[:3]] == [
         "correct 24,999 · wrong 25,001 · unanswered 0 · failed 0",
         "accuracy 0.500 (0.496 to 0.504) · 1,000.0/s now, 1,000.0/s over 1:30",
-        "3 workers, 1 booting, fill 75 %, busy 80 % · 6,250 queued",
+        "3 workers, 1 booting, fill 75 %, busy 80 % · 6,250 messages queued",
     ]
 
 
