@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -20,8 +21,6 @@ __all__ = ["Line", "Lines", "echo_json", "echo_lines", "echo_table", "fits", "la
 #: A label and the text after it.
 Line = tuple[str, str]
 Lines = list[Line]
-#: Width of tables that are not written to a terminal.
-PIPE_WIDTH = 200
 #: Spaces between two columns.
 GAP = 2
 
@@ -45,8 +44,8 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         _echo_as_text(header, content)
         return
     console = Console(file=sys.stdout)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, width=PIPE_WIDTH)
+    if not console.is_terminal:  # as wide as it is: programs read line by line
+        console = Console(file=sys.stdout, width=_width([header, *content]))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for at, name in enumerate(header):  # a name in the first column stays in one piece: `awk '{print $1}'`
         table.add_column(name, overflow="fold", no_wrap=at == 0)
@@ -58,8 +57,12 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def fits(rows: Sequence[Sequence[str]]) -> bool:
     """Whether a table of these rows is no wider than the terminal; elsewhere, every table fits."""
     console = Console(file=sys.stdout)
-    widths = (max(len(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0])))
-    return not console.is_terminal or sum(widths) + GAP * (len(rows[0]) - 1) <= console.width
+    return not console.is_terminal or _width(rows) <= console.width
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    widths = (max(cell_len(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0])))
+    return sum(widths) + GAP * (len(rows[0]) - 1)
 
 
 def _echo_as_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

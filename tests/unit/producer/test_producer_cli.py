@@ -310,6 +310,21 @@ def test_runs_that_do_not_fit_beside_each_other_keep_their_names_in_one_piece(
     assert max(map(len, others)) <= 80
 
 
+def test_runs_prints_a_line_for_each_run_where_programs_read_it_however_long_its_names_are(
+    producer: Producer, tmp_path: Path, five: Path, ledger: MemoryLedger
+) -> None:
+    file = tmp_path / f"{'questions-' * 15}医学.jsonl"
+    file.write_bytes(five.read_bytes())
+    run_id = producer.json("enqueue", file, "--run", "a-name-of-a-run-" * 6)["run_id"]
+    settle(ledger, run_id, but=Outcome.FAILED)
+
+    _, line = producer("runs").stdout.splitlines()
+
+    assert line.split()[0] == run_id
+    assert "5/5, 1 failed" in line
+    assert line.rstrip().endswith(file.name)
+
+
 def test_runs_says_how_many_questions_failed(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     settle(ledger, producer.json("enqueue", five)["run_id"], but=Outcome.FAILED)
 
