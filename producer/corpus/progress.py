@@ -24,7 +24,7 @@ class Steps:
     def __init__(self, console: Console) -> None:
         self._console = console
         columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bars = Progress(*columns, console=console) if console.is_terminal else None
+        self._bars = Progress(*columns, console=console) if console.is_interactive else None
         self._tasks: dict[str, TaskID] = {}
         self._next = time.monotonic() + LINE_EVERY_S
 

@@ -14,6 +14,7 @@ from contract.ledger import MemoryLedger, RunState
 from contract.verdict import Failure, Outcome, Verdict
 from producer import bar
 from producer.bar import with_bar
+from producer.corpus.progress import Steps
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 
@@ -105,3 +106,12 @@ def test_without_a_terminal_there_is_no_bar(
 ) -> None:
     monkeypatch.setattr(bar, "MOMENT_S", 0.0)
     assert producer("export", open_run(ledger, make_questions(1_200)).run_id).stderr == ""
+
+
+def test_the_steps_of_a_build_are_told_in_lines_where_bars_cannot_be_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    out = io.StringIO()
+    with Steps(Console(file=out, force_terminal=True)) as steps:
+        for _ in steps.counted("documents", range(3)):
+            pass
+        assert out.getvalue().endswith(" documents 3/3\n")
