@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -25,6 +26,10 @@ __all__ = [
 
 #: Messages of a broker list read per round trip.
 READ_CHUNK = 2000
+#: Messages at the head of a broker list among which each run has a turn, even beside one of the largest weight.
+TURNS = 100
+#: The run of a message, as `shown_arguments` puts it into words.
+_RUN = re.compile(r'"argsrepr": "([^"]*): \d+ ')
 
 
 def queue_length(client: redis.Redis, queue: str) -> int:
@@ -51,14 +56,25 @@ def by_priority(lengths: Iterable[int]) -> dict[Priority, int]:
 def oldest_published_at(client: redis.Redis, queue: str) -> float | None:
     """Return when the oldest message waiting on `queue` was published, in seconds since the epoch; None if none waits.
 
-    Only the next message of each list is read. A requeued message counts from its first publishing; malformed ones are
-    ignored.
+    Only the next messages of each list are read. They are of all runs, as these take turns, and each run's first one is
+    its oldest. A requeued message counts from its first publishing; malformed ones are ignored.
     """
     pipeline = client.pipeline(transaction=True)
     for name in keys.broker_lists(queue):
-        pipeline.lindex(name, -1)
-    published = [published_at(each) for each in pipeline.execute() if each]
+        pipeline.lrange(name, -TURNS, -1)
+    published = [published_at(each) for messages in pipeline.execute() for each in _first_of_each_run(messages[::-1])]
     return min((each for each in published if each is not None), default=None)
+
+
+def _first_of_each_run(messages: Iterable[str]) -> Iterator[str]:
+    """Yield the first of `messages` of each run, and those that name none; decoding all would take milliseconds."""
+    runs = set()
+    for each in messages:
+        run = _RUN.search(each)
+        if run is None or run[1] not in runs:
+            yield each
+        if run is not None:
+            runs.add(run[1])
 
 
 def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:

@@ -178,7 +178,21 @@ def test_what_is_no_message_has_no_age(app: Celery, client: redis.Redis) -> None
         assert oldest is not None
         assert before - 10 < oldest <= before
     client.rpush(normal, "rubbish")
+    assert oldest_published_at(client, QUEUE) == oldest, "what is behind it has one"
+    client.delete(normal)
     assert oldest_published_at(client, QUEUE) is None
+
+
+def test_the_oldest_message_is_told_also_while_it_is_another_runs_turn(app: Celery, client: redis.Redis) -> None:
+    normal = keys.broker_lists(QUEUE)[2]
+    publish(app, QUEUE, "old", ["q0", "q1"], 1)
+    old = oldest_published_at(client, QUEUE)
+    assert old is not None
+    publish(app, QUEUE, "new", ["q0"], 1)
+    client.rpush(normal, str(client.lpop(normal)))
+
+    assert queued_runs(client, QUEUE) == {"old": 2, "new": 1}
+    assert oldest_published_at(client, QUEUE) == old
 
 
 def test_a_redis_that_goes_away_while_sending_is_told_with_what_to_do(tmp_path: Path) -> None:
