@@ -56,9 +56,10 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     lines = result_lines(run, tally, counts.standing)
     if counts.unwritten:
         lines.append(("unwritten", unwritten(run, counts)))
+    done = 1000 * counts.settled // counts.total / 10  # rounded down: 100 % are all
     lines[1:1] = [
         ("asked", f"{run.source} · {how_asked(run.spec)}"),
-        ("settled", f"{counts.settled:,} of {counts.total:,} ({100 * counts.settled / counts.total:.1f} %)"),
+        ("settled", f"{counts.settled:,} of {counts.total:,} ({done:.1f} %)"),
     ]
     weight = broker.weight(run.run_id)
     return [
