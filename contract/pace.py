@@ -14,9 +14,9 @@ PACE_OVER_S = 20.0
 
 def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[WorkerRecord]:
     """Return `seen` with `record` of the same worker appended, without records too old for the pace; oldest first."""
-    if seen and seen[-1].owner != record.owner:
-        return (record,)  # another process under the name
-    if seen and seen[-1].seen_at >= record.seen_at:
+    if seen and (seen[-1].owner != record.owner or seen[-1].seen_at > record.seen_at):
+        return (record,)  # another process under the name, or the host's clock was set back
+    if seen and seen[-1].seen_at == record.seen_at:
         return seen
     begin = max((at for at, each in enumerate(seen) if record.seen_at - each.seen_at >= PACE_OVER_S), default=0)
     return (*seen[begin:], record)

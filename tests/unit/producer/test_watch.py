@@ -708,6 +708,15 @@ def test_questions_that_are_dropped_because_their_run_is_paused_are_no_pace() ->
     assert last.questions_per_s == 0.0
 
 
+def test_a_worker_whose_clock_was_set_back_is_not_shown_with_its_old_pace_until_it_has_caught_up() -> None:
+    crew = RunWorkers()
+    for second in (5000, 5004, 5004, 1404, 1408):
+        (last,) = crew.look([record(second, 10, 160, done=20 * (second % 100))])
+    assert last.questions_per_s == pytest.approx(20.0)
+    (last,) = crew.look([record(1412, 10, 160, done=160)])
+    assert last.questions_per_s == pytest.approx(10.0)
+
+
 def test_a_worker_that_came_back_under_its_name_is_another_one() -> None:
     crew = RunWorkers()
     crew.look([record(0, 10, 40)])
