@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.errors import ModelNotFound, nearest
+from contract.errors import ModelNotFound, first_line, nearest
 from contract.models import prepared_models
 from workers.packaged_weights import PackagedWeights
 
@@ -76,22 +76,29 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
 def prepare(name: str) -> Path:
     """Return the folder of packaged model `name` in the user's cache, creating it if necessary (about 20 s).
 
-    Raises ModelNotFound if its package is missing or contains different weights.
+    Raises ModelNotFound if its package is missing or contains different weights, or if the cache cannot take it.
     """
     folder = prepared_models() / name
     if (folder / "mcqueue.json").is_file():
         return folder
-    with _only_one(folder):
-        if not (folder / "mcqueue.json").is_file():
-            _dequantise(name, folder)
+    try:
+        with _only_one(folder):
+            if not (folder / "mcqueue.json").is_file():
+                _dequantise(name, folder)
+    except OSError as trouble:
+        why = first_line(trouble)
+        hint = "Set XDG_CACHE_HOME to a folder with room for it (300 MB) that you may write to."
+        raise ModelNotFound(f"{name} cannot be prepared in {folder.parent}: {why}.", hint=hint) from None
     return folder
 
 
 def _dequantise(name: str, folder: Path) -> None:
+    """Write the model into `folder`. Raises OSError."""
     source = PACKAGED[name].path()
     print(f"Preparing {name} in {folder} (once)", file=sys.stderr, flush=True)  # noqa: T201 - the only progress shown
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     unfinished = folder.with_name(folder.name + ".unfinished")
@@ -101,11 +108,15 @@ def _dequantise(name: str, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         source.parent, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16, **options
     )
-    model.save_pretrained(unfinished)
-    tokenizer.save_pretrained(unfinished)
     origin = {"package": PACKAGED[name].requirement, "sha256": PACKAGED[name].sha256, "licence": PACKAGED[name].licence}
-    (unfinished / "mcqueue.json").write_text(json.dumps(origin))
-    unfinished.rename(folder)
+    try:
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        (unfinished / "mcqueue.json").write_text(json.dumps(origin))
+        unfinished.rename(folder)
+    except (OSError, SafetensorError) as trouble:  # the latter where the disk is full
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise OSError(first_line(trouble)) from None
 
 
 @contextmanager
