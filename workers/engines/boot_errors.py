@@ -95,15 +95,23 @@ def tell_worker() -> None:
 
 @contextmanager
 def failure_reports() -> Iterator[Callable[[], Cause | None]]:
-    """Collect failure reports during a boot; yields a function that returns the first one, or None."""
+    """Collect failure reports during a boot; yields a function that returns the first one, or None.
+
+    Where there can be no file for them, the boot goes on without: it may succeed, or fail in this process.
+    """
     folder = os.environ.get(vllm_folder.VARIABLE)
-    with tempfile.NamedTemporaryFile("r", prefix="mcqueue-boot-", encoding="utf-8", dir=folder, delete=False) as file:
-        os.environ[VARIABLE] = file.name
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="mcqueue-boot-", dir=folder)
+    except OSError:
+        yield lambda: None
+        return
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        os.environ[VARIABLE] = path
         try:
             yield lambda: _parsed(file.readline())
         finally:
             del os.environ[VARIABLE]
-            Path(file.name).unlink(missing_ok=True)  # a boot that is given up may have lost its folder by now
+            Path(path).unlink(missing_ok=True)  # a boot that is given up may have lost its folder by now
 
 
 class _Reporter(logging.Handler):

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from contract.errors import EngineError
 from contract.process import boot_id
 
 __all__ = ["VARIABLE", "vllm_folder"]
@@ -33,11 +34,14 @@ def vllm_folder() -> Iterator[tuple[int, ...]]:
     """Within the block, let vLLM use a new folder, which is removed afterwards; so are those that killed ones left.
 
     Not if the environment already names one, as a worker's does that a launcher started, nor if the temporary directory
-    has too long a path, or no room.
+    has too long a path, or no room. The one that it names is made again if it is gone: what cleans up temporary
+    directories (systemd-tmpfiles, tmpwatch) removes it from under a launcher after some days.
 
-    Yields the descriptors that processes must inherit that use the folder and may outlive this one.
+    Yields the descriptors that processes must inherit that use the folder and may outlive this one. Raises EngineError
+    if there can be no folder of the name that the environment gives.
     """
-    if VARIABLE in os.environ:
+    if named := os.environ.get(VARIABLE):
+        _make_sure_of(Path(named))
         yield ()
         return
     folder, lock = _made()
@@ -50,6 +54,14 @@ def vllm_folder() -> Iterator[tuple[int, ...]]:
         shutil.rmtree(folder, ignore_errors=True)
         for each in lock:
             os.close(each)
+
+
+def _make_sure_of(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as trouble:
+        hint = "vLLM's processes keep their sockets there. Name a folder that you may write to, or unset it."
+        raise EngineError(f"{VARIABLE}: {folder} cannot be made: {trouble.strerror}.", hint=hint) from None
 
 
 def _made() -> tuple[str, tuple[int, ...]]:

@@ -163,6 +163,12 @@ def test_a_boot_in_which_no_process_tells_anything_is_heard_as_such() -> None:
         assert told() is None
 
 
+def test_a_boot_goes_on_where_no_file_can_be_made_for_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_RPC_BASE_PATH", str(tmp_path / "gone"))
+    with failure_reports() as told:
+        assert told() is None
+
+
 def test_when_the_boot_is_over_nobody_is_told_anything_and_nothing_is_left() -> None:
     with failure_reports():
         file = Path(os.environ[VARIABLE])

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from contract.errors import EngineError
 from tests.support import wait_until
 from workers.engines.boot_errors import failure_reports
 from workers.engines.vllm_folder import VARIABLE, vllm_folder
@@ -62,6 +63,21 @@ def test_a_folder_that_the_launcher_or_the_user_names_is_used_and_stays(
         assert not list(temporary.iterdir())
     assert os.environ[VARIABLE] == str(temporary)
     assert temporary.is_dir()
+
+
+def test_a_folder_that_was_removed_from_under_a_launcher_is_made_again_for_the_next_boot(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(temporary / "of_the_launcher"))
+    with vllm_folder(), failure_reports():
+        assert list((temporary / "of_the_launcher").glob("mcqueue-boot-*"))
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (temporary / "file").touch()
+    monkeypatch.setenv(VARIABLE, str(temporary / "file"))
+    with pytest.raises(EngineError, match=f"{VARIABLE}: .*/file cannot be made: File exists"), vllm_folder():
+        pass
 
 
 @pytest.mark.parametrize("name", ["no/such/folder", "x" * 60])
