@@ -153,6 +153,8 @@ def _said(trouble: BaseException) -> str:
         first = trouble.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"  # without the value, which may be a secret
     line = first_line(trouble)
+    if _is_of_weights(trouble):  # which name no file
+        return f"a file of its weights is damaged or not complete: {line}"
     if line.endswith(":"):  # the reason is on the next line
         line = " ".join(map(str.strip, str(trouble).strip().splitlines()[:2])).rstrip(". ")
     named = isinstance(trouble, AssertionError | AttributeError | LookupError | TypeError)
@@ -167,9 +169,13 @@ def _shortened(line: str) -> str:
     return sentences if found else f"{line[:LONGEST]}…"
 
 
+def _is_of_weights(trouble: BaseException) -> bool:
+    return type(trouble).__name__ == "SafetensorError"
+
+
 def _lasts(trouble: BaseException) -> bool:
     empty = NO_WEIGHTS.match(str(trouble))
-    if type(trouble).__name__ == "SafetensorError" or (empty and Path(empty[1]).is_dir()):
+    if _is_of_weights(trouble) or (empty and Path(empty[1]).is_dir()):
         return True
     return (
         isinstance(trouble, JUDGEMENTS)

@@ -163,6 +163,11 @@ def test_a_boot_in_which_no_process_tells_anything_is_heard_as_such() -> None:
         assert told() is None
 
 
+def test_weights_that_were_not_copied_to_their_end_are_called_that() -> None:
+    cut_short = raised_in("vllm", "raise type('SafetensorError', (Exception,), {})('incomplete metadata')")
+    assert cause_of(cut_short).message == "a file of its weights is damaged or not complete: incomplete metadata"
+
+
 def test_a_boot_goes_on_where_no_file_can_be_made_for_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_RPC_BASE_PATH", str(tmp_path / "gone"))
     with failure_reports() as told:
