@@ -62,7 +62,9 @@ class Child:
         """Return the end of its log, to show why it died, preceded by the last errors from further up."""
         try:
             with self.log_path.open("rb") as log_file:
-                log_file.seek(max(self.log_begins, log_file.seek(0, os.SEEK_END) - LOOK_BACK_BYTES))
+                size = log_file.seek(0, os.SEEK_END)
+                begins = self.log_begins if self.log_begins <= size else 0  # it was emptied, as by logrotate
+                log_file.seek(max(begins, size - LOOK_BACK_BYTES))
                 lines = log_file.read().decode(errors="replace").splitlines()
         except OSError:
             return ""

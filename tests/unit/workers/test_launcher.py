@@ -107,6 +107,12 @@ def test_the_last_lines_of_a_worker_are_its_own_and_not_those_of_an_earlier_boot
     assert child.last_lines() == "    unknown argument"
 
 
+def test_the_last_lines_of_a_worker_are_told_though_its_log_was_emptied_since_it_booted(tmp_path: Path) -> None:
+    log = tmp_path / "gpu0.log"
+    log.write_text("out of memory\n")
+    assert Child(WorkerPlan("gpu0", "m"), log, log_begins=5_000).last_lines() == "    out of memory"
+
+
 CORE = "(EngineCore pid=7) ERROR 11-23 06:44:44 [core.py:1100] "
 
 
