@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from celery import Celery
@@ -49,6 +51,28 @@ def test_workers_that_run_already_are_not_started_a_second_time(redis_ledger: Re
         assert "add --only cpu1 to this command" in said
         assert not (tmp_path / "second").exists(), "nothing boots"
         assert up.process.poll() is None, "the first one goes on"
+
+
+def test_a_worker_of_another_machine_that_is_called_the_same_is_told_from_one_that_runs_here(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    there = WorkerRecord(name=f"cpu0@{socket.gethostname()}", model="m", state=WorkerState.READY, place="a cloned host")
+    fleet, is_refused = Fleet(redis_ledger.client), threading.Event()
+
+    def beat() -> None:
+        while not is_refused.wait(0.2):
+            fleet.beat(there)
+
+    fleet.join(there)
+    with ThreadPoolExecutor() as pool:
+        beating = pool.submit(beat)
+        try:
+            said = up_again(tmp_path)
+        finally:
+            is_refused.set()
+        beating.result()
+    assert "with the same host name. Give each a host name of its own." in said
+    assert "drain" not in said, "it is not ours to end"
 
 
 def test_workers_of_other_names_are_started_beside_those_that_run(redis_ledger: RedisLedger, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from contract.errors import NameTaken
 from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
+from contract.process import process_place
 
 __all__ = ["refuse_taken"]
 
@@ -50,6 +51,9 @@ def _describe(record: WorkerRecord) -> str:
 
 
 def _remedy(staying: Sequence[WorkerRecord], names: Sequence[str]) -> str:
+    if elsewhere := [each.name for each in staying if each.place != process_place()]:
+        where = "on another machine or in another container with the same host name"
+        return f"{', '.join(elsewhere)}: {where}. Give each a host name of its own."
     taken = [each.name for each in staying]
     those = " ".join(taken)
     ways = [f"To restart: python -m workers restart {those}."] if all(each.launched for each in staying) else []
