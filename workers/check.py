@@ -52,7 +52,7 @@ def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
     """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
     yield from _each(fleet, check_batching)
     yield from _placing(fleet, machine)
-    yield from _each(fleet, _engine)
+    yield from _each(fleet, lambda each: _engine(each) if _has_workers(each) else ())
     yield from _indexes(fleet)
     yield from check_redis(fleet)
 
@@ -67,9 +67,10 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
 def _placing(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
     gpus = machine.gpus
     yield from lost(lost_gpus())
-    yield from installed_build(len(gpus))
-    if not gpus and any(each.runs_the_model for each in fleet):
-        yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
+    if any(each.runs_the_model and _has_workers(each) for each in fleet):
+        yield from installed_build(len(gpus))
+        if not gpus:
+            yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
     if machine.quota:
         yield Finding("ok", "cores", f"{machine.quota} of {len(machine.cores)}: the container's CPU quota")
     try:
@@ -84,6 +85,11 @@ def _placing(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
         return
     planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
     yield Finding("ok", "plan", planned or "no worker for a model on this host")
+
+
+def _has_workers(settings: Settings) -> bool:
+    """Whether this host has workers for the model at all: it may only search indexes."""
+    return settings.gpu_groups != []
 
 
 def installed_build(gpus: int) -> Iterator[Finding]:

@@ -163,7 +163,7 @@ def test_check_says_how_many_cores_a_quota_leaves() -> None:
 def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A host with a GPU and vLLM's build for it; its programs and Python's headers lie in the folder."""
     versions = {"vllm": "0.32.0", "torch": "2.13.0"}
-    monkeypatch.setattr("workers.check.installed_version", lambda name: versions.get(name))
+    monkeypatch.setattr("workers.check.installed_version", lambda *names: versions.get(names[-1]))
     monkeypatch.setattr("workers.check.is_cpu_build", lambda: False)
     monkeypatch.setattr("workers.check.driver_cuda", lambda: 13)
     monkeypatch.setattr("workers.check.built_for_cuda", lambda: 13)
@@ -174,7 +174,7 @@ def gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def compiling_troubles() -> list[str]:
-    asked = settings(redis_url="redis://127.0.0.1:1/0")
+    asked = settings(engine="vllm", redis_url=NOBODY)
     return [each.found for each in check([asked], Machine([Device("0")], [0])) if "Triton" in each.found]
 
 
@@ -209,6 +209,22 @@ def test_a_torch_without_cuda_is_an_error_beside_the_gpu_build_and_is_told_once(
         (found,) = installed_build(1)
         assert (found.level, found.what) == ("error", "torch")
         assert "VARIANT=gpu" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"engine": "vllm", "gpu_groups": []},
+        {"engine": "openai", "openai": {"url": "http://127.0.0.1:1", "model": "m"}},
+        {"engine": "simulated"},
+    ],
+)
+def test_a_host_that_runs_no_model_needs_neither_a_gpu_nor_vllm(
+    gpu_build: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    found = [each.found for each in check([settings(redis_url=NOBODY, **asked)], Machine([], [0]))]
+    assert not [each for each in found if "vLLM" in each or "GPU" in each]
 
 
 @pytest.mark.parametrize(("cpu_build", "level"), [(True, "warning"), (False, "ok")])
