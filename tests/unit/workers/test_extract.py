@@ -321,6 +321,14 @@ def test_pictures_around_an_answer_do_not_hide_it(text: str) -> None:
     assert label(text) == "C"
 
 
+@pytest.mark.parametrize(
+    "text", ["`C`", "The answer is `C`.", "**Final answer:** `C) Paris`", "```\nC\n```", "It's `Paris`.", "`Paris`"]
+)
+def test_backticks_do_not_hide_an_answer(text: str) -> None:
+    assert label(text) == "C"
+    assert label(text.replace("Paris", "sorted(x)"), ("x", "`x.sort()`", "`sorted(x)`")) == "C"
+
+
 def test_pictures_that_judge_or_are_choices_stay() -> None:
     assert label("The answer is C 👎") is None
     assert label("The answer is 🍎.", ("🍐", "🍎")) == "B"

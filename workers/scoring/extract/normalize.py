@@ -9,7 +9,7 @@ __all__ = ["folded", "lowered", "plain", "unemphasized"]
 
 _SPELLINGS = str.maketrans(
     {
-        **dict.fromkeys("“”„‟«»「」『』`〝〞", '"'),
+        **dict.fromkeys("“”„‟«»「」『』〝〞", '"'),
         **dict.fromkeys("‘’‚‛ʼ′", "'"),
         **dict.fromkeys("‐‑‒–—―−", "-"),
         **dict.fromkeys("⇒➜➔⟶", "→"),
@@ -53,6 +53,8 @@ def plain(text: str) -> str:
         text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
     if not _LATEX_SIGNS.isdisjoint(text):
         text = _without_latex(text)
+    if "`" in text:
+        text = text.replace("`", "")
     if "," in text:
         text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
     if "<" in text:
