@@ -255,3 +255,23 @@ def test_the_answer_to_a_made_up_question_is_not_taken_where_the_own_question_ha
 )
 def test_a_text_that_restates_its_question_before_it_answers_is_answered(text: str) -> None:
     assert extract(text, CITIES, ASKED).label == "C"
+
+
+@pytest.mark.parametrize(
+    "all_answers",
+    [
+        "Now, let's combine all the answers:\n\nThe answer is (B).",
+        "Now, let's summarize all the answers:\nA. They have wings.\nB. 38\nA. Translation\nC. Paris",
+        "Now, combining all the answers, we have:\nThe answer is A.\nThe answer is D.",
+        "Now, considering all the questions and answers:\nThe answer is (B).",
+        "Now, let's总结以上问题的答案：\n\nThe answer is (B).",
+    ],
+)
+def test_the_answers_to_all_questions_of_the_prompt_do_not_displace_the_own_one(all_answers: str) -> None:
+    """Behind solved examples, some models go on so after every fifth of their answers."""
+    assert label(f"It lies on the Seine. The answer is (C).\n\n{all_answers}") == "C"
+
+
+def test_a_summary_is_read_where_nothing_was_answered_before_it() -> None:
+    assert label("It lies on the Seine.\n\nNow, let's combine all the answers:\nThe answer is (C).") == "C"
+    assert label("It may be A.\n\nNow, considering all the answers above, the answer is C.") == "C"

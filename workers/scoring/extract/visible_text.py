@@ -29,7 +29,10 @@ _END = re.compile(
 _CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|pad|unk|start_of_turn)>")
 _NEXT_QUESTION = re.compile(
     r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|(?P<q>q)\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
-    r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b))",  # "## Question Analysis" begins no question
+    r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b)"  # "## Question Analysis" begins no question
+    # Some models go on with the answers to all the questions of their prompt, its solved examples included.
+    r"|now, (?P<all>(?:let's ?)?(?:summari[sz]|combin|consider|总结)[^\n]{0,12}"
+    r"(?:all (?:the|of the) (?:questions and )?answers(?! above)|答案)))",
     re.IGNORECASE | re.MULTILINE,
 )
 #: Behind "Q:": a value, as of a quartile or of heat; and what follows a question, its answer or the first choice.
@@ -78,7 +81,7 @@ def spoken_on(text: str, choices: Sequence[str], asked: str) -> Iterator[str]:
     for mark, further in zip_longest(first, first[1:]):
         yield said[: mark.start()]
         behind = said[mark.end() : further.start() if further else len(said)]
-        if _asks_another(behind, choices, asked, in_turns=_SPEAKER.search(mark[0]) is not None):
+        if not mark["all"] and _asks_another(behind, choices, asked, in_turns=_SPEAKER.search(mark[0]) is not None):
             return
     if len(first) < _MOST_RESTATED:
         yield said
