@@ -253,3 +253,34 @@ def test_an_answer_of_which_its_sentence_says_that_it_is_wrong_is_none(right: st
 def test_a_no_behind_the_answer_takes_it_back_in_east_asian_languages(text: str) -> None:
     assert extract(text, CITIES).rule == "retracted"
     assert label(f"{text.partition('A')[0]}A。") == "A"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The closest option is C, but it is not the correct answer. So the question may have an error.",
+        "The closest option is C, Paris, which is not the correct answer.",
+        "The answer is C, but it's not right.",
+        "The answer is (C), which is not correct.",
+        "The closest option is Paris, though it isn't the correct one.",
+        "The answer is C. But it is not the correct answer.",
+    ],
+)
+def test_a_choice_that_its_sentence_calls_not_the_right_one_is_no_answer(text: str) -> None:
+    assert extract(text, CITIES).rule == "retracted"
+    assert label(f"{text} The answer is B.") == "B"
+    assert extract(text, CITIES, "Which statement is not correct?").label == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is C, which is not in Germany.",
+        "The answer is C, but it is not the right city for a beach.",
+        "The answer is C rather than A, which is not correct.",
+        "The answer is C. A is tempting, but it is not the correct answer.",
+        "The closest option is C, but it's not exactly correct.",
+    ],
+)
+def test_what_is_not_right_for_something_or_of_another_choice_takes_no_answer_back(text: str) -> None:
+    assert label(text) == "C"

@@ -26,6 +26,7 @@ from workers.scoring.extract.words import (
     CORRECTED_HERE,
     DENIED_NEXT,
     HEDGED,
+    NOT_RIGHT,
     OR,
     RETRACTED,
 )
@@ -199,7 +200,7 @@ def _is_retracted(claim: Claim, answer: Answer, until: int | None = None) -> boo
     behind = answer.lower[claim.end : end]
     if (found := RETRACTED.search(behind)) and not _is_confirmed(claim, answer, behind[found.end() :]):
         return True
-    if CONTRADICTED.match(behind):
+    if CONTRADICTED.match(behind) or (NOT_RIGHT.match(behind) and not answer.options.sought):
         return True
     if not claim.labels:
         return False

@@ -23,6 +23,7 @@ __all__ = [
     "HESITANT",
     "JUDGED_RIGHT",
     "MENTION",
+    "NOT_RIGHT",
     "OF_EXAMPLE",
     "OR",
     "REFUSED",
@@ -259,6 +260,12 @@ CONTRADICTED = compiled(rf"""
     |(?:mais|pero|mas|ma) {_THAT_IS_WRONG}
     |(?:(?:aber|doch) das ist|das ist aber) (?:falsch|nicht (?:richtig|in)
     |(?:nicht )?(?:der|die|das) (?!(?:einzige|richtige|\w{{3,12}}ste)\b)))
+""")
+#: The same in the answer's own sentence, or the next: "The closest option is C, but it is not the correct answer."
+NOT_RIGHT = compiled(r"""
+    [)\]"'.]{0,3}[,;]?\s?(?:(?:but|though|although|however,?|yet) (?:it|this|that)|which)
+    (?:(?:'s| is| was)(?: still)? not| isn't| wasn't)(?: the)? (?:correct|right)
+    (?: answer| option| choice| one)?(?: either)?(?=[.,;!)\n]|$)
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"""
