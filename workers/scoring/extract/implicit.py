@@ -128,6 +128,8 @@ _AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?
 _ANSWER_MARK = re.compile(r"[\s>*•#\"'-]{0,6}A\s?:\s?\S")
 #: `A (10 %), C (90 %)` weighs the choices.
 _WEIGHED = re.compile(r"(?<![\w'])[A-Z][)\]]?\s?[(:=-]{1,2}\s?\d{1,3}(?:\.\d{1,4})?\s?%")
+#: `(a) The force is …`, `i) We know that …`, `(I) The rate is …`: the first part of an answer in several.
+_PART = re.compile(r"[(\[\"']{0,2}[a-zI][)\].:]{1,3}\s?(?!(?:because|since|as)\b)[^\s,;]")
 #: `A. I'm sorry, but …` numbers a refusal.
 _DECLINES = re.compile(
     r"[)\]\"'.:]{0,3}\s?"
@@ -152,6 +154,8 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
     if (last := _whole_label(answer.text.rpartition("\n")[2], answer)) and first not in last:
         return  # the text ends with another
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
+    if own == end and _PART.match(answer.text, at):
+        return
     if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(
         answer, Claim("leading-label", (first,), at, end)
     ):
@@ -183,12 +187,21 @@ def _is_listed(answer: Answer, own: int, label: str) -> bool:
     return bool(again) or heads_list(answer.text, own, label, answer.options, announced=False)
 
 
+#: A last line that was cut off where a part of the answer, or a variable, was named: `(e)`, `d`.
+_CUT_OFF = re.compile(r"\W{0,6}[a-z]\W{0,6}")
+
+
+def _last_label(last: str, answer: Answer) -> tuple[str, ...]:
+    """The label that is all of the `last` line of several; a small letter may be the beginning of anything."""
+    return () if _CUT_OFF.fullmatch(last) else _whole_label(last, answer)
+
+
 def lone_label(answer: Answer) -> Iterator[Claim]:
     """A last line that is only a label: `…\\n\\n(C)`; or the only label of the text at the end: `It's Paris (C).`"""
     *lines, last = [line for line in answer.text.split("\n") if line] or [""]
     if is_taken_back(answer.lower, len(answer.text) - len(last)):
         return
-    label = _whole_label(last, answer)
+    label = _last_label(last, answer)
     if not label or last.endswith(":"):
         yield from _lone_mention(answer, last)
     elif not _is_in_list(label[0], lines, answer):
@@ -214,7 +227,7 @@ _CONCLUDING = re.compile(r"\s?(?:so|therefore|thus|hence|it's|it is|this is|the 
 def final_label(answer: Answer, start: int) -> tuple[str, ...]:
     """The label that is all of the last line, which begins behind `start`; empty where there is none, or a list."""
     *lines, last = [line for line in answer.text.split("\n") if line] or [""]
-    label = _whole_label(last, answer)
+    label = _last_label(last, answer)
     begins = len(answer.text) - len(last)
     is_answer = bool(label) and begins > start and not last.endswith(":") and not _is_in_list(label[0], lines, answer)
     return label if is_answer and not _OTHERS.search(lowered(lines[-1] if lines else "")) else ()

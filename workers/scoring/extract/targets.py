@@ -23,9 +23,13 @@ _LABEL = compiled(r"""
     [(\[{<\"']{0,3}\s?(?P<label>[A-Za-z])(?P<close>(?:\s?[)\]}\"']{1,3})?)
     (?![^\W\d_\u0590-\uffff]|[\d+#°%&@^]|_\w|'(?![dt][ıiuü]r)\w|-\w|\s?=)
 """)
+#: What follows "I" in "I and III are true".
+_NUMERALS = re.compile(r",?\s(?:(?:and|or|&)\s)?\(?(?:i{2,3}|iv|v)\b")
 #: A label in brackets, next to another one.
 _BRACKETED = re.compile(r"\s?[(\[](?P<label>[A-Z])[)\]]")
 _NUMBER = re.compile(r"[(\[\"']{0,2}#?(?P<number>\d{1,2})(?![A-Za-z\d_\u00aa-\u058f%°^/]|[.,]\d)[)\]\"']{0,2}")
+#: Behind digits or a small letter that may head a part of the answer.
+_ITEM = re.compile(r"[.:]? ?[^\W_]|[.:] ?[^\s)\]\"'.:]")
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 _ORDINAL = re.compile(rf"(?:the )?(?P<ordinal>{'|'.join(_ORDINALS)}) (?:option|choice|answer|one)\b")
 _ARTICLE = re.compile(r"[ao] (?=(?:letra|alternativa|opção) |[(\"']?[A-Z](?!\w))")
@@ -141,6 +145,8 @@ def read_label(place: Place, at: int) -> Label | None:
     if found is None:
         return None
     label, end = found["label"].upper(), found.end()
+    if found["label"].islower() and _is_item(place, at, found, ord(label) - ord("A") + 1):
+        return None
     if label not in place.options.labels:
         return Label((), False, end) if place.clear and _stands(place, found) else None
     below = _NEXT_ALONE.match(place.text, end)
@@ -154,10 +160,27 @@ def read_label(place: Place, at: int) -> Label | None:
     return Label((label,), _bracketed(found), end) if _stands(place, found) else None
 
 
+def _is_item(place: Place, at: int, found: re.Match[str], number: int) -> bool:
+    """Whether the small letter or digits `found` at `at`, the `number`-th, head a part of the answer, not a choice.
+
+    They head a line below their cue, `Solution:\\n(a) We use …`, or the next one follows: `Answer: 1. Rest. 2. Eat.`
+    """
+    end = found.end()
+    if not _ITEM.match(place.lower, end) or GOES_ON.match(place.lower, end):
+        return False
+    own = place.options.labels[number - 1 : number]
+    if own and place.options.follows(place.said(end), own):
+        return False
+    following = re.compile(rf"[.!?;,\n]\s?(?:{number + 1}[.)]|\(?(?:{chr(ord('a') + number)}|ii)\))\s")
+    return "\n" in place.lower[place.at : at] or following.search(place.said(end)) is not None
+
+
 def _letter(place: Place, at: int) -> re.Match[str] | None:
     """The letter at `at`, unless it is denied, asked for, or an article: `It's a triangle`."""
     found = _LABEL.match(place.text, at) if place.options.labelled else None
     if found is None:
+        return None
+    if found["label"] in "iI" and _NUMERALS.match(place.lower, found.end()):
         return None
     denied = place.options.denied(place.lower, found.end("label"))
     asked_for = place.text.startswith("?", found.end())
@@ -196,11 +219,12 @@ def _others(place: Place, end: int) -> tuple[str, ...]:
         found = _further(place, end)
         if found is None or _IS_JUDGED.match(place.lower, found.end()):
             break
-        own = place.options.follows(place.said(found.end("label")), found["label"])
+        label = found["label"].upper()
+        own = place.options.follows(place.said(found.end("label")), label)
         end = found.end("label") + own if own else found.end()
         if not (found.re is _BRACKETED or ENDS.match(place.lower, end) or OR.match(place.lower, end)):
             break
-        others.append(found["label"])
+        others.append(label)
     return tuple(others)
 
 
@@ -213,7 +237,10 @@ def _further(place: Place, end: int) -> re.Match[str] | None:
     if between is None or _CAPITAL.search(place.text, end, between.end()):
         return None
     found = _LABEL.match(place.text, between.end())
-    return found if found and found["label"] in place.options.labels else None
+    if found is None:
+        return None
+    small = place.text[end - 1 : end] == ")" and _bracketed(found)  # "(a) and (b)", but no article
+    return found if (found["label"].upper() if small else found["label"]) in place.options.labels else None
 
 
 def _stands(place: Place, found: re.Match[str]) -> bool:
@@ -255,6 +282,8 @@ def read_number(place: Place, at: int) -> Claim | None:
         return _claim_number(place, (number,), ordinal.end())
     found = _NUMBER.match(place.lower, at)
     if found is None or not place.options.numbered:
+        return None
+    if _is_item(place, at, found, int(found["number"])):
         return None
     numbers, end = [int(found["number"])], found.end()
     for _ in place.options.labels:

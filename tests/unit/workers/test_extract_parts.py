@@ -1,0 +1,81 @@
+"""Letters and numbers that head a part of an answer, an item of a list or a step, or that stand for something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.workers.extracting import CITIES, PLANETS, label
+from workers.scoring.extract import extract
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a) The force is the mass times the acceleration, or 14 N. (b) The work is 28 J.",
+        "a) The force is the mass times the acceleration.\n\nb) The work is",
+        "(a) The force is the mass times",
+        "a. We look at the force first.",
+        "Solution:\n(a) We use Newton's second law.",
+        "The answers are:\n\na) The force is 14 N.\n\nb) The work is 28 J.",
+        "The answers are (a) 14 N, (b) 28 J.",
+        "The force is 14 N.\n(b) The work is 28 J.\n(c)",
+        "We double the radius:\n\n$d",
+    ],
+)
+def test_a_small_letter_before_a_part_of_the_answer_is_no_choice(text: str) -> None:
+    assert label(text) is None
+    assert label(f"{text}\n\nThe answer is (C).") == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["c", "(c)", "c) Paris", "c, because it lies in France", "c) because it does", "Answer:\nc) Paris", "Answer: c"],
+)
+def test_a_small_letter_that_is_the_answer_is_read(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize("text", ["The answer is (a) and (b).", "The answer is (a) or (b).", "Answer: (a), (b)"])
+def test_two_small_letters_are_two_choices(text: str) -> None:
+    assert extract(text, CITIES).candidates == ("A", "B")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(I) The rate of transport is given by Fick's law, with the gradient",
+        "(i) The rate of transport is given by Fick's law. (ii) The flux is",
+        "Therefore the correct statements are (i) and (iii).",
+        "Thus, (i), (ii) and (iii) are true.",
+        "So I and III are right.",
+    ],
+)
+def test_a_roman_one_before_other_roman_numerals_or_a_part_is_not_the_ninth_choice(text: str) -> None:
+    assert label(text, PLANETS) is None
+    assert label("The answer is (I).", PLANETS) == "I"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Conclusion:\n1. It lies on the Seine.",
+        "Premises:\n1. All men are mortal.\n\nConclusion:\n3. ~E or ~F",
+        "Answer:\n\n1. Find the country.\n2. Find its capital.",
+        "Answer: 2. Find the country. 3. Find its capital.",
+    ],
+)
+def test_a_number_before_an_item_of_a_list_is_no_position(text: str) -> None:
+    assert label(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Answer:\n3",
+        "Answer:\n3. Paris",
+        "Answer: 3. Paris, as it lies on the Seine.",
+        "The answer is 3. It lies there.",
+    ],
+)
+def test_a_number_that_is_the_answer_is_read(text: str) -> None:
+    assert label(text) == "C"
