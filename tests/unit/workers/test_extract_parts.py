@@ -7,6 +7,8 @@ import pytest
 from tests.unit.workers.extracting import CITIES, PLANETS, label
 from workers.scoring.extract import extract
 
+NUMBERS = ("12", "15", "18", "20")
+
 
 @pytest.mark.parametrize(
     "text",
@@ -79,3 +81,32 @@ def test_a_number_before_an_item_of_a_list_is_no_position(text: str) -> None:
 )
 def test_a_number_that_is_the_answer_is_read(text: str) -> None:
     assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "so P(A, B, C) = P(A | B, C) * P(B | C) * P(C)",
+        "We know that [A] is 10 % of [A0], so [A] = 0.1 [A0].",
+        "So C (z) = 30 z / (6 z - 1)",
+        "where S is the price of the stock, C is the call option premium",
+        "The Faraday constant (C) is the charge of one mole of electrons.",
+    ],
+)
+def test_a_letter_that_is_a_quantity_is_no_choice(text: str) -> None:
+    assert label(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So x is a solution to f(x)=12. Similarly, y is",
+        "Hence the answer is 12! / (15 * 2) =",
+    ],
+)
+def test_a_number_that_belongs_to_a_formula_is_no_answer(text: str) -> None:
+    assert label(text, NUMBERS) is None
+
+
+def test_the_solution_to_an_equation_stands_behind_it() -> None:
+    assert label("The solution to 2x + 3 = 20 is x = 12.", NUMBERS) == "A"

@@ -132,7 +132,9 @@ _IT_IS = (
 CUES: tuple[Cue, ...] = (
     Cue(
         "The correct answer to this question is C",
-        rf"(?<![a-z\d]){_NOUN}[\"')]{{0,2}}{_ASIDE}?[\"']?(?:\s?(?<!\w){_IS}|{_POINTS})",
+        # of "the solution to f(x) = 5", the equals sign is part of what is asked
+        rf"(?<![a-z\d]){_NOUN}[\"')]{{0,2}}(?P<aside>{_ASIDE})?[\"']?"
+        rf"(?:\s?(?<!\w){_IS}|(?(aside)(?!\s?=(?!>))){_POINTS})",
         clear=True,
         sentence=True,
     ),

@@ -20,11 +20,13 @@ _OUT = compiled(r"""
     [^.!?\n]{0,200}\b(?:wrong|incorrect|false|out|can't be|cannot be|fails|excluded|eliminated|contradicts
     |impossible)\b
 """)
-#: An aside behind a letter, with which its sentence goes on: "So A (the acid) donates", "So A, being heavier, sinks".
+#: An aside behind a letter, with which its sentence goes on: "So A (the acid) donates", "So A, being heavier, sinks",
+#: "So F (z) = 3z".
 _ASIDE = compiled(r"""
     [)\]\"']{0,3}(?:\s?\([^()\n]{1,80}\)
     |\s-\s[^-.;:!?\n]{1,80}\s-
-    |,\s(?!(?:because|since|as(?! (?:the|an?)\b)|given|due|for|so|but|and|or)\b)[^,.;:!?\n]{1,80},)(?=\s[a-z])
+    |,\s(?!(?:because|since|as(?! (?:the|an?)\b)|given|due|for|so|but|and|or)\b)[^,.;:!?\n]{1,80},)
+    (?=\s[a-z=+*/-])
 """)
 _IT_IS = re.compile(r"\s(?:it|he|she|they)\b")
 #: The last words of a text that goes on with a conclusion in the same line: "… is in Spain. So B".

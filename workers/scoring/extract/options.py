@@ -26,7 +26,7 @@ _CLOSED = re.compile(r"[.。)\]]|\s?(?:$|\n|です|입니다)")
 _UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))
 _FORMULA = frozenset("+-*/^=×·÷<>≤≥%")
 #: Behind a number or a quantity: a calculation goes on, `12 cm - 6 cm`, `12 : 6 =`, or with the next line, `\n= 18`.
-_CALCULATED_ON = re.compile(r"[)\]}]{0,2}(?: ?(?:[+*/×·÷]|- ?[$(]?\d|! ?=)| : ?\d|\s{0,2}=)")
+_CALCULATED_ON = re.compile(r"[)\]}]{0,2}(?: ?(?:[+*/×·÷]|- ?[$(]?\d|! ?[=+*/×·÷])| : ?\d|\s{0,2}=)")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _REACH = 1500
 _LABEL = compiled(r"""
     (?<![A-Za-z\d\u00aa-\u058f°$€+#&@/\\])
     [(\[{<\"']{0,3}\s?(?P<label>[A-Za-z])(?P<close>(?:\s?[)\]}\"']{1,3})?)
-    (?![^\W\d_\u0590-\uffff]|[\d+#°%&@^]|_\w|'(?![dt][ıiuü]r)\w|-\w|\s?=)
+    (?![^\W\d_\u0590-\uffff]|[\d+#°%&@^]|_\w|'(?![dt][ıiuü]r)\w|-\w|[)\]]?\s?=)
 """)
 #: What follows "I" in "I and III are true".
 _NUMERALS = re.compile(r",?\s(?:(?:and|or|&)\s)?\(?(?:i{2,3}|iv|v)\b")

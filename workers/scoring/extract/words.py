@@ -103,13 +103,13 @@ _APART = compact(r"""
 _LESSER = compact(r"""
     (?:wrong|incorrect|false|worst|worse|least|less|weak\w*|first|second|third|next|last|other|another|opposite
     |tempting|common|popular|naive|intuitive|trap|tricky|distract\w*|decoy|runner|alternative|unlikely|previous
-    |initial|original|former)\b
+    |initial|original|former|call|put)\b
 """)
 #: It is spoken of as right; `only` as *the* answer.
 JUDGED_RIGHT = compiled(rf"""
     [)\]\"']{{0,3}}{_ASIDE}(?:
     (?P<only>(?:is|(?:must|should|has to|would|seems to|appears to) be)(?: (?!{_APART})\w{{1,15}}){{0,2}}?
-    (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option| one| fit| match
+    (?: the| my| our)(?: (?!{_LESSER})\w{{1,15}}){{0,2}}?(?: answer| choice| option|(?<! of) one| fit| match
     | description| explanation| interpretation| candidate)
     (?![\w-]| (?:which|to|not|if|unless|than|only|i)\b| that (?!fits|matches|works|satisfies))
     |it is(?:,? then)?(?=[.,!\n]|$))
@@ -298,9 +298,9 @@ CORRECTED_HERE = compiled(rf"""
 """)
 #: Another choice is only thought of.
 HEDGED = re.compile(r"\b(?:could|might|may|tempting|seems?|looks?|plausible|also)\b")
-#: A label that is marked as one, for text as it is written.
+#: A label that is marked as one, for text as it is written; P(A) is a probability.
 MENTION = compiled(r"""
-    [(\[](?P<bracketed>[A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter) (?P<named>[A-Z])(?!\w)
+    (?<!\b[A-Za-z])[(\[](?P<bracketed>[A-Z])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter) (?P<named>[A-Z])(?!\w)
     |(?:^|\n)[*-]?\s?(?P<listed>[A-Z])[.):]
 """)
 #: What choices may say of the question's statement: a first sentence that says it, too, is no step on the way.
