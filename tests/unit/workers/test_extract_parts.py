@@ -110,3 +110,31 @@ def test_a_number_that_belongs_to_a_formula_is_no_answer(text: str) -> None:
 
 def test_the_solution_to_an_equation_stands_behind_it() -> None:
     assert label("The solution to 2x + 3 = 20 is x = 12.", NUMBERS) == "A"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A is correct because it fits.\nB is incorrect.\nC",
+        "It lies there, so (A) is correct. It does not, so (B) is incorrect. It may",
+        "A选项错误。\nB选项正确。\nC选项，",
+        "选项A是正确的。选项B是错误的，",
+        "In Germany lies Berlin. So the B",
+        "我们可以逐一检查选项。\n\nA.",
+    ],
+)
+def test_a_text_that_goes_through_the_choices_and_is_cut_off_names_none(text: str) -> None:
+    assert label(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A is incorrect.\nB is incorrect.\nC is correct.",
+        "C is correct.\nA is incorrect.\nB is incorrect.\nD is incorrect.",
+        "A选项错误。\nB选项错误。\nC选项正确。\nD选项错误。",
+        "C选项正确。",
+    ],
+)
+def test_a_text_that_goes_through_the_choices_to_the_end_names_the_right_one(text: str) -> None:
+    assert label(text) == "C"

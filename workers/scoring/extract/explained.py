@@ -30,7 +30,7 @@ _ASIDE = compiled(r"""
 """)
 _IT_IS = re.compile(r"\s(?:it|he|she|they)\b")
 #: The last words of a text that goes on with a conclusion in the same line: "… is in Spain. So B".
-_CUT_OFF = re.compile(r"[.!?;)] (?:so|thus|hence|therefore),?\s[a-z]\Z")
+_CUT_OFF = re.compile(r"[.!?;)] (?:so|thus|hence|therefore),?\s(?:the\s)?[a-z]\Z")
 
 #: What is chosen for something of its own: "We choose A as the pivot."
 _CHOSEN = re.compile(r"(?:choose|chose|select|selected|pick|picked)\s?\Z")

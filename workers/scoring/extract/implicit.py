@@ -51,6 +51,7 @@ def _whole_label(text: str, answer: Answer) -> tuple[str, ...]:
 
 _ANNOUNCES_LIST = re.compile(
     r"(?<!\bis)(?<!\bbe)(?<!answer):$|\b(?<!other )(?:options|choices|list|each|one by one|step by step)\b(?!\. \w)"
+    r"|逐一|逐个|各个?选项|每个选项"
 )
 _LINE_MARK = re.compile(
     r"(?:^|\s)[>*(\[\"'-]{0,6}([A-Z])[\"']?(?:[.):\]]\s?[^\s.]|$)|^[\s>*(\[\"'-]{0,6}([A-Z])(?![\w'])"

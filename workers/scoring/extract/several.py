@@ -89,6 +89,8 @@ def is_one_of_several(answer: Answer, claim: Claim) -> bool:
     """Whether what `claim` calls right is not all that is: `A is correct, but C is better.`"""
     if _IN_PART.match(answer.lower, claim.end) or _ITEM.search(answer.lower, max(0, claim.start - 20), claim.start):
         return True
+    if _is_cut_off(answer, claim):
+        return True
     for sentence in _SENTENCE.finditer(answer.text, claim.end, claim.end + _REACH):
         lower = answer.lower[sentence.start() : sentence.end()]
         others = mentioned_labels(answer, sentence.start(), sentence.end()) - set(claim.labels)
@@ -96,3 +98,10 @@ def is_one_of_several(answer: Answer, claim: Claim) -> bool:
         if also_right or _EXCEPTION.search(lower):
             return True
     return False
+
+
+def _is_cut_off(answer: Answer, claim: Claim) -> bool:
+    """Whether the text goes on with the next choice but not to the last one, which may be right, too."""
+    *_, following = answer.options.labels.partition(claim.labels[-1])
+    behind = mentioned_labels(answer, claim.end, len(answer.text)) if following else set()
+    return bool(behind) and following[0] in behind and following[-1] not in behind
