@@ -83,6 +83,14 @@ def test_a_number_that_is_the_answer_is_read(text: str) -> None:
     assert label(text) == "C"
 
 
+@pytest.mark.parametrize("mark", ["{}. {}", "{}) {}", "({}) {}", "{} {}", "{}: {}"])
+@pytest.mark.parametrize("between", [" ", "\t", "   "])
+@pytest.mark.parametrize("before", ["", "Answer: ", "The options are ", "答案："])
+def test_choices_listed_in_one_line_are_no_answer(before: str, between: str, mark: str) -> None:
+    listed = between.join(mark.format(each, city) for each, city in zip("ABCD", CITIES, strict=True))
+    assert label(before + listed) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -110,6 +118,12 @@ def test_a_number_that_belongs_to_a_formula_is_no_answer(text: str) -> None:
 
 def test_the_solution_to_an_equation_stands_behind_it() -> None:
     assert label("The solution to 2x + 3 = 20 is x = 12.", NUMBERS) == "A"
+
+
+def test_statements_joined_by_and_are_no_choice_that_has_some_of_them() -> None:
+    statements = ("①②", "①③", "②④", "①②④")
+    assert label("正确答案应该是①②和④。", statements) is None
+    assert label("正确答案应该是①②。", statements) == "A"
 
 
 @pytest.mark.parametrize(

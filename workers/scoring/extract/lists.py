@@ -17,6 +17,8 @@ _NEXT_MARK = re.compile(
     r"(?<!option)(?<!choice)(?<!answer)(?<! not)(?<! than)(?<! with)(?<! and)(?<! or)(?<! as)"
     r"(?:(?:^|\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?[):\]]|(?:^|\n|[.!?;:,)]\s)[(\[\"'*•-]{0,3} ?([A-Z])[\"']?\.)"
 )
+#: Right behind a choice: `A. Berlin B. Madrid`.
+_NEXT_HERE = re.compile(r"\s[(\[]?([A-Z])[.):\]]{0,2}\s")
 _NEXT_ALONE = re.compile(r"\n[(\[]?([A-Z])[)\].:]{0,2}\n")
 _NEXT_LINE = re.compile(r"[^\n]{0,300}\n{1,2}[(\[\"'*•-]{0,3} ?([A-Z])(?![\w']| [a-z]|, [A-Z](?![\w']))")
 #: Behind a choice's own text: its sentence or line ends, or says why.
@@ -59,7 +61,7 @@ def heads_list(text: str, own_end: int, label: str, options: Options, *, announc
     must be called wrong.
     """
     behind = text[own_end : own_end + _REACH]
-    if _is_beside_another(behind, label, options):
+    if _is_beside_another(behind, label, options) or _goes_on(behind, label, options):
         return True
     mark = _next_mark(behind, label)
     if mark is None:
@@ -77,6 +79,14 @@ def heads_list(text: str, own_end: int, label: str, options: Options, *, announc
     below = entry[options.follows(entry.lower(), mark.label) :].lstrip(_SIGNS.replace("\n", ""))
     explained = _OWN_PARAGRAPH.match(own) and not below.startswith("\n")
     return not (announced or explained or others_denied or DENIAL.search(others[0]))
+
+
+def _goes_on(behind: str, label: str, options: Options) -> bool:
+    """Whether the next label and its text stand right `behind` the text of `label`, without a stop between."""
+    found = _NEXT_HERE.match(behind)
+    if found is None or found[1] not in options.labels or ord(found[1]) != ord(label) + 1:
+        return False
+    return options.follows(behind[found.end(1) :].lower(), found[1]) > 0
 
 
 def _is_beside_another(behind: str, label: str, options: Options) -> bool:

@@ -153,11 +153,12 @@ def _boundary(said: str, at: int) -> bool:
     before, after = said[at - 1], said[at : at + 1]
     if not after:
         return True
-    if after.isalnum() or after == "_":
-        return not (before.isalnum() and before.isascii() and after.isascii())
     behind = said[at + 1 : at + 2]
+    if after.isalnum() or after == "_":
+        joined = before.isdigit() and after in "和与及" and behind.isdigit()  # statements: ①② and ④
+        return not (joined or (before.isalnum() and before.isascii() and after.isascii()))
     formula = after == " " and behind in _FORMULA and not (behind == "-" and said[at + 2 : at + 4].strip().isalpha())
-    goes_on = after in _FORMULA or (after in ".," and behind.isdigit()) or formula
+    goes_on = after in _FORMULA or (after in ".,、" and behind.isdigit()) or formula
     return not (before.isdigit() and goes_on)
 
 
