@@ -206,6 +206,16 @@ def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
     assert label("The answer is x = 18", numbers) == "C"
 
 
+@pytest.mark.parametrize(
+    "mark", ["The answer is ({}) {}.", "{}) {}", "**{}. {}**", "Answer: {}: {}", "The answer is {} ({})."]
+)
+@pytest.mark.parametrize("numbers", [("17", "-1", "-17", "1"), ("(2, 3)", "2, 3", "(-2, 3)", "-2")])
+def test_a_label_before_its_own_number_is_read_whatever_its_sign(numbers: tuple[str, ...], mark: str) -> None:
+    texts = [mark.format(each, number) for each, number in zip("ABCD", numbers, strict=True)]
+    assert [label(text, numbers) for text in texts] == ["A", "B", "C", "D"]
+    assert extract("The answer is (C) 17.", ("17", "-1", "-17")).candidates == ("A", "C")
+
+
 @pytest.mark.parametrize("unit", ["", " cm", "%", "π"])
 @pytest.mark.parametrize(
     "calculated",

@@ -21,6 +21,7 @@ _COUNTED = re.compile(
 )
 _ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
 _BEFORE_TEXT = re.compile(r"[ .,:;)\]}(\[{|\-→=>の번、]{0,6}(?:which (?:is|means|says|states) )?")
+_SIGNS = re.compile(r"[^\w\s$€£¥\\]*")
 _CLOSED = re.compile(r"[.。)\]]|\s?(?:$|\n|です|입니다)")
 #: The labels, for choices that a text cannot name by them: characters that no text has.
 _UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))
@@ -84,7 +85,7 @@ class Options:
     def follows(self, said: str, label: str) -> int:
         """How far the text of `label`, or a beginning of it of two words, stands at the start of `said`; else 0."""
         own = self.text(label)
-        start = past(_BEFORE_TEXT, said)
+        start = _begins(said, own)
         length = _prefix(said[start:], own)
         if length:
             return start + length
@@ -93,10 +94,10 @@ class Options:
 
     def contradicts(self, said: str, label: str) -> tuple[str, ...]:
         """Labels of the choice whose whole text stands where the text of `label` should: `A) Paris`."""
-        start = past(_BEFORE_TEXT, said)
         for text in self.texts:
-            length = start + len(text)
-            if text and text != self.text(label) and said.startswith(text, start) and _CLOSED.match(said, length):
+            start = _begins(said, text)
+            stands = bool(text) and said.startswith(text, start) and _opens(said, start)
+            if stands and text != self.text(label) and _CLOSED.match(said, start + len(text)):
                 return self.having(text)
         return ()
 
@@ -130,6 +131,13 @@ def _options(choices: tuple[str, ...], question: str, labelled: bool) -> Options
     texts = tuple(folded(choice) for choice in choices)
     sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
     return Options((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, question, labelled)
+
+
+def _begins(said: str, text: str) -> int:
+    """Where `text` would begin that stands behind a label: signs before it are skipped, but not its own, as of -5."""
+    start = past(_BEFORE_TEXT, said)
+    own = text[: past(_SIGNS, text)]
+    return start - len(own) if said.startswith(own, start - len(own)) else start
 
 
 def _prefix(said: str, text: str) -> int:
