@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.workers.extracting import CITIES
+from tests.unit.workers.extracting import CITIES, PLANETS
 from workers.scoring.extract import extract
 
 LANDS = ("Germany", "Spain", "France", "Italy")
@@ -84,6 +84,27 @@ def test_a_verdict_on_a_statement_is_read_whichever_it_is(choices: tuple[str, ..
 def test_choices_that_are_only_listed_are_none_wherever_the_list_begins(answer: str, before: str, first: int) -> None:
     listed = [answer.format(label="ABCD"[at], city=CITIES[at]) for at in range(first, 4)]
     assert extract(before + "\n".join(listed), CITIES).label is None
+
+
+@pytest.mark.parametrize(
+    "answer", ["{0}) {1}", "({0}) {1}", "{0}. {1}", "**{0}) {1}**", "The answer is ({0}) {1}.", "Answer: {0}. {1}"]
+)
+def test_a_choice_that_denies_something_is_read_behind_its_label_like_any_other(answer: str) -> None:
+    choices = ("cannot be determined", "increases", "does not change", "is not defined", "isn't known")
+    texts = [answer.format(label, choice) for label, choice in zip("ABCDE", choices, strict=True)]
+    assert [extract(text, choices).label for text in texts] == list("ABCDE")
+    assert extract("(B) does not fit.", choices).label is None
+
+
+@pytest.mark.parametrize("answer", ["{}\n\nExplanation: it is so.", "{}.\n\nIt is so.", "**{}**\n\nIt is so."])
+def test_a_label_above_its_explanation_is_read_whichever_it_is(answer: str) -> None:
+    labels = "ABCDEFGHIJ"
+    assert "".join(extract(answer.format(each), PLANETS).label or "-" for each in labels) == labels
+
+
+def test_a_choice_that_reads_like_a_position_is_meant_by_its_text() -> None:
+    choices = ("neither", "the second one", "the first one")
+    assert [extract(choice, choices).label for choice in choices] == ["A", "B", "C"]
 
 
 @pytest.mark.parametrize("hedge", ["maybe {}", "or perhaps {}", "it could be {}, too", "possibly {} because it fits"])

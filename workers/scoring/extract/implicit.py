@@ -125,6 +125,8 @@ _AFTER_LETTER = re.compile(
 )
 #: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` is none.
 _AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?:because|since|as)\b)")
+#: Behind an "I" that is no pronoun.
+_NO_PRONOUN = re.compile(r"[)\]]|\.?\n")
 #: `A: C` answers a question that began with `Q:`; only its own choice behind it makes that A a label.
 _ANSWER_MARK = re.compile(r"[\s>*•#\"'-]{0,6}A\s?:\s?\S")
 #: `A (10 %), C (90 %)` weighs the choices.
@@ -174,7 +176,7 @@ def _leads_on(answer: Answer, end: int, own: int, label: str) -> bool:
         return False
     if own == end:  # "I, for one, …" begins like "C, because …"
         return _AFTER_LETTER.match(answer.lower, end) is not None and (
-            label != "I" or answer.text[end : end + 1] in ")]"
+            label != "I" or _NO_PRONOUN.match(answer.text, end) is not None
         )
     return label != "A" or _AFTER_FIRST.match(answer.lower, own) is not None
 
@@ -276,7 +278,7 @@ def number(answer: Answer) -> Iterator[Claim]:
     """A position alone, or with its choice: `3`, `Option 3`, `3) Paris`; not where a choice is a number."""
     at = past(_LEAD, answer.text)
     claim = read_number(answer.place(at), at)
-    if claim is None or not claim.labels:
+    if claim is None or not claim.labels or answer.options.having(folded(answer.text)):
         return
     behind = answer.place(0).said(claim.end)
     own = answer.options.follows(behind, claim.labels[0])

@@ -182,7 +182,10 @@ def _letter(place: Place, at: int) -> re.Match[str] | None:
         return None
     if found["label"] in "iI" and _NUMERALS.match(place.lower, found.end()):
         return None
-    denied = place.options.denied(place.lower, found.end("label"))
+    behind, label = found.end("label"), found["label"].upper()
+    denied = place.options.denied(place.lower, behind) and not (
+        label in place.options.labels and place.options.follows(place.said(behind), label)  # "D) cannot be known"
+    )
     asked_for = place.text.startswith("?", found.end())
     is_article = found["label"].islower() and not (place.clear or _bracketed(found))
     return None if denied or asked_for or is_article else found
