@@ -199,6 +199,14 @@ def test_several_choices_that_are_all_called_right_are_ambiguous_whichever_comes
     assert extract(text, CITIES) == Extraction(None, "ambiguous", ("A", "C"))
 
 
+def test_the_last_of_several_that_are_each_called_correct_is_no_answer() -> None:
+    assert (
+        label("It needs two of them, so (A) is correct. It needs a goal, so (C) is also correct. Not (B) or (D).")
+        is None
+    )
+    assert label("So (C) is also correct.") == "C"
+
+
 def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
     numbers = ("12", "15", "18", "20")
     assert extract("The answer is B = 18", numbers) == Extraction(None, "ambiguous", ("B", "C"))

@@ -42,6 +42,7 @@ _BESIDE = re.compile(
 )
 #: Behind this, "also" is German for "hence".
 _GERMAN = re.compile(r"\b(?:ist|lautet|wäre|antwort|lösung|nehme|wähle):?\s?\Z")
+_ALSO = re.compile(r"\balso\b")
 _TOO = re.compile(r"[)\]\"']{0,3},? ?(?:too|also|as well)(?=[.!,;)\n]|$)")
 _RIGHT = r"(?:correct|right|(?:a|an|the) (?:correct |right |valid )?(?:answer|choice|option))"
 #: The next sentence: "B is also correct.", "B is correct as well."
@@ -89,7 +90,9 @@ def is_one_of_several(answer: Answer, claim: Claim) -> bool:
     """Whether what `claim` calls right is not all that is: `A is correct, but C is better.`"""
     if _IN_PART.match(answer.lower, claim.end) or _ITEM.search(answer.lower, max(0, claim.start - 20), claim.start):
         return True
-    if _is_cut_off(answer, claim):
+    before = max(0, claim.start - _REACH), claim.start
+    beside = _ALSO.search(answer.lower, claim.start, claim.end) and mentioned_labels(answer, *before)
+    if beside or _is_cut_off(answer, claim):
         return True
     for sentence in _SENTENCE.finditer(answer.text, claim.end, claim.end + _REACH):
         lower = answer.lower[sentence.start() : sentence.end()]
