@@ -347,6 +347,21 @@ def test_backticks_do_not_hide_an_answer(text: str) -> None:
     assert label(text.replace("Paris", "sorted(x)"), ("x", "`x.sort()`", "`sorted(x)`")) == "C"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The city on the Seine is: C. Paris",
+        "The city meant here is:\n\nC. Paris.",
+        "The city on the Seine is known as C. Paris.",
+        'The city is known as "C. Paris".',
+    ],
+)
+def test_a_label_and_its_text_that_complete_the_sentence_are_read(text: str) -> None:
+    assert label(text) == "C"
+    assert label("It is as large as A. Berlin.") is None
+    assert label("The wrong city is: A. Berlin.") is None
+
+
 def test_pictures_that_judge_or_are_choices_stay() -> None:
     assert label("The answer is C 👎") is None
     assert label("The answer is 🍎.", ("🍐", "🍎")) == "B"

@@ -70,7 +70,7 @@ def _opens_list(label: str, above: str) -> bool:
     return follows or (label == "A" and _ANNOUNCES_LIST.search(lowered(above)) is not None)
 
 
-_IS = re.compile(r"\b(?:is|was|be)\s")
+_IS = re.compile(r"\b(?:is|was|be|(?:known|described|defined|classified|characteri[sz]ed|referred to) as):?\s{1,2}\"?")
 #: What is not the answer, or only one of several.
 _ASIDE = re.compile(
     r"\b(?:first|last|next(?! step)|other|another|options|choices|wrong|incorrect|least|distractor|candidate"
