@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import shutil
-import sysconfig
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,6 +18,7 @@ from contract.wording import number
 from workers.check_redis import check_redis
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments
+from workers.engines.compiling import missing_for_helpers, missing_for_triton
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.connection import Connection
@@ -38,6 +37,7 @@ from workers.host.diagnostics import (
     memory,
     no_gpu,
     number_type,
+    uncompiled,
 )
 from workers.host.indexes import index_folders
 from workers.host.machine import Machine
@@ -112,6 +112,8 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
     else:
         yield _libraries()
+        if is_cpu_build():
+            yield from uncompiled(missing_for_helpers())
         yield from _arguments(settings)
     try:
         adapter_folders(settings.adapters)
@@ -168,15 +170,6 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
             yield Finding("ok", "index", f"{plan.name}: {plan.kind}, {number(plan.counts.passages, 'passage')}, {path}")
     except McqueueError as trouble:
         yield Finding("error", "index", str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
-
-
-def missing_for_triton() -> list[str]:
-    """Return what Triton needs for compiling and would not find here, searched in the same way as Triton does."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    scheme = sysconfig.get_default_scheme()
-    # Debian's own scheme names a folder below /usr/local, which holds no headers.
-    header = Path(sysconfig.get_path("include", {"posix_local": "posix_prefix"}.get(scheme, scheme)), "Python.h")
-    return [*([] if compiler else ["C compiler"]), *([] if header.is_file() else [str(header)])]
 
 
 def _libraries() -> Finding:

@@ -31,7 +31,7 @@ TOY = Shape("toy", layers=2, hidden_size=64, intermediate_size=128, heads=2, kv_
 ASK_TOY = """
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
 said = []
-for name in ("boot_log", "uncompiled"):
+for name in ("boot_log", "compiling"):
     logging.getLogger(f"workers.engines.{name}").addFilter(lambda record: said.append(record.getMessage()) or True)
 engine = make_engine(load_settings(None, of_random_weights))
 engine.start()

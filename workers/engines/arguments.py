@@ -11,13 +11,13 @@ import importlib.util
 import json
 import logging
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from contract.errors import SettingsError, nearest
+from workers.engines.compiling import missing_for_helpers
 from workers.engines.installed import computes_16_bits, is_cpu_build, require_vllm
 
 __all__ = [
@@ -129,10 +129,9 @@ def engine_environment(model: str) -> dict[str, str]:
         if TRANSPARENT_HUGE_PAGES.exists():
             # 2 MiB pages for weights, cache and activations make prompts 3 to 5 % faster. PyTorch's default is off.
             variables["THP_MEM_ALLOC_ENABLE"] = "1"
-        if shutil.which(os.environ.get("CXX", "g++")) is None:
-            # Even with enforce_eager, vLLM compiles small helpers on a CPU, which makes it 5 % faster.
+        if missing_for_helpers():
             variables["TORCH_COMPILE_DISABLE"] = "1"
-        variables["TORCHDYNAMO_SUPPRESS_ERRORS"] = "1"  # see uncompiled.py
+        variables["TORCHDYNAMO_SUPPRESS_ERRORS"] = "1"  # see compiling.py
     else:
         # A forked core, vLLM's default on a GPU, loads no plugins (vllm_plugin.py); and workers have threads.
         variables["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"

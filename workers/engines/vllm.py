@@ -20,6 +20,7 @@ from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu
 from workers.engines.base import Completion, Engine, Part, Request
 from workers.engines.boot_log import booting, gpu_models, gpus_in_use
+from workers.engines.compiling import told_in_one_line
 from workers.engines.cpu_norm import with_kernel
 from workers.engines.cpu_sampling import sample_only_whole_prompts
 from workers.engines.encoding import Encoded, PromptEncoder
@@ -29,7 +30,6 @@ from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
 from workers.engines.prefill import Prefill, Scores
 from workers.engines.prefill_plan import Plan, excess_tokens, make_plan
-from workers.engines.uncompiled import told_in_one_line
 from workers.engines.vllm_folder import vllm_folder
 from workers.engines.weights import model_folder, weights_digest
 

@@ -186,6 +186,25 @@ def test_where_triton_cannot_compile_the_gpu_build_cannot_run(gpu_build: Path) -
     assert compiling_troubles() == []
 
 
+def test_the_cpu_build_says_what_would_make_it_faster_and_is_fine_without(
+    gpu_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.check.is_cpu_build", lambda: True)
+    monkeypatch.delenv("CXX", raising=False)
+    asked = settings(engine="vllm", redis_url=NOBODY)
+
+    def slower() -> list[tuple[str, str, str]]:
+        found = check([asked], Machine([], [0]))
+        return [(each.level, each.found, each.remedy) for each in found if "slower" in each.found]
+
+    ((level, found, remedy),) = slower()
+    assert (level, found.endswith(f"no C++ compiler and no {gpu_build / 'Python.h'}")) == ("ok", True)
+    assert remedy == "apt-get install g++ python3-dev"
+    for name in ("g++", "Python.h"):
+        (gpu_build / name).touch(mode=0o755)
+    assert slower() == []
+
+
 def test_pythons_headers_are_searched_where_debian_keeps_them(
     gpu_build: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
