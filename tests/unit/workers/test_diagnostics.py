@@ -147,6 +147,7 @@ def test_check_names_the_build_that_is_installed_and_the_missing_gpu(
     monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu)
     monkeypatch.setattr("workers.check.driver_trouble", lambda: "Driver Not Loaded")
     monkeypatch.setattr("ctypes.CDLL", lambda _: None)
+    monkeypatch.setattr("workers.check.missing_for_helpers", list)
     findings = check([settings(engine="vllm", redis_url=NOBODY)], Machine([], [0, 1]))
     found = {(each.what, each.level): each.found for each in findings}
     assert told in found["engine", "ok"]
@@ -254,6 +255,7 @@ def test_a_library_that_the_cpu_build_alone_needs_is_missed_for_it_alone(
         raise OSError(name)
 
     monkeypatch.setattr("ctypes.CDLL", missing)
+    monkeypatch.setattr("workers.check.missing_for_helpers", list)
     monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu_build)
     monkeypatch.setattr("workers.check.require_hub", lambda *_: None)
     asked = settings(engine="vllm", hf_model_id="owner/name", redis_url="redis://127.0.0.1:1/0")
