@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +18,9 @@ __all__ = ["LONGEST", "brief", "load_yaml", "read_yaml"]
 LONGEST = 100_000
 #: Upper limit for a configuration file, which normally has a few kilobytes.
 LARGEST_BYTES = 1_000_000
+#: Upper limit for YAML with its aliases written out, of which a few hundred bytes can stand for terabytes. No file
+#: without aliases comes near it.
+MOST_WRITTEN_OUT = 2 * LARGEST_BYTES
 
 
 def brief(value: Any) -> str:
@@ -59,7 +64,16 @@ def read_yaml(path: Path, error: type[InputError]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader that rejects duplicate keys in a mapping: PyYAML silently keeps only the last one."""
+    """YAML loader that rejects duplicate keys in a mapping: PyYAML silently keeps only the last one.
+
+    It also rejects aliases that stand for too much, or for what contains them.
+    """
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None and _written_out(node, {}) > MOST_WRITTEN_OUT:
+            raise yaml.YAMLError(f"its aliases (*name) stand for more than {MOST_WRITTEN_OUT:,} characters")
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -72,6 +86,17 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             seen[key.value] = key.start_mark.line + 1
         return node
+
+
+def _written_out(node: yaml.Node, known: dict[yaml.Node, float]) -> float:
+    """Return about how long `node` is with its aliases written out, in characters; infinity if it contains itself."""
+    if isinstance(node, yaml.ScalarNode):
+        return len(node.value) + 1
+    if node not in known:
+        known[node] = math.inf
+        inner = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+        known[node] = sum(_written_out(each, known) for each in inner) + 1
+    return known[node]
 
 
 def load_yaml(text: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,19 @@ def test_what_is_merged_in_may_be_said_anew(tmp_path: Path) -> None:
     path = tmp_path / "deploy.yaml"
     path.write_text("a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: *b, x: 3}\n", encoding="utf-8")
     assert read_yaml(path, RunConfigError)["c"] == {"x": 3, "y": 2}
+
+
+BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 99)}]\n" for a, b in pairwise("abcdefg"))
+SELF = "a: &a {b: *a}\n"
+LONG = f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]\n"
+
+
+@pytest.mark.parametrize("content", [BOMB, SELF, LONG], ids=["aliases of aliases", "its own part", "a long text"])
+def test_aliases_that_stand_for_more_than_memory_holds_are_refused_at_once(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(RunConfigError, match=r"aliases \(\*name\) stand for more than 2,000,000 characters"):
+        read_yaml(path, RunConfigError)
 
 
 def test_a_file_that_is_not_there_or_not_text_is_told_by_its_path(tmp_path: Path) -> None:
