@@ -1,4 +1,7 @@
-"""Logging: one short line per event for people, or the same records as JSON for a log collector."""
+"""Logging: one short line per event for people, or the same records as JSON for a log collector.
+
+Both have text of others in them: of messages in a queue, and of servers' answers.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from contract.errors import SettingsError
+from contract.sanitize import for_terminal
 
 __all__ = ["JsonFormatter", "PersonFormatter", "set_up"]
 
@@ -29,7 +33,7 @@ class PersonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         record.who = self._who
         record.mark = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""
-        return super().format(record)
+        return for_terminal(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):

@@ -15,6 +15,11 @@ from contract.errors import SettingsError
 from contract.logs import JsonFormatter, PersonFormatter, set_up
 
 
+def test_what_others_wrote_does_not_act_on_the_terminal_that_shows_the_log() -> None:
+    hostile = record(msg="run %s is unknown", args=("\x1b]0;mine\x07\x1b[2J",))
+    assert PersonFormatter("gpu0").format(hostile).endswith(r"run \x1b]0;mine\x07\x1b[2J is unknown")
+
+
 def record(level: int = logging.INFO, **more: object) -> logging.LogRecord:
     made = logging.makeLogRecord(
         {"name": "workers.stages.base", "levelno": level, "levelname": logging.getLevelName(level)}
