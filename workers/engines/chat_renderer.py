@@ -65,6 +65,9 @@ class ChatRenderer:
         """Render `turns` up to the start of the model's next turn, or return why that is not possible."""
         if not self.exists:
             return self._lacking(kwargs)
+        if unknown := self._unknown(kwargs):
+            # Before it is rendered: `transformers` takes some names, such as chat_template, for parameters of its own.
+            return unknown
         hint = "Set chat_template: " + ("never." if len(turns) == 1 else "always, which merges them into one turn.")
         try:
             text = self._rendered(messages(turns), kwargs, add_generation_prompt=True)
@@ -76,7 +79,7 @@ class ChatRenderer:
         if lost := _left_out(turns, text):
             what = f"The model's chat template drops a turn of the {lost}, or changes its text."
             return RequestRejected(what, hint=hint)
-        return self._unknown(kwargs) or text
+        return text
 
     def opening(self, kwargs: Mapping[str, Any]) -> str:
         """Return the white space that the template puts between the start of the model's turn and its text, if any.
