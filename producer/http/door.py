@@ -127,7 +127,10 @@ class Door:
         seen_at, count = self._workers.get(queue, (0.0, 0))
         if time.monotonic() - seen_at > WORKERS_FOR_S:
             count = len(await asyncio.to_thread(self._broker.workers, queue))
-            self._workers[queue] = (time.monotonic(), count)
+            now = time.monotonic()
+            # Clients may name any model: old counts must not pile up.
+            fresh = {each: seen for each, seen in self._workers.items() if now - seen[0] <= WORKERS_FOR_S}
+            self._workers = {**fresh, queue: (now, count)}
         return count
 
     async def _refuse_without_worker(self, run: Run) -> None:

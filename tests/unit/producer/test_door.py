@@ -20,7 +20,7 @@ from contract.settings import Settings
 from contract.spec import ExampleSelection, Normalization
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
-from producer.http import purging
+from producer.http import door, purging
 from producer.http.bodies import ScoreOptions, ScoreOut
 from producer.http.door import SOURCE, Door
 from producer.http.purging import ABANDONED_AFTER_S
@@ -194,6 +194,20 @@ def test_a_request_for_a_model_that_nobody_serves_names_those_that_are_served(le
             " serve small; to ask theirs, name it as model in the request, or serve with --set model=NAME)"
         )
         assert ledger.runs() == []
+
+    at(ledger, broker, act)
+
+
+def test_a_door_does_not_remember_every_model_that_was_ever_asked_for(
+    ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "WORKERS_FOR_S", -1)  # what it has seen is out of date at once
+
+    async def act(opened: Door) -> None:
+        for i in range(10):
+            with pytest.raises(NoWorker):
+                await opened.ask(make_questions(1), RunConfig(model=f"m{i}"), deadline_s=PATIENCE_S)
+        assert len(opened._workers) == 1
 
     at(ledger, broker, act)
 
