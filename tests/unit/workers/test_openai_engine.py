@@ -56,6 +56,19 @@ def test_a_server_that_writes_one_text_at_a_time_is_asked_until_there_are_as_man
     assert completion.prefill_tokens == 3 * completion.prompt_tokens
 
 
+@pytest.mark.parametrize("tokens", ["12", 1.5, -1, float("inf"), float("nan"), 10**30], ids=str)
+def test_a_server_that_counts_tokens_in_no_number_of_them_fails_that_question_alone(tokens: object) -> None:
+    questions, spec = make_questions(2), make_spec(mode=Mode.GENERATE, sampling=Sampling())
+    odd = {"choices": [{"message": {"content": "Answer: B"}}], "usage": {"prompt_tokens": tokens}}
+    script = Script()
+    with started(script, concurrency=1) as engine:
+        script.bodies = [odd]
+        first, second = score_batch([Item(each, spec) for each in questions], engine)
+    assert first.error is not None
+    assert first.error.message.endswith(f"(ValueError: prompt_tokens: a number of tokens is expected, found {tokens!r})")
+    assert second.outcome in {Outcome.CORRECT, Outcome.WRONG}
+
+
 TURNS = (
     Turn(Role.SYSTEM, "Be brief."),
     Turn(Role.USER, "What is two?"),

@@ -84,8 +84,8 @@ def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> Scorable:
     adds only its own tokens to the prompt. Then no listed token can be used if the template puts a space before what
     the model says that is part of its first token: the same text without the space is another token.
     """
-    bare, continued = (prompt_tokens(each.get("usage") or {})[0] for each in answers)
     try:
+        bare, continued = (prompt_tokens(each.get("usage") or {})[0] for each in answers)
         echo = echoed(answers[1])
     except UNREADABLE:
         return Scorable(listed, echo=False)

@@ -36,6 +36,8 @@ __all__ = [
 
 #: What reading an answer raises that has not the protocol's form.
 UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+#: Upper limit for a number of tokens; beyond it, exported files could not hold their sums.
+MOST_TOKENS = 2**31
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 #: The turn of the model that is continued to find out what a template puts before it.
 CONTINUED = "A"
@@ -197,11 +199,18 @@ def _written_tokens(usage: dict[str, Any]) -> int:
 
     OpenAI counts the reasoning among `completion_tokens`; xAI and Google count it in the total only.
     """
-    written, prompt, total = (usage.get(f"{name}_tokens") or 0 for name in ("completion", "prompt", "total"))
+    written, prompt, total = (_count(usage, f"{name}_tokens") for name in ("completion", "prompt", "total"))
     return max(written, total - prompt) if prompt else written
 
 
 def prompt_tokens(usage: dict[str, Any]) -> tuple[int, int]:
     """Return the number of prompt tokens, and how many of them came from the server's cache."""
-    details = usage.get("prompt_tokens_details") or {}
-    return usage.get("prompt_tokens") or 0, details.get("cached_tokens") or 0
+    return _count(usage, "prompt_tokens"), _count(usage.get("prompt_tokens_details") or {}, "cached_tokens")
+
+
+def _count(usage: dict[str, Any], name: str) -> int:
+    """Return the number of tokens of that name; 0 if the server does not tell. Raises ValueError if it is no number."""
+    found = usage.get(name) or 0
+    if not isinstance(found, int | float) or not 0 <= found <= MOST_TOKENS or found != int(found):
+        raise ValueError(f"{name}: a number of tokens is expected, found {found!r:.80}")
+    return int(found)
