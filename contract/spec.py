@@ -216,8 +216,6 @@ class Judge(BaseModel):
 
     @model_validator(mode="after")
     def _a_server_has_a_model(self) -> Self:
-        if self.server and not self.server.startswith(("http://", "https://")):
-            raise ValueError(f"server: expected http:// or https://, found {self.server!r}")
         if bool(self.server) != bool(self.model):
             raise ValueError("judge.server and judge.model belong together: which model of which server grades?")
         if self.reasoning_effort and not self.server:

@@ -4,7 +4,14 @@ Layers, highest first: environment (`MCQUEUE_BATCH_SIZE`, `MCQUEUE_VLLM_ARGS__DT
 Nothing is read at import; `load_settings` reads them once, and the result is frozen.
 """
 
-from contract.settings.fields import MOST_QUESTIONS, PREFIX, OpenAiSettings, Settings, SimulatedSettings
+from contract.settings.fields import (
+    MOST_QUESTIONS,
+    PREFIX,
+    OpenAiSettings,
+    Settings,
+    SimulatedSettings,
+    refuse_no_server,
+)
 from contract.settings.loading import (
     CONFIG_VARIABLE,
     MODEL_VARIABLE,
@@ -28,4 +35,5 @@ __all__ = [
     "as_file",
     "load_fleet",
     "load_settings",
+    "refuse_no_server",
 ]

@@ -25,6 +25,7 @@ __all__ = [
     "Settings",
     "SimulatedSettings",
     "model_name",
+    "refuse_no_server",
 ]
 
 PREFIX = "MCQUEUE_"
@@ -81,11 +82,7 @@ class OpenAiSettings(BaseModel):
     @field_validator("url")
     @classmethod
     def _is_a_url_without_secrets(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if value and (parts.scheme not in {"http", "https"} or not parts.hostname):
-            raise ValueError(f"expected http://host or https://host, found {value!r}")
-        if parts.username or parts.password:
-            raise ValueError("a URL is shown in logs: give the key as openai.api_key, not inside the URL")
+        refuse_no_server(value, "openai.api_key")
         return value
 
     @model_validator(mode="after")
@@ -330,6 +327,15 @@ class Settings(BaseSettings):
     def redis_place(self) -> str:
         """Address of Redis without user name and password, for messages."""
         return address.place(self.redis_url.get_secret_value())
+
+
+def refuse_no_server(url: str, key: str) -> None:
+    """Raise ValueError if `url` is neither empty nor that of a server, or has a password, which belongs in `key`."""
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise ValueError(f"a URL is shown in logs and results: give the key as {key}, not inside the URL")
+    if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
+        raise ValueError(f"expected http://host or https://host, found {url!r}")
 
 
 def model_name(settings: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from contract.errors import QuestionFileError, RunConfigError
 from contract.explain import explain
 from contract.index import can_answer, highest_score, read_manifest
 from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
-from contract.settings import Settings
+from contract.settings import Settings, refuse_no_server
 from contract.spec import (
     ChatTemplate,
     ExampleSelection,
@@ -142,6 +142,12 @@ class JudgeConfig(BaseModel):
     #: How much it reasons before it grades, in its own words (`minimal`, `low`, `medium`, `high`); empty: as the server
     #: has it. A model that grades itself does with `sampling.reasoning_effort`.
     reasoning_effort: str = ""
+
+    @field_validator("server")
+    @classmethod
+    def _is_a_url_without_secrets(cls, value: str) -> str:
+        refuse_no_server(value, "judge_api_key in the workers' settings")
+        return value
 
     def load(self) -> Judge:
         """Load the judge with its template's text. Raises RunConfigError."""

@@ -70,6 +70,7 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
         ("rag.kind=bm52", "rag.kind: Input should be 'bm25', 'dense' or 'hybrid', found 'bm52'. Did you mean 'bm25'?"),
         ("sampling.stop=xx", "sampling.stop: expected a list, for example ['xx'], found 'xx'."),
         ("temperature=1", "unknown setting 'temperature'. Did you mean 'sampling.temperature'?"),
+        ("judge.server=judge.example", "judge.server: expected http://host or https://host, found 'judge.example'"),
         ("judge.model=x", "--set: configuration: judge has no effect in mode likelihood"),
         ("seed=-1", "seed"),
         ("seed", "expected name=value"),
@@ -82,6 +83,12 @@ def test_a_wrong_setting_is_named_with_its_remedy(override: str, wanted: str) ->
         load_run_config(None, [override])
 
     assert wanted in str(caught.value)
+
+
+def test_a_key_inside_a_judges_url_is_refused_unseen_as_the_url_is_part_of_the_results() -> None:
+    with pytest.raises(RunConfigError, match="judge_api_key") as caught:
+        load_run_config(None, ["mode=judge", "judge.server=https://me:hush@judge.example/v1", "judge.model=j"])
+    assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize("mode", ["generate", "vote", "judge", "free"])
