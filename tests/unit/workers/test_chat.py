@@ -364,7 +364,7 @@ def test_a_variable_that_the_template_does_not_have_is_refused(template: str, th
 
 @pytest.mark.parametrize("name", ["chat_template", "tokenize", "conversation", "tools"])
 def test_a_parameter_of_the_renderer_is_no_variable_of_the_template(name: str) -> None:
-    endless = "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}"  # as a client of the HTTP server may send it
+    endless = "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}"
     message = refused(TAKES_SYSTEM, in_turns(chat_template_kwargs={name: endless}))
     assert message.startswith(f"chat_template_kwargs: the model's chat template has no variable '{name}'.")
 

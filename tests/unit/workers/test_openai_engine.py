@@ -65,7 +65,7 @@ def test_a_server_that_counts_tokens_in_no_number_of_them_fails_that_question_al
         script.bodies = [odd]
         first, second = score_batch([Item(each, spec) for each in questions], engine)
     assert first.error is not None
-    assert first.error.message.endswith(f"(ValueError: prompt_tokens: a number of tokens is expected, found {tokens!r})")
+    assert first.error.message.endswith(f"prompt_tokens: a number of tokens is expected, found {tokens!r})")
     assert second.outcome in {Outcome.CORRECT, Outcome.WRONG}
 
 
