@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import Annotated, TypeAlias
+
+from pydantic import StringConstraints
 
 from contract.spec import RunSpec
 
-__all__ = ["LAST", "is_called", "is_request", "request_id", "run_id_for", "slug"]
+__all__ = ["LAST", "RunId", "is_called", "is_request", "request_id", "run_id_for", "slug"]
 
 #: What commands take for a run's name: the newest run that is not an HTTP request. No run may be called so.
 LAST = "last"
+#: A run's id as it is read from Redis. It names the folder of the run's results: whoever may write to Redis must not
+#: choose another place for them.
+RunId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*$")]
 
 
 def slug(text: str) -> str:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from contract.errors import RunHalted
+from contract.names import RunId
 from contract.priority import Priority
 from contract.spec import RunSpec
 from contract.verdict import Outcome
@@ -48,7 +49,7 @@ class Run(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    run_id: str
+    run_id: RunId
     spec: RunSpec
     #: Where the questions came from, as the user named it.
     source: str

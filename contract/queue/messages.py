@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from contract.names import RunId
 from contract.priority import Priority
 from contract.settings import MOST_QUESTIONS
 
@@ -43,7 +44,7 @@ class ReceivedBatch(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")  # a newer producer may send more
 
-    run_id: str = Field(min_length=1)
+    run_id: RunId
     question_ids: list[str] = Field(min_length=1, max_length=MOST_QUESTIONS)
     published_at: float = Field(ge=0, allow_inf_nan=False)
     version: int = Field(ge=1)

@@ -40,6 +40,19 @@ def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no
         redis_ledger.named(theirs.run_id)
 
 
+@pytest.mark.parametrize("run_id", ["../../elsewhere/theirs", "/theirs", "..", ""])
+def test_a_run_whose_id_would_lead_its_results_to_another_folder_is_not_read(
+    run_id: str, redis_ledger: RedisLedger
+) -> None:
+    ours = open_run(redis_ledger, make_questions(1), "ours")
+    body = {**json.loads(ours.model_dump_json()), "run_id": run_id}
+    redis_ledger.client.set(keys.RunKeys(run_id).meta, json.dumps(body))
+    redis_ledger.client.zadd(keys.runs(), {run_id: 2e9})
+    assert redis_ledger.runs() == [ours]
+    with pytest.raises(UnreadableRun, match="run_id"):
+        redis_ledger.run(run_id)
+
+
 def test_to_find_a_run_by_name_or_to_read_its_results_no_other_run_is_read(
     redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
