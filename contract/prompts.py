@@ -49,6 +49,17 @@ JUDGE_VARIABLES = ("response", "reference")
 #: Separator between a solved example and what follows it.
 BETWEEN = "\n\n"
 BETWEEN_PASSAGES = "\n"
+#: What rendering a template raises. The last two are of one that calls itself, or makes a text larger than memory.
+TEMPLATE_TROUBLES = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    RecursionError,
+    MemoryError,
+)
 
 
 class Choice(NamedTuple):
@@ -96,9 +107,9 @@ def render(prompt: Prompt, question: Question, context: str | None, **judged: st
         return _compiled(prompt.text).render(
             question=question.question, choices=choices, context=context, subject=subject, **judged
         )
-    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as trouble:
+    except TEMPLATE_TROUBLES as trouble:
         raise RunConfigError(
-            f"prompt {prompt.name!r} cannot be rendered for question {question.id!r}: {trouble}.",
+            f"prompt {prompt.name!r} cannot be rendered for question {question.id!r}: {_why(trouble)}.",
             hint=f"A template may use {', '.join(VARIABLES)}; each choice has .label and .text.",
         ) from None
 
@@ -112,11 +123,15 @@ def describe(description: str, subject: str | None) -> str:
         return ""
     try:
         return _compiled(description).render(subject=subject or "") + BETWEEN
-    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as trouble:
+    except TEMPLATE_TROUBLES as trouble:
         raise RunConfigError(
-            f"the description cannot be rendered for subject {subject!r}: {trouble}.",
+            f"the description cannot be rendered for subject {subject!r}: {_why(trouble)}.",
             hint=f"It may use {', '.join(DESCRIPTION_VARIABLES)}.",
         ) from None
+
+
+def _why(trouble: Exception) -> str:
+    return str(trouble).rstrip(".") or type(trouble).__name__
 
 
 @lru_cache(maxsize=64)

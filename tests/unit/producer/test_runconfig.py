@@ -175,6 +175,8 @@ def test_a_template_of_ones_own_is_named_after_its_file(tmp_path: Path) -> None:
         ("{{ choices[0].txt }}", "no attribute 'txt'"),
         ("{{ question.__class__ }}", "cannot be rendered"),
         ("{{ 1 / 0 }}", "cannot be rendered"),
+        ("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "maximum recursion depth exceeded"),
+        ("{{ 'x' * 10**18 }}", "for question 'a trial': MemoryError."),
         ("  \n", "the template is empty"),
     ],
 )
