@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contract.settings import load_settings
-from contract.spec import IndexKind, Mode, Retrieval, Sampling
+from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, Sampling
 from contract.verdict import ContextSource, Outcome, Passage
 from tests.support import build_prompt, make_question, make_spec
 from workers.budget import fitted, in_calls
@@ -51,6 +51,21 @@ def test_passages_go_whole_and_from_the_lowest_rank_until_the_prompt_fits(missin
     (short,) = fitted([item()], engine(words(item()) - missing))
     assert shown(short) == [f"p{rank}" for rank in range(1, left + 1)]
     assert [each.id for each in short.passages] == [each.id for each in PASSAGES], "what was retrieved stays known"
+
+
+def test_a_question_that_is_too_long_even_alone_is_shown_no_passage() -> None:
+    (alone,) = fitted([item()], engine(words(item(())) - 1))
+    assert shown(alone) == []
+
+
+def test_passages_go_until_the_prompt_fits_even_where_each_saves_less_than_it_was_counted() -> None:
+    class Generous(SimulatedEngine):
+        def count_tokens(self, texts: Sequence[str]) -> list[int]:
+            return [2 * each for each in super().count_tokens(texts)]
+
+    made = Generous(load_settings(None, ["engine=simulated", f"vllm_args.max_model_len={words(item()) - 11}"]))
+    (short,) = fitted([item()], made)
+    assert shown(short) == ["p1", "p2", "p3"]
 
 
 HUGE = Passage(id="huge", rank=1, score=9.0, text=" ".join(["huge"] * 500))
@@ -103,6 +118,20 @@ def test_a_prompt_leaves_room_for_the_longest_answer() -> None:
     writes = item(mode=Mode.GENERATE, sampling=Sampling(max_tokens=8))
     (short,) = fitted([writes], engine(words(writes) + 7))
     assert shown(short) == ["p1", "p2", "p3", "p4"]
+
+
+def test_the_longest_of_a_questions_requests_decides_how_many_passages_fit() -> None:
+    with_and_without = item(normalization=Normalization.MUTUAL_INFO)
+    (short,) = fitted([with_and_without], engine(words(with_and_without) - 1))
+    assert shown(short) == ["p1", "p2", "p3", "p4"]
+
+
+def test_a_question_with_passages_whose_prompt_cannot_be_rendered_fails_alone() -> None:
+    spec = item().spec.model_copy(update={"prompt": Prompt(name="p", text="{{ context }} {{ choices[2].text }}")})
+    broken = Item(make_question(1, choices=("a", "b"), answer="A"), spec, PASSAGES)
+    first, second = score_batch([broken, Item(make_question(2), spec, PASSAGES)], engine(1000))
+    assert first.outcome is Outcome.FAILED
+    assert second.outcome is not Outcome.FAILED
 
 
 def test_an_engine_that_cannot_count_tokens_counts_bytes_so_that_no_passage_is_too_many() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from contract import Mode, Outcome, Prompt, Verdict
-from contract.spec import FewShot, Judge, Sampling
+from contract.spec import ChatTemplate, FewShot, Judge, Sampling
 from tests.support import make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
 from tests.unit.workers.writer import CAPITAL, GRADE, Writer, ask
@@ -99,13 +99,52 @@ def test_the_judge_is_not_shown_the_questions_that_a_model_makes_up_behind_its_a
     assert verdict.raw_text == answer
 
 
+def test_the_choice_beside_a_grade_is_that_of_the_answer_and_not_of_a_question_made_up_behind_it() -> None:
+    answer = "Rome.\n\nCapital of Norway?\nAnswer in one short sentence.\nThe answer is Oslo."
+    engine = Writer(lambda request: ['{"correct": true, "reason": "yes"}' if "|" in request.prompt else answer])
+    assert ask(engine, mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE), prompt=OPEN).choice == "B"
+
+
+def test_a_turn_of_a_chat_with_examples_is_graded_with_all_its_paragraphs() -> None:
+    answer = "Let me see.\n\nIt is Rome."
+    engine = Writer(lambda request: ['{"correct": true, "reason": "yes"}' if "|" in request.prompt else answer])
+    spec = {"prompt": OPEN, "few_shot": SHOT, "chat_template": ChatTemplate.TURNS}
+    ask(engine, mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE), **spec)
+    assert engine.calls[1][0].prompt == f"Capital of Italy? | Rome | {answer}"
+
+
+def test_without_a_key_there_is_nothing_to_grade_against() -> None:
+    engine = Writer(lambda _: ["It is Rome."])
+    spec = {"mode": Mode.JUDGE, "sampling": Sampling(), "judge": Judge(prompt=GRADE), "prompt": OPEN}
+    verdict = ask(engine, CAPITAL.model_copy(update={"answer": None}), **spec)
+    assert (verdict.outcome, verdict.choice) == (Outcome.ANSWERED, "B")
+    assert len(engine.calls) == 1
+
+
+def test_an_answer_that_was_cut_off_is_graded_and_its_verdict_says_that_it_was() -> None:
+    grade = '{"correct": true, "reason": "yes"}'
+    assert judged(grade, truncated=True)[0].truncated
+    assert not judged(grade)[0].truncated
+
+
+def test_a_model_that_grades_itself_does_so_as_it_answers_and_a_judge_elsewhere_by_its_own_chat_template() -> None:
+    own, elsewhere = Judge(prompt=GRADE), Judge(prompt=GRADE, server="http://judge", model="wise")
+    writer = Writer(lambda request: ['{"correct": true, "reason": "yes"}' if "|" in request.prompt else "Rome"])
+    for judge in (own, elsewhere):
+        spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge, prompt=OPEN, adapter="geo")
+        score_batch([Item(CAPITAL, spec)], writer, lambda _: writer)
+    asked = [(each.chat.template, each.adapter) for (each,) in writer.calls]
+    answers = (ChatTemplate.NEVER, "geo")
+    assert asked == [answers, answers, answers, (ChatTemplate.AUTO, "")]
+
+
 def test_a_judge_may_think_before_it_writes_its_grade() -> None:
     verdict, _ = judged('<think>{"correct": true?}</think>{"correct": false, "reason": "no"}')
     assert verdict.outcome is Outcome.WRONG
 
 
 def test_the_judge_may_say_wrong_whatever_the_text_names() -> None:
-    verdict, _ = judged('```json\n{"correct": false, "reason": "no"}\n```')
+    verdict, _ = judged('```json\n{\n  "correct": false,\n  "reason": "no"\n}\n```')
     assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B")
 
 

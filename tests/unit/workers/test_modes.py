@@ -12,9 +12,9 @@ from contract.spec import Chat, ChatTemplate, RunSpec, Sampling
 from tests.support import make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
 from tests.unit.workers.writer import CAPITAL, WRITES, Writer, ask
-from workers.engines.base import GenerateRequest
+from workers.engines.base import Completion, GenerateRequest, Text
 from workers.pipeline import score_batch
-from workers.scoring import Item
+from workers.scoring import MODES, Item, Reading
 from workers.scoring.extract import Extraction
 from workers.scoring.generate import named
 
@@ -25,6 +25,12 @@ def test_generate_reads_the_choice_by_a_named_rule_and_keeps_the_text() -> None:
     assert verdict.raw_text == "It is in Lazio. Answer: B"
     assert verdict.rule not in {"", "none"}
     assert verdict.completion_tokens == 3
+
+
+def test_the_verdict_says_whether_its_text_was_cut_off() -> None:
+    for truncated in (False, True):
+        engine = Writer(lambda _: ["Answer: B. It is"], truncated=truncated)
+        assert ask(engine, mode=Mode.GENERATE, sampling=Sampling()).truncated is truncated
 
 
 def test_a_text_that_names_several_choices_is_right_where_each_of_them_is() -> None:
@@ -91,6 +97,29 @@ def test_vote_takes_the_majority_and_its_share_as_confidence() -> None:
     assert (verdict.outcome, verdict.choice, verdict.confidence, verdict.margin) == (Outcome.CORRECT, "B", 0.5, 0.25)
     assert verdict.choice_scores == {"A": 0.25, "B": 0.5, "C": 0.0, "D": 0.0}
     assert json.loads(verdict.raw_text) == ["Answer: B", "Answer: A", "hm", "Answer: B"]
+
+
+def test_texts_that_name_no_choice_win_no_vote_however_many_they_are() -> None:
+    engine = Writer(lambda _: ["hm", "Answer: B", "well"])
+    verdict = ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=3, temperature=0.7))
+    assert (verdict.choice, verdict.confidence, verdict.margin) == ("B", 1 / 3, 1 / 3)
+
+
+def test_a_vote_in_which_no_text_names_a_choice_is_unanswered_and_keeps_the_texts() -> None:
+    engine = Writer(lambda _: ["hm", "¿qué?"], truncated=True)
+    verdict = ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=0.7))
+    assert (verdict.outcome, verdict.choice, verdict.confidence) == (Outcome.UNANSWERED, None, None)
+    assert verdict.choice_scores == dict.fromkeys("ABCD", 0.0)
+    assert verdict.raw_text == '["hm", "¿qué?"]'
+    assert verdict.truncated
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_vote_is_truncated_if_any_of_its_texts_is(truncated: bool) -> None:
+    texts = (Text("Answer: B", 3), Text("Answer: B", 3, truncated))
+    found = MODES[Mode.VOTE].read(CAPITAL, [Completion(texts=texts)], make_spec(**WRITES[1]))
+    assert isinstance(found, Reading)
+    assert (found.choice, found.truncated) == ("B", truncated)
 
 
 def test_a_vote_that_the_rules_fail_on_is_not_counted_and_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ def test_letter_asks_for_the_labels_and_for_no_more_than_there_are_choices() -> 
     (request,) = MODES[Mode.LETTER].ask(question, one_turn("Answer:"), make_spec(mode=Mode.LETTER))
     assert isinstance(request, ScoreRequest)
     assert request.continuations == (" A", " B", " C")
+    assert request.keeps_space, "a space at the prompt's end would make two tokens of each label"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,7 @@ def test_the_letters_mass_tells_how_much_the_model_meant_a_label() -> None:
     assert found.label_mass == pytest.approx(0.75)
     assert found.confidence == pytest.approx(0.4 / 0.75)
     assert found.margin == pytest.approx(math.log(2))
+    assert found.rule == "next-token"
 
 
 def test_a_label_of_several_tokens_is_weighed_whole_and_the_rule_says_so() -> None:
