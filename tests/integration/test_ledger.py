@@ -20,6 +20,7 @@ from contract.errors import (
 from contract.ledger import UNCOUNTED, RunState
 from contract.question import Body
 from contract.spec import Stage
+from contract.verdict import Passage
 from tests.integration.ledgers import ASKED, QUESTIONS, verdict, verdicts
 from tests.support import make_question, make_questions, make_spec, open_run
 
@@ -89,6 +90,24 @@ def test_reasons_are_kept_until_the_question_is_settled(ledger: Ledger) -> None:
     ledger.purge(run.run_id)
     with pytest.raises(UnknownRun):
         ledger.note_trouble(run.run_id, ["q2"], "gone")
+
+
+def test_passages_are_kept_until_their_question_is_settled_and_end_the_count_of_searches(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(4))
+    ids = [question.id for question in make_questions(4)]
+    found = (Passage(id="p", rank=1, score=2.0, text="“Sums”"), Passage(id="r", rank=2, score=1.0, text="are even."))
+    ledger.commit(run.run_id, verdicts(1))
+    ledger.begin(run.run_id, ids, stage=Stage.RETRIEVE)
+    ledger.attach(run.run_id, {"q0": found, "q1": found, "q2": ()})
+    assert ledger.passages(run.run_id, ids) == {"q1": found, "q2": ()}, "q0 was settled, q3 is yet to be searched for"
+    begun = ledger.begin(run.run_id, ids, stage=Stage.RETRIEVE)
+    assert [(each.question.id, each.attempts) for each in begun] == [("q1", 1), ("q2", 1), ("q3", 2)]
+    ledger.commit(run.run_id, verdicts(2))
+    assert ledger.passages(run.run_id, ids) == {"q2": ()}
+    assert ledger.passages(run.run_id, []) == {}
+    ledger.purge(run.run_id)
+    with pytest.raises(UnknownRun):
+        ledger.attach(run.run_id, {"q2": found})
 
 
 def test_a_run_is_open_until_its_last_question_is_settled(ledger: Ledger) -> None:

@@ -11,14 +11,19 @@ import pytest
 import redis
 
 from contract import Counts, Outcome, RedisLedger, Run, Settings, keys, load_settings
+from contract.engine_info import EngineUsed
 from contract.errors import (
     LedgerError,
     RedisUnreachable,
+    RunHalted,
     UnknownRun,
     UnreadableRun,
     WritesRefused,
 )
+from contract.ledger import RunState
 from contract.metrics import RedisMetrics
+from contract.spec import Stage
+from contract.verdict import Passage
 from tests.integration.ledgers import ASKED, verdict, verdicts
 from tests.support import make_questions, open_run
 
@@ -114,11 +119,24 @@ def keys_of(ledger: RedisLedger, run_id: str) -> set[str]:
     return {str(each) for each in ledger.client.scan_iter(f"mcqueue:run:{run_id}*")}
 
 
+def search_and_ask(redis_ledger: RedisLedger, run: Run) -> None:
+    """Search for all questions, find something for `q1` alone, and ask all in vain."""
+    ids = list(redis_ledger.unsettled(run.run_id))
+    redis_ledger.begin(run.run_id, ids, stage=Stage.RETRIEVE)
+    redis_ledger.attach(run.run_id, {"q1": [Passage(id="p", score=1.0, text="found")]})
+    redis_ledger.begin(run.run_id, ids)
+    redis_ledger.note_trouble(run.run_id, ids, "in vain")
+
+
 def test_a_purge_leaves_no_key_behind_and_nobody_writes_one_again(redis_ledger: RedisLedger) -> None:
     run = open_run(redis_ledger, make_questions(3))
-    redis_ledger.begin(run.run_id, ["q0", "q1"])
+    search_and_ask(redis_ledger, run)
     redis_ledger.commit(run.run_id, verdicts(1))
-    assert len(keys_of(redis_ledger, run.run_id)) == 7
+    redis_ledger.note_engine(run.run_id, EngineUsed(worker="w", since=1.0, engine={"dtype": "float32"}))
+    redis_ledger.halt(run.run_id, RunState.PAUSED)
+    with pytest.raises(RunHalted):
+        redis_ledger.begin(run.run_id, ["q2"])
+    assert keys_of(redis_ledger, run.run_id) == set(keys.RunKeys(run.run_id).all())
     redis_ledger.purge(run.run_id)
     assert keys_of(redis_ledger, run.run_id) == set()
     for method in ("add_questions", "begin", "commit"):
@@ -129,7 +147,7 @@ def test_a_purge_leaves_no_key_behind_and_nobody_writes_one_again(redis_ledger: 
 
 def test_a_finished_run_keeps_no_books_of_its_attempts(redis_ledger: RedisLedger) -> None:
     run = open_run(redis_ledger, make_questions(2))
-    redis_ledger.begin(run.run_id, ["q0", "q1"])
+    search_and_ask(redis_ledger, run)
     redis_ledger.commit(run.run_id, verdicts(2))
     there = {name.rpartition(":")[2] for name in keys_of(redis_ledger, run.run_id)}
     assert there == {"meta", "questions", "order", "verdicts", "counts"}
