@@ -393,6 +393,17 @@ def test_what_is_in_flight_when_a_run_is_halted_is_settled(ledger: Ledger) -> No
     assert ledger.counts(run.run_id).settled == 1
 
 
+def test_a_run_that_was_finished_by_what_was_in_flight_when_it_was_halted_is_not_opened_again(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    ledger.halt(run.run_id, RunState.PAUSED)
+    ledger.commit(run.run_id, verdicts(2))
+    with pytest.raises(RunHalted):
+        ledger.begin(run.run_id, ["q0", "q1"])
+    ledger.resume(run.run_id)
+    assert list(ledger.take_aside(run.run_id)) == []
+    assert ledger.open_runs() == []
+
+
 def test_what_was_put_aside_is_given_out_once_in_input_order_and_only_if_unsettled(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(6))
     ledger.commit(run.run_id, [verdict("q3")])

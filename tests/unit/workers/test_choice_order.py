@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from contract import Mode, Outcome
+from collections.abc import Sequence
+
+from contract import Mode, Outcome, load_settings
 from contract.choice_order import arrangements
 from contract.spec import Sampling
 from tests.support import make_questions, make_spec
+from tests.unit.workers.engines import ReadyEngine
 from tests.unit.workers.writer import CAPITAL, Writer, ask
-from workers.engines.base import GenerateRequest
+from workers.engines.base import Completion, GenerateRequest, Request, Text
 
 
 def test_a_model_that_likes_the_first_place_is_caught_by_circular() -> None:
@@ -33,6 +36,35 @@ def test_a_rotation_without_a_choice_has_none() -> None:
 
     verdict = ask(Writer(sometimes), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
     assert (verdict.rotation_choices, verdict.rotations_right) == ((None, "B", None, None), 1)
+    assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B"), "right in one rotation is not right"
+
+
+def test_the_choice_of_most_rotations_stands_and_is_right_only_if_it_is_that_of_all() -> None:
+    orders = arrangements(CAPITAL, make_spec(mode=Mode.LETTER, circular=True))
+    meant = dict(zip((each.question.choices for each in orders), ("Oslo", "Rome", "Rome", "Bern"), strict=True))
+
+    def changes(request: GenerateRequest) -> list[str]:
+        lines = [line for line in request.prompt.splitlines() if line[1:3] == ". "]
+        wanted = meant[tuple(line[3:] for line in lines)]
+        return [f"Answer: {line[0]}" for line in lines if line.endswith(wanted)]
+
+    verdict = ask(Writer(changes), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
+    assert verdict.rotation_choices == ("C", "B", "B", "D")
+    assert (verdict.outcome, verdict.choice, verdict.rotations_right) == (Outcome.WRONG, "B", 2)
+
+
+def test_a_rotation_that_was_cut_off_makes_the_verdict_one_that_was() -> None:
+    completions = [
+        Completion(texts=(Text(f"Answer: {each.question.answer}", 3, truncated=number == 2),))
+        for number, each in enumerate(arrangements(CAPITAL, make_spec(mode=Mode.LETTER, circular=True)))
+    ]
+
+    class Cut(ReadyEngine):
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            return completions
+
+    verdict = ask(Cut(load_settings()), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
+    assert (verdict.outcome, verdict.truncated) == (Outcome.CORRECT, True)
 
 
 def test_shuffled_choices_are_read_back_into_their_original_labels() -> None:
@@ -44,6 +76,7 @@ def test_shuffled_choices_are_read_back_into_their_original_labels() -> None:
         assert verdict.choice == arrangement.original("A")
         assert (verdict.outcome is Outcome.CORRECT) == (arrangement.question.choices[0] == "Rome")
         assert list(verdict.choice_scores) == ["A", "B", "C", "D"]
+        assert verdict.choice_scores == {arrangement.original(label): -at for at, label in enumerate("ABCD")}
         chosen.add(verdict.choice)
     assert chosen == {"A", "B", "C", "D"}
 

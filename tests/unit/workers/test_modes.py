@@ -159,6 +159,13 @@ def test_what_was_cut_off_in_reasoning_that_the_chat_template_had_begun_is_no_an
     assert written("The answer is B.", "‹assistant›<think>\n", truncated=False) is Outcome.CORRECT, "it did not reason"
 
 
+def test_a_prompt_without_choices_is_answered_by_its_text() -> None:
+    prompt = Question(id="q", question="Say hello.", choices=())
+    verdict = ask(Writer(lambda _: ["Answer: B"], truncated=True), prompt, mode=Mode.FREE, sampling=Sampling())
+    assert (verdict.outcome, verdict.choice, verdict.raw_text) == (Outcome.ANSWERED, None, "Answer: B")
+    assert verdict.truncated
+
+
 def test_of_equal_votes_the_choice_named_first_wins() -> None:
     engine = Writer(lambda _: ["Answer: C", "Answer: B"])
     assert ask(engine, mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=1.0)).choice == "C"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
@@ -13,12 +14,12 @@ from typing import Any
 import pytest
 
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
-from contract.errors import EngineDead, RedisUnreachable, RequestRejected, UnreadableRun, WaitEnded
+from contract.errors import EngineDead, LedgerError, RedisUnreachable, RequestRejected, UnreadableRun, WaitEnded
 from contract.question import Question
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_question, make_questions, open_run
-from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
@@ -79,12 +80,14 @@ def verdict_of(books: Ledger, run: Run, question_id: str) -> Verdict:
 
 
 def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger, engine: CountingEngine) -> None:
+    began = time.time()
     run = open_run(books, make_questions(6))
     batch = score(books, engine, message(run, "q0", "q1", "q2"), message(run, "q3", "q4", "q5"))
     assert engine.calls == [6]
     assert books.counts(run.run_id).finished
     assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
     verdict = verdict_of(books, run, "q4")
+    assert 0 <= time.time() - PUBLISHED_AT - verdict.queued_ms / 1000 <= time.time() - began
     assert (verdict.worker, verdict.batch_id, verdict.batch_size, verdict.attempts) == ("w@host", "w@host/1", 6, 1)
     assert verdict.settled_at > 0
 
@@ -571,6 +574,14 @@ def test_what_this_worker_must_not_score_is_failed_with_the_reason(
     assert engine.calls == []
 
 
+def test_a_worker_that_must_not_score_a_run_is_not_told_as_one_that_answered_it(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(1), model="another")
+    score(books, engine, message(run, "q0"))
+    assert books.engines(run.run_id) == []
+
+
 def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> None:
     class Away(MemoryLedger):
         refusals = 2
@@ -587,3 +598,24 @@ def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> 
     assert engine.calls == [2]
     assert books.counts(run.run_id).finished
     assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+
+
+@pytest.mark.parametrize(
+    ("trouble", "stopping"), [(RedisUnreachable("away"), True), (LedgerError("damaged"), False)], ids=["away", "damaged"]
+)
+def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_use(
+    engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, trouble: LedgerError, stopping: bool
+) -> None:
+    class Refusing(MemoryLedger):
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+            if verdicts:
+                raise trouble
+            return []
+
+    monkeypatch.setattr("workers.stages.base.RETRY_PAUSE_S", 0)
+    books = Refusing()
+    run = open_run(books, make_questions(2))
+    batch = batch_of(message(run, "q0", "q1"))
+    BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: stopping), engine).run(batch)
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    assert list(books.unsettled(run.run_id)) == ["q0", "q1"]
