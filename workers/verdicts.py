@@ -71,7 +71,7 @@ def verdict_on(
         "latency_ms": latency_ms,
         "settled_at": time.time(),
     }
-    if item.passages or item.spec.rag or item.spec.use_context_field:
+    if item.spec.rag or item.spec.use_context_field:
         fields |= {
             "context_source": context_source(item.question, item.spec, item.passages),
             "passages": item.passages,

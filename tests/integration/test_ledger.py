@@ -422,10 +422,10 @@ def test_what_was_put_aside_is_given_out_once_in_input_order_and_only_if_unsettl
 
 
 def test_questions_written_while_a_run_is_halted_open_it_when_it_goes_on(ledger: Ledger) -> None:
-    run = Run(run_id="slow", spec=make_spec(), source="", questions=2, chance=0.25, created_at=time.time())
+    run = Run(run_id="slow", spec=make_spec(), source="", questions=1, chance=0.25, created_at=time.time())
     ledger.open_run(run)
     ledger.halt("slow", RunState.PAUSED)
-    ledger.add_questions("slow", make_questions(2))
+    ledger.add_questions("slow", make_questions(1))
     assert ledger.open_runs() == []
     ledger.resume("slow")
     assert ledger.open_runs() == ["slow"]

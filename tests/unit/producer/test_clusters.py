@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 from contract.ledger import MemoryLedger, Run
@@ -97,6 +98,25 @@ def test_twenty_questions_that_a_file_has_five_times_each_tell_no_more_than_twen
 
     assert found is not None
     assert (round(found.low, 3), found.high) == (0.839, 1.0), "as twenty of twenty; a hundred of a hundred have 0.963"
+
+
+def test_contexts_that_are_somewhat_alike_tell_as_much_as_the_questions_that_their_design_effect_leaves() -> None:
+    rights = [5] * 18 + [2, 3]
+    found = Contexts(Counter((right, 5) for right in rights)).interval(accuracy(95, 100))
+
+    squared_error = 20 / 19 * sum((right - 0.95 * 5) ** 2 for right in rights) / 100**2
+    design_effect = squared_error / (0.95 * 0.05 / 100)
+    left = 100 / design_effect * (student.ppf(0.975, 99) / student.ppf(0.975, 19)) ** 2
+    assert 34 < left < 35
+    expected = accuracy(95, 100).interval_at(left)
+    assert found is not None
+    assert found.low == pytest.approx(expected.low)
+    assert found.high == 1.0
+
+
+def test_contexts_without_a_difference_make_no_other_ones_significant() -> None:
+    found = Contexts(Counter({(2, 2): 3, (0, 2): 7}))
+    assert found.p_value(0.0) == 1 / 8, "three contexts of one sign; by Student's t it would be 0.08"
 
 
 def test_contexts_that_one_run_wins_as_a_whole_tell_no_more_than_as_many_questions() -> None:

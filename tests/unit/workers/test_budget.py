@@ -168,8 +168,10 @@ def test_the_verdict_tells_which_passages_were_shown_and_whether_one_of_them_ans
 
 def test_a_question_asked_with_its_own_context_was_not_retrieved_for() -> None:
     question = make_question(1, context="Its own.", gold_passages=("p1",))
-    (verdict,) = score_batch([Item(question, item(use_context_field=True).spec, ())], engine(1000))
-    assert (verdict.context_source, verdict.retrieval_hit) == (ContextSource.QUESTION, None)
+    both = item(use_context_field=True).spec
+    for spec in (both, both.model_copy(update={"rag": None})):
+        (verdict,) = score_batch([Item(question, spec, ())], engine(1000))
+        assert (verdict.context_source, verdict.retrieval_hit) == (ContextSource.QUESTION, None)
 
 
 def test_nothing_found_is_a_prompt_without_context_and_a_miss() -> None:
