@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from contract import Counts, Outcome, RedisLedger, Run, Settings, keys, load_settings
+from contract import Counts, Outcome, RedisLedger, Run, Settings, fair_share, keys, load_settings
 from contract.engine_info import EngineUsed
 from contract.errors import (
     LedgerError,
@@ -133,6 +133,7 @@ def test_a_purge_leaves_no_key_behind_and_nobody_writes_one_again(redis_ledger: 
     search_and_ask(redis_ledger, run)
     redis_ledger.commit(run.run_id, verdicts(1))
     redis_ledger.note_engine(run.run_id, EngineUsed(worker="w", since=1.0, engine={"dtype": "float32"}))
+    fair_share.weigh(redis_ledger, run.run_id, 3)
     redis_ledger.halt(run.run_id, RunState.PAUSED)
     with pytest.raises(RunHalted):
         redis_ledger.begin(run.run_id, ["q2"])

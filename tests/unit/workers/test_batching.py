@@ -257,6 +257,14 @@ def test_of_a_queue_that_gets_short_no_more_is_taken_than_can_begin_and_batch_by
     assert waiting.room_for_items() == 1
 
 
+def test_of_a_queue_that_is_short_what_waits_here_already_is_part_of_the_batch_that_can_begin() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=2)
+    for _ in range(5):
+        waiting.add("one", 1, now_s=0.0)
+    waiting.left_waiting(items=10, other_workers=2)
+    assert waiting.room_for_items() == 3
+
+
 def test_of_a_long_queue_and_of_ones_own_the_next_batch_is_held_ready() -> None:
     for items, others in ((72, 2), (8, 0)):
         waiting = gathering(batch_size=8, batches_in_flight=2)
