@@ -144,6 +144,8 @@ def test_counters_that_do_not_tell_which_failed_questions_have_a_key_give_no_acc
 def test_counters_of_a_run_in_which_no_answer_could_be_read_give_an_accuracy_of_zero() -> None:
     found = Tally.of_counts(Counts(total=4, todo=0, outcomes={Outcome.UNANSWERED: 4})).to_json()
     assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (0, 4)
+    found = Tally.of_counts(Counts(total=4, todo=0, outcomes={Outcome.UNANSWERED: 4}), without_key=1).to_json()
+    assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (0, 3)
 
 
 def test_nothing_settled_is_no_accuracy() -> None:

@@ -136,6 +136,7 @@ def test_a_prompt_that_does_not_fit_is_rejected_with_the_counts_and_never_cut() 
     assert isinstance(rejected, RequestRejected)
     assert "Prompt of 3 tokens and longest choice of 2 exceed the context of 4" in str(rejected)
     plan([10, 11], limit=5)
+    assert isinstance(planned([10, 11], [12], limit=4), RequestRejected), "the longest choice decides"
 
 
 def test_single_token_choices_need_room_for_the_prompt_and_one_more() -> None:
