@@ -15,7 +15,7 @@ from workers.engines.base import Completion, GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.prefill import Scores
-from workers.engines.prefill_plan import LEAD_FROM_PAIRS, LEAD_FROM_TOKENS, Plan, make_plan
+from workers.engines.prefill_plan import LEAD_FROM_PAIRS, LEAD_FROM_TOKENS, Plan, excess_tokens, make_plan
 
 PROMPT = [1, 2, 3]
 
@@ -139,6 +139,19 @@ def test_a_prompt_that_does_not_fit_is_rejected_with_the_counts_and_never_cut() 
     assert isinstance(planned([10, 11], [12], limit=4), RequestRejected), "the longest choice decides"
 
 
+@pytest.mark.parametrize(("prompt", "tail"), [([], [10]), (PROMPT, [])], ids=["prompt", "choice"])
+def test_what_has_no_tokens_is_rejected(prompt: list[int], tail: list[int]) -> None:
+    rejected = planned([11], tail, limit=100, prompt=prompt)
+    assert isinstance(rejected, RequestRejected)
+    assert "has no tokens" in str(rejected)
+
+
+@pytest.mark.parametrize(("limit", "excess"), [(12, 1), (13, 0), (100, 0)])
+def test_a_text_needs_room_for_all_that_may_be_written(limit: int, excess: int) -> None:
+    request = GenerateRequest(one_turn("p"), Sampling(max_tokens=10))
+    assert excess_tokens(request, Encoded("p", PROMPT, []), limit) == excess
+
+
 def test_single_token_choices_need_room_for_the_prompt_and_one_more() -> None:
     plan([10], [11], limit=4)
     assert isinstance(planned([10], [11], limit=3), RequestRejected)
@@ -162,14 +175,15 @@ def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> N
     assert [(each.text, each.tokens, each.truncated) for each in completion.texts] == [("a", 1, False), ("b", 2, True)]
 
 
-def test_texts_know_how_the_prompt_ended_that_they_follow() -> None:
-    text = "‹user› Which city? ‹assistant›" + 30 * " " + "<think>\n"
+@pytest.mark.parametrize("padding", [0, 30, 3000])
+def test_texts_know_how_the_prompt_ended_that_they_follow(padding: int) -> None:
+    text = "City? ‹assistant›" + padding * " " + "  <think>\n"
     made = make_plan(GenerateRequest(one_turn("p"), Sampling()), Encoded(text, PROMPT, []), 10, caches=True)
     assert not isinstance(made, RequestRejected)
     cut = SimpleNamespace(index=0, text="Rome?", token_ids=[1], finish_reason="length")
     ended = made.read([SimpleNamespace(outputs=[cut], num_cached_tokens=0)]).prompt_end
     assert ended.endswith("  <think>\n")
-    assert len(ended) < len(text)
+    assert len(ended) <= min(len(text), 100), "a long prompt is not kept for its end"
 
 
 def test_of_several_texts_nobody_knows_what_an_earlier_question_left_them_in_the_cache() -> None:
