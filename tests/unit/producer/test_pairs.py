@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import binom, bootstrap, norm
 
@@ -147,6 +147,8 @@ tables = st.tuples(*[st.integers(0, 200)] * 4).filter(any).map(lambda cells: Pai
 
 
 @given(tables)
+@example(Pairs(0, 5, 0, 0))
+@example(Pairs(0, 0, 5, 0))
 def test_the_interval_contains_the_difference(pairs: Pairs) -> None:
     found = pairs.interval()
 

@@ -202,10 +202,11 @@ def test_context_sources_are_counted_and_own_contexts_are_not_retrievals() -> No
     found.add(asked, searched(asked, passages("ab")))
     own = Verdict(question_id="q", outcome=Outcome.WRONG, context_source=ContextSource.QUESTION)
     found.add(asked, own)
+    found.add(asked, own.model_copy(update={"outcome": Outcome.FAILED}))
     found.add(asked, None)
 
-    assert found.to_json()["context_sources"] == {"none": 0, "question": 1, "retrieved": 1}
-    assert found.sourced == 1
+    assert found.to_json()["context_sources"] == {"none": 0, "question": 2, "retrieved": 1}
+    assert (found.sourced, found.failed) == (1, 0)
 
 
 def test_a_search_that_found_nothing_is_a_miss() -> None:
