@@ -271,6 +271,18 @@ def test_a_message_that_a_broken_connection_never_delivered_goes_back_to_the_que
         wait_acknowledged(redis_ledger, QUEUE)
 
 
+def test_a_batch_that_still_gathers_when_the_connection_breaks_leaves_when_its_time_is_up(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    run = open_run(redis_ledger, make_questions(3))
+    with worker(tmp_path / "log", batch_size=64, batch_timeout=10.0):
+        send(app, redis_ledger, run)
+        wait_until(lambda: redis_ledger.client.exists(keys.unacked("w0@test")), "the message to be taken")
+        break_connections(redis_ledger, tmp_path / "log")
+        wait_finished(redis_ledger, run)
+    assert [each.attempts for each in verdicts(redis_ledger, run)] == [1] * 3
+
+
 def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

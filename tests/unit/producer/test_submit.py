@@ -116,7 +116,8 @@ def test_where_no_choices_are_shown_and_where_no_key_is_known_there_is_no_chance
     keyless.add([make_question(0, answer=None)])
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
 
-    assert keyed.keys.guessing.chance(make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)) is None
+    free = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    assert (keyed.keys.guessing.chance(free), keyed.keys.guessing.constant(free)) == (None, None)
     assert keyless.keys.guessing.chance(make_spec()) is None
 
 
