@@ -277,7 +277,7 @@ def test_a_batch_that_still_gathers_when_the_connection_breaks_leaves_when_its_t
     run = open_run(redis_ledger, make_questions(3))
     with worker(tmp_path / "log", batch_size=64, batch_timeout=10.0):
         send(app, redis_ledger, run)
-        wait_until(lambda: redis_ledger.client.exists(keys.unacked("w0@test")), "the message to be taken")
+        wait_until(lambda: redis_ledger.client.exists(keys.unacked("w0@test")) > 0, "the message to be taken")
         break_connections(redis_ledger, tmp_path / "log")
         wait_finished(redis_ledger, run)
     assert [each.attempts for each in verdicts(redis_ledger, run)] == [1] * 3

@@ -61,7 +61,7 @@ def test_a_rotation_that_was_cut_off_makes_the_verdict_one_that_was() -> None:
 
     class Cut(ReadyEngine):
         def generate(self, requests: Sequence[Request]) -> list[Completion]:
-            return completions
+            return completions[: len(requests)]
 
     verdict = ask(Cut(load_settings()), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
     assert (verdict.outcome, verdict.truncated) == (Outcome.CORRECT, True)

@@ -10,7 +10,7 @@ from contract import Mode, Outcome, Prompt, Verdict
 from contract.spec import ChatTemplate, FewShot, Judge, Sampling
 from tests.support import make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
-from tests.unit.workers.writer import CAPITAL, GRADE, Writer, ask
+from tests.unit.workers.writer import CAPITAL, GRADE, WRITES, Writer, ask
 from workers.engines.base import GenerateRequest
 from workers.pipeline import score_batch
 from workers.scoring import Item
@@ -108,15 +108,13 @@ def test_the_choice_beside_a_grade_is_that_of_the_answer_and_not_of_a_question_m
 def test_a_turn_of_a_chat_with_examples_is_graded_with_all_its_paragraphs() -> None:
     answer = "Let me see.\n\nIt is Rome."
     engine = Writer(lambda request: ['{"correct": true, "reason": "yes"}' if "|" in request.prompt else answer])
-    spec = {"prompt": OPEN, "few_shot": SHOT, "chat_template": ChatTemplate.TURNS}
-    ask(engine, mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE), **spec)
+    ask(engine, **WRITES[2], prompt=OPEN, few_shot=SHOT, chat_template=ChatTemplate.TURNS)
     assert engine.calls[1][0].prompt == f"Capital of Italy? | Rome | {answer}"
 
 
 def test_without_a_key_there_is_nothing_to_grade_against() -> None:
     engine = Writer(lambda _: ["It is Rome."])
-    spec = {"mode": Mode.JUDGE, "sampling": Sampling(), "judge": Judge(prompt=GRADE), "prompt": OPEN}
-    verdict = ask(engine, CAPITAL.model_copy(update={"answer": None}), **spec)
+    verdict = ask(engine, CAPITAL.model_copy(update={"answer": None}), **WRITES[2], prompt=OPEN)
     assert (verdict.outcome, verdict.choice) == (Outcome.ANSWERED, "B")
     assert len(engine.calls) == 1
 

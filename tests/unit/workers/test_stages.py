@@ -601,7 +601,9 @@ def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> 
 
 
 @pytest.mark.parametrize(
-    ("trouble", "stopping"), [(RedisUnreachable("away"), True), (LedgerError("damaged"), False)], ids=["away", "damaged"]
+    ("trouble", "stopping"),
+    [(RedisUnreachable("away"), True), (LedgerError("damaged"), False)],
+    ids=["away", "damaged"],
 )
 def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_use(
     engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, trouble: LedgerError, stopping: bool
@@ -610,7 +612,7 @@ def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_u
         def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
             if verdicts:
                 raise trouble
-            return []
+            return super().commit(run_id, verdicts)
 
     monkeypatch.setattr("workers.stages.base.RETRY_PAUSE_S", 0)
     books = Refusing()
