@@ -285,3 +285,17 @@ def test_nothing_that_an_engine_can_do_is_lost_behind_the_guard() -> None:
     own = {name for name, value in vars(GuardedEngine).items() if callable(value)}
     wanted = {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")}
     assert wanted - {"generate"} <= own, "which is made of `answers`"
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_guarded_engine_measures_and_is_described_as_the_engine_itself(
+    monkeypatch: pytest.MonkeyPatch, counts: bool
+) -> None:
+    monkeypatch.setattr(SimulatedEngine, "counts_tokens", counts)
+    engine, asked = Counting("vllm_args.max_model_len=4", "simulated.call_ms=1"), requests(2)
+    door = GuardedEngine(engine, lambda: None)
+    assert door.counts_tokens is counts
+    assert door.describe() == engine.describe() != {}
+    assert door.excess_tokens(asked) == engine.excess_tokens(asked) != [0, 0]
+    assert door.count_tokens(["one two"]) == [2]
+    assert door.count_prompt_tokens(asked) == engine.count_prompt_tokens(asked)
