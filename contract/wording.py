@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 __all__ = ["broken_down", "number"]
 
@@ -12,6 +12,7 @@ def number(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
-def broken_down(total: int, thing: str, parts: Iterable[tuple[int, str]]) -> str:
-    """Return a count and of what it consists, without empty parts: `3 questions: 2 only in A · 1 in both`."""
-    return f"{number(total, thing)}: " + " · ".join(f"{count:,} {what}" for count, what in parts if count)
+def broken_down(questions: Sequence[tuple[int, str]]) -> str:
+    """Return their number and of what it consists, without empty parts: `3 questions: 2 only in A · 1 in both`."""
+    total = sum(count for count, _ in questions)
+    return f"{number(total, 'question')}: " + " · ".join(f"{count:,} {what}" for count, what in questions if count)

@@ -76,7 +76,7 @@ class Failed:
     def describe(self) -> str:
         """Return how many questions failed, and in which run."""
         sides = ((self.only_a, "only in A"), (self.only_b, "only in B"), (self.both, "in both"))
-        return broken_down(self.of, "question", sides)
+        return broken_down(sides)
 
 
 @dataclass(frozen=True, slots=True)

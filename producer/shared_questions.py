@@ -27,7 +27,7 @@ class LeftOut:
     def describe(self) -> str:
         """Return how many questions are left out, and why."""
         counts = ((self.only_a, "only in A"), (self.only_b, "only in B"), (self.changed, "changed between A and B"))
-        return broken_down(self.of, "question", counts)
+        return broken_down(counts)
 
 
 class Asked:

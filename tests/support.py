@@ -80,7 +80,6 @@ def build_test_index(
     kind: str = "bm25",
     *,
     bm25: Bm25Options | None = None,
-    dense: DenseOptions | None = None,
     encoder_id: str = DEFAULT_ENCODER,
     told: list[dict[str, object]] | None = None,
     prompts: Mapping[str, str] | None = None,
@@ -101,7 +100,7 @@ def build_test_index(
         counts=stored.counts,
         question_hashes=stored.question_hashes,
         bm25=(bm25 or Bm25Options()) if words else None,
-        dense=(dense or DenseOptions()) if vectors else None,
+        dense=DenseOptions() if vectors else None,
         encoder_id=encoder_id if vectors else None,
         **(prompts or {}),
     )

@@ -118,7 +118,7 @@ class Keys:
         """
         return self._skew(self.guessing.answers, self._expected(), least)
 
-    def skew_of_choices(self, least: float = 0.0) -> Skew | None:
+    def skew_of_choices(self, least: float) -> Skew | None:
         """Return the same of the choices, if all questions have the same ones, in any order; else None."""
         same, said = self.guessing.same, self.guessing.said
         return self._skew(said, dict.fromkeys(same, said.total() / len(same)), least) if same else None

@@ -16,7 +16,6 @@ from typing import Protocol
 
 from contract.errors import QuestionFileError
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
-from producer.readers.stream import HEAD_BYTES
 from producer.readers.text import Text
 
 __all__ = ["Dialect", "dialect_of", "lines_of", "reader_of", "sample"]
@@ -73,7 +72,7 @@ def dialect_of(
     the header whatever it contains; `numbered`: the user refers to columns by number, starting at 1.
     """
     best: tuple[int, Dialect] | None = None
-    head = text.head(HEAD_BYTES)
+    head = text.head()
     for delimiter, quoted in _DIVISIONS:
         bare = Dialect(delimiter, quoted, spaced=_is_spaced(head, delimiter))
         rows = sample(text, bare)
@@ -116,7 +115,7 @@ def _is_spaced(head: str, delimiter: str) -> bool:
 
 def lines_of(text: Text) -> Iterator[str]:
     """Yield the lines, also if they end in lone carriage returns; `sep=` becomes blank, to keep line numbers right."""
-    head = text.head(HEAD_BYTES)
+    head = text.head()
     alone = "\r" in head and "\n" not in head
     for number, line in enumerate(text.lines()):
         if alone:

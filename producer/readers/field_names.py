@@ -93,7 +93,7 @@ def names_of(fields: tuple[str, ...]) -> Names:
     family = _family(known)
     found = {part: [known[name] for name in names if name in known] for part, names in PARTS.items()}
     own = {name for _, name in family}
-    wrong = _numbered(known, _WRONG) or tuple(known[name] for name in WRONG_LISTS if name in known)
+    wrong = _numbered_wrong(known) or tuple(known[name] for name in WRONG_LISTS if name in known)
     question = next((name for name in found["question"] if name not in own), None)
     if question is None and (family or found["choices"]):
         # In some files, a name that usually means the context holds the question.
@@ -146,8 +146,8 @@ def _family(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return best
 
 
-def _numbered(known: dict[str, str], pattern: re.Pattern[str]) -> tuple[str, ...]:
-    found = {int(match[1]): known[name] for name in known if (match := pattern.fullmatch(name))}
+def _numbered_wrong(known: dict[str, str]) -> tuple[str, ...]:
+    found = {int(match[1]): known[name] for name in known if (match := _WRONG.fullmatch(name))}
     return tuple(found[at] for at in sorted(found))
 
 

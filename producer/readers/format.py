@@ -91,7 +91,7 @@ def _inside(fields: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _text_format(text: Text, source: Source) -> tuple[str, Records]:
-    start = text.head(HEAD_BYTES).lstrip()
+    start = text.head().lstrip()
     name = source.path.name.lower()
     if _opens_json(start) or (not start and not name.endswith((".csv", ".tsv"))):
         looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question

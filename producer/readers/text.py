@@ -102,10 +102,10 @@ class Text:
         with self.open() as file:
             return self._decode_whole(file.read())
 
-    def head(self, most_bytes: int) -> str:
-        """Return up to `most_bytes` bytes as text, for detecting the format; invalid bytes are replaced."""
+    def head(self) -> str:
+        """Return up to HEAD_BYTES bytes as text, for detecting the format; invalid bytes are replaced."""
         with self.open() as file:
-            return file.read(most_bytes).decode(self.encoding, errors="replace").removeprefix("\ufeff")
+            return file.read(HEAD_BYTES).decode(self.encoding, errors="replace").removeprefix("\ufeff")
 
     @property
     def _one_byte_line_ends(self) -> bool:
@@ -163,8 +163,8 @@ class Text:
         return FieldTrouble("", message, hint, kind=f"bytes that are not {self.encoding.upper()}")
 
 
-def text_of(path: Path, shown: str, encoding: str = "") -> Text:
-    """Return the text of a file, compressed or not, in the given encoding or else the detected one."""
+def text_of(path: Path, shown: str, encoding: str) -> Text:
+    """Return the text of a file, compressed or not, in the given encoding or, if that is empty, the detected one."""
     open_again = partial(open_bytes, path, shown)
     with open_again() as file:
         return Text(open_again, encoding_among(encoding, file.read(HEAD_BYTES), shown), shown)

@@ -81,7 +81,7 @@ class ComparisonView:
 class RunComparison:
     """Pairs the first run with each of the others, streaming each run once."""
 
-    def __init__(self, ledger: Ledger, runs: Sequence[Run], *, shared: bool = False) -> None:
+    def __init__(self, ledger: Ledger, runs: Sequence[Run], *, shared: bool) -> None:
         """Create it; if `shared`, runs that asked different questions are paired by those that they have in common."""
         self._runs = runs
         #: The first run's questions, if another run asked different ones, and its side of each.

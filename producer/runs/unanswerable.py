@@ -37,7 +37,7 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, broker: Broker) -
             raise RunConfigError(f"{each.name}: {workers[0].name} could answer no question: {what}.", hint=hint)
 
 
-def adapter_doubt(spec: RunSpec, settings: Settings, broker: Broker | None = None) -> list[str]:
+def adapter_doubt(spec: RunSpec, settings: Settings, broker: Broker | None) -> list[str]:
     """Return a warning about an adapter that these settings do not have and no live worker was asked for.
 
     It may exist where the workers are: these settings need not be theirs. Without `broker`, nobody is asked.

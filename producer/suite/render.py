@@ -210,16 +210,12 @@ def markdown(table: Table) -> str:
     )
     mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
     made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
-    contexts = f" {_sentence(BY_CONTEXTS)}" if any(each.context_interval for each in table.cells) else ""
+    contexts = f" {BY_CONTEXTS.capitalize()}." if any(each.context_interval for each in table.cells) else ""
     taken = "".join(f" Taken from {_escaped(text)}." for text in _taken(table))
     sampling = "".join(f" Sampling: {_escaped(text)}." for text in _sampling(table))
     pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
     below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
     return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{sampling}{made_up}", *below, ""])
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def _escaped(text: str) -> str:

@@ -44,10 +44,10 @@ def wait_finished(ledger: RedisLedger, *runs: Run) -> None:
     wait_until(lambda: all(ledger.counts(each).finished for each in ids), f"{ids} to finish")
 
 
-def wait_acknowledged(ledger: RedisLedger, queue: str, name: str = "w0@test") -> None:
+def wait_acknowledged(ledger: RedisLedger, name: str = "w0@test") -> None:
     """Return once every message is acknowledged: neither on the queue nor held by the worker called `name`."""
     wait_until(
-        lambda: queue_length(ledger.client, queue) == 0 and not ledger.client.hlen(keys.unacked(name)),
+        lambda: queue_length(ledger.client, QUEUE) == 0 and not ledger.client.hlen(keys.unacked(name)),
         "every message to be acknowledged",
     )
 

@@ -48,7 +48,7 @@ def wait_nobody_holds(ledger: RedisLedger, run: Run) -> None:
     )
 
 
-def let_the_audit_pass(app: Celery, ledger: RedisLedger, log: Path) -> None:
+def let_the_audit_pass(ledger: RedisLedger, log: Path) -> None:
     """Lose a message of another run and see it found: every run was looked at by then."""
     run = open_run(ledger, make_questions(4), name="lost")
     wait_until(lambda: ledger.counts(run.run_id).finished, "the audit to find the lost message")
@@ -75,7 +75,7 @@ def test_a_halted_run_stands_still_its_messages_are_gone_and_another_run_goes_on
         wait_nobody_holds(redis_ledger, halted)
         stood_at = redis_ledger.counts(halted.run_id)
         assert 8 <= stood_at.settled < 200
-        let_the_audit_pass(app, redis_ledger, log)
+        let_the_audit_pass(redis_ledger, log)
         assert redis_ledger.counts(halted.run_id) == stood_at
         sent_again = [line for line in log.read_text().splitlines() if "in no message" in line]
         assert not any(halted.run_id in line for line in sent_again)
@@ -110,7 +110,7 @@ def test_a_cancelled_run_is_finished_by_enqueuing_the_same_thing_again(
     run_id = json.loads(verb("enqueue", file, "--json"))["run_id"]
     verb("cancel", run_id)
     with worker(tmp_path / "log", batch_size=16):
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
         assert redis_ledger.counts(run_id).settled == 0
         assert "was cancelled, now resumed: 80 of 80 unsettled, 80 re-sent" in verb("enqueue", file)
         wait_until(lambda: redis_ledger.counts(run_id).finished, "the run")

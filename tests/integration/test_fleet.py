@@ -43,9 +43,9 @@ def record(name: str, **more: object) -> WorkerRecord:
     return WorkerRecord.model_validate({"name": name, "model": "m", "state": WorkerState.READY, **more})
 
 
-def record_of(child: subprocess.Popen[bytes], name: str) -> WorkerRecord:
+def record_of(child: subprocess.Popen[bytes]) -> WorkerRecord:
     """What a worker in `child` would say of itself."""
-    return record(name, pid=child.pid, process_started=process_start(child.pid))
+    return record("gpu0", pid=child.pid, process_started=process_start(child.pid))
 
 
 def names(fleet: Fleet) -> list[str]:
@@ -108,7 +108,7 @@ def test_a_worker_that_leaves_gives_its_name_back_but_stays_listed_until_it_is_f
 
 
 def test_the_name_of_a_live_worker_is_refused_with_who_has_it(fleet: Fleet, child: subprocess.Popen[bytes]) -> None:
-    fleet.join(record_of(child, "gpu0"))
+    fleet.join(record_of(child))
     with pytest.raises(NameTaken) as caught:
         fleet.join(record("gpu0"))
     assert str(caught.value).startswith(f"A worker named 'gpu0' is alive (pid {child.pid} on ")
@@ -133,7 +133,7 @@ def test_a_worker_may_join_again_under_its_own_name(fleet: Fleet) -> None:
 def test_a_worker_whose_process_died_on_this_host_is_dead_at_once_and_its_name_free(
     fleet: Fleet, child: subprocess.Popen[bytes]
 ) -> None:
-    fleet.join(record_of(child, "gpu0"))
+    fleet.join(record_of(child))
     assert names(fleet) == ["gpu0"]
     child.kill()
     child.wait()
@@ -144,7 +144,7 @@ def test_a_worker_whose_process_died_on_this_host_is_dead_at_once_and_its_name_f
 
 
 def test_a_worker_that_was_killed_and_not_yet_buried_is_dead_too(fleet: Fleet, child: subprocess.Popen[bytes]) -> None:
-    fleet.join(record_of(child, "gpu0"))
+    fleet.join(record_of(child))
     os.kill(child.pid, signal.SIGKILL)
     wait_until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "the process to die")
     assert fleet.dead() == ["gpu0"]

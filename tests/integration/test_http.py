@@ -48,8 +48,8 @@ class Answer(NamedTuple):
     body: Any
 
 
-def page(url: str, key: str) -> str:
-    request = urllib.request.Request(url, headers={"X-API-Key": key})
+def page(url: str) -> str:
+    request = urllib.request.Request(url, headers={"X-API-Key": KEY})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return str(answer.read().decode())
 
@@ -302,7 +302,7 @@ def test_a_caller_who_leaves_is_waited_for_no_longer_and_its_question_dropped(
     alone: Caller, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     def waiting(questions: int) -> bool:
-        return f"mcqueue_http_waiting_questions {questions}.0" in page(f"{alone.url}/metrics", KEY)
+        return f"mcqueue_http_waiting_questions {questions}.0" in page(f"{alone.url}/metrics")
 
     content = json.dumps(QUESTION).encode()
     head = f"POST /score HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\nContent-Type: application/json\r\n"
@@ -384,9 +384,9 @@ def test_prometheus_reads_requests_and_queues_from_the_door(door: Caller) -> Non
         series = r'^mcqueue_http_request_seconds_count{path="/score",status="200"} (.*)$'
         return sum(float(each) for each in re.findall(series, metrics, re.MULTILINE))
 
-    before = answered(page(f"{door.url}/metrics", KEY))
+    before = answered(page(f"{door.url}/metrics"))
     door.post("/score", **QUESTION)
-    found = page(f"{door.url}/metrics", KEY)
+    found = page(f"{door.url}/metrics")
     assert answered(found) == before + 1
     assert "mcqueue_http_waiting_questions 0.0" in found
     assert "mcqueue_redis_up 1.0" in found
@@ -400,7 +400,7 @@ def test_prometheus_and_probes_are_told_that_redis_is_silent_while_others_still_
         os.kill(server, signal.SIGSTOP)  # the kernel goes on to accept connections
         try:
             waiting = pool.submit(alone.get, "/runs")
-            told = [page(f"{alone.url}/metrics", KEY) for _ in range(2)]
+            told = [page(f"{alone.url}/metrics") for _ in range(2)]
             healths = [alone.get("/health") for _ in range(2)]
             others_wait = not waiting.done()
         finally:

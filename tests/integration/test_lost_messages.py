@@ -43,7 +43,7 @@ def test_a_killed_worker_loses_nothing_and_doubles_nothing(
     assert not redis_ledger.counts(run.run_id).finished
     with worker(tmp_path / "second", batch_size=8):
         wait_finished(redis_ledger, run)
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
     assert len(verdicts(redis_ledger, run)) == 200
     assert redis_ledger.counts(run.run_id).settled == 200
 
@@ -230,7 +230,7 @@ def test_a_batch_goes_on_where_it_runs_however_often_the_connections_break(
                 break_connections(redis_ledger, busy, idle)
             wait_finished(redis_ledger, run)
             for name in ("w0@test", "idle@test"):
-                wait_acknowledged(redis_ledger, QUEUE, name)
+                wait_acknowledged(redis_ledger, name)
                 assert not redis_ledger.client.exists(keys.unacked_options(name)["unacked_index_key"])
     assert {(each.worker, each.attempts, each.outcome is Outcome.FAILED) for each in verdicts(redis_ledger, run)} == {
         ("w0@test", 1, False)
@@ -268,7 +268,7 @@ def test_a_message_that_a_broken_connection_never_delivered_goes_back_to_the_que
         redis_ledger.client.hset(keys.unacked("w0@test"), "tag", json.dumps([message, "", QUEUE]))
         break_connections(redis_ledger, tmp_path / "log")
         wait_finished(redis_ledger, run)
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
 
 
 def test_a_batch_that_still_gathers_when_the_connection_breaks_leaves_when_its_time_is_up(
@@ -294,7 +294,7 @@ def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker
         wait_until(lambda: (tmp_path / "log").read_text().count("is requeued") >= 3, "refusals")
         redis_ledger.client.delete(attempts)
         wait_finished(redis_ledger, run)
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
     assert len(verdicts(redis_ledger, run)) == 40
 
 
@@ -360,7 +360,7 @@ def test_an_error_that_nobody_foresaw_ends_as_failed_with_every_attempts_reason_
     with worker(tmp_path / "log", batch_size=12, max_attempts=3, simulated={"bug_text": "odd"}):
         wait_until(lambda: redis_ledger.counts(run.run_id).settled == 11, "its company")
         wait_finished(redis_ledger, run)
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
     outcomes = {verdict.question_id: verdict for verdict in verdicts(redis_ledger, run)}
     assert [each.question_id for each in outcomes.values() if each.outcome is Outcome.FAILED] == ["q5"]
     error = outcomes["q5"].error
@@ -379,7 +379,7 @@ def test_a_question_that_no_worker_can_read_ends_as_failed_and_its_company_is_sc
     send(app, redis_ledger, run, batch_size=8)
     with worker(tmp_path / "log", batch_size=8, max_attempts=2):
         wait_until(lambda: redis_ledger.counts(run.run_id).finished, "every question to end")
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
     assert redis_ledger.counts(run.run_id).of(Outcome.FAILED) == 1
     stored = Verdict.model_validate_json(str(redis_ledger.client.hget(keys.RunKeys(run.run_id).verdicts, "q3")))
     assert stored.error is not None

@@ -349,9 +349,7 @@ def test_what_a_lost_message_carried_is_found_in_input_order_and_sent_again_once
     assert max(queued(client).values()) == 1
 
 
-def test_another_runs_messages_do_not_stand_in_for_lost_ones(
-    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
-) -> None:
+def test_another_runs_messages_do_not_stand_in_for_lost_ones(redis_ledger: RedisLedger, app: Celery) -> None:
     run = open_run(redis_ledger, make_questions(2), name="lost")
     publish(app, QUEUE, "another", ["q0", "q1"], batch_size=16)
     assert missing(redis_ledger, run) == ["q0", "q1"]

@@ -83,7 +83,7 @@ def settings(refusing: Refusing) -> Settings:
 def wait_settled(ledger: RedisLedger, run: Run) -> None:
     """Every question once, and no message left."""
     wait_finished(ledger, run)
-    wait_acknowledged(ledger, QUEUE)
+    wait_acknowledged(ledger)
     settled = verdicts(ledger, run)
     assert len(settled) == ledger.counts(run.run_id).settled == run.questions
 
@@ -140,7 +140,7 @@ def test_a_worker_that_starts_meanwhile_is_to_come_again_later(refusing: Refusin
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_a_right_that_is_taken_away_is_not_waited_for(refusing: Refusing, settings: Settings, tmp_path: Path) -> None:
+def test_a_right_that_is_taken_away_is_not_waited_for(refusing: Refusing, tmp_path: Path) -> None:
     with worker(tmp_path / "log") as working, redis.Redis.from_url(refusing.url) as admin:
         admin.acl_setuser("default", enabled=True, commands=["-brpop"])
         assert working.wait(timeout=PATIENCE_S) != 0

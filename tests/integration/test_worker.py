@@ -25,7 +25,7 @@ from contract.priority import Priority
 from contract.queue import held_question_ids
 from contract.spec import Mode, Sampling
 from demo.valkey import free_port
-from tests.integration.runs import QUEUE, send, verdicts, wait_acknowledged, wait_finished
+from tests.integration.runs import send, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
     PATIENCE_S,
     SIMULATED_MODEL,
@@ -45,7 +45,7 @@ def test_every_question_gets_its_verdict_and_every_message_its_acknowledgement(
     send(app, redis_ledger, run, batch_size=8)
     with worker(tmp_path / "log", batch_size=16):
         wait_finished(redis_ledger, run)
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
     assert [verdict.question_id for verdict in verdicts(redis_ledger, run)] == [f"q{n}" for n in range(103)]
     assert {verdict.attempts for verdict in verdicts(redis_ledger, run)} == {1}
 
@@ -58,7 +58,7 @@ def test_the_messages_of_a_batch_are_acknowledged_together(
     redis_ledger.client.config_resetstat()
     with worker(tmp_path / "log", batch_size=32, simulated={"call_ms": 100}):
         wait_finished(redis_ledger, run)
-        wait_acknowledged(redis_ledger, QUEUE)
+        wait_acknowledged(redis_ledger)
     batches = {verdict.batch_id for verdict in verdicts(redis_ledger, run)}
     struck_off = redis_ledger.client.info("commandstats")["cmdstat_zrem"]["calls"]
     assert struck_off <= len(batches) < 32
@@ -125,7 +125,7 @@ def test_a_worker_killed_while_one_text_is_awaited_leaves_that_one_alone_to_ask_
         script.released.set()
         with worker(tmp_path / "second", engine="openai", openai=openai, batch_size=16):
             wait_finished(redis_ledger, run)
-            wait_acknowledged(redis_ledger, QUEUE)
+            wait_acknowledged(redis_ledger)
     attempts = {each.question_id: each.attempts for each in verdicts(redis_ledger, run)}
     assert attempts == {f"q{n}": 1 + (n == 7) for n in range(16)}
 

@@ -255,7 +255,7 @@ def test_a_worker_pod_has_the_gpus_that_its_one_engine_uses() -> None:
     assert {finding.level for finding in check_batching(settings)} == {"ok"}
 
 
-def test_the_index_is_where_job_workers_and_producer_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_where_job_workers_and_producer_look() -> None:
     (settings,) = load_fleet(SETTINGS / "retrieval.yaml")
     (place,) = settings.indexes
     index, asked = (CONTAINERS[f"{name}.yaml: Job: {name}"][1] for name in ("index", "enqueue"))

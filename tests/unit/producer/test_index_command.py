@@ -198,7 +198,7 @@ def test_a_missing_corpus_leaves_nothing_behind(tmp_path: Path) -> None:
     assert beside(tmp_path / "deep") == set()
 
 
-def test_bad_documents_are_skipped_only_when_asked_for_and_kept(tmp_path: Path, corpus: Path) -> None:
+def test_bad_documents_are_skipped_only_when_asked_for_and_kept(corpus: Path) -> None:
     with corpus.open("a") as file:
         file.write('{"id": "p0", "text": "Iron again."}\n{"id": "p2", "text": "", "title": "Nothing"}\n')
     refused = index(corpus, "-o", "x", exit_code=1)
@@ -210,7 +210,7 @@ def test_bad_documents_are_skipped_only_when_asked_for_and_kept(tmp_path: Path, 
     assert [(each["line"], each["row"]["id"]) for each in rejected] == [(3, "p0"), (4, "p2")]
 
 
-def test_what_was_left_out_is_no_part_of_the_index(tmp_path: Path, corpus: Path) -> None:
+def test_what_was_left_out_is_no_part_of_the_index(corpus: Path) -> None:
     with corpus.open("a") as file:
         file.write('{"id": "p2", "text": ""}\n')
     index(corpus, "-o", "x", "--skip-bad")

@@ -87,7 +87,7 @@ def test_what_is_wrong_behind_the_last_row_that_a_limit_asks_for_is_not_read(
 
 @pytest.mark.parametrize(("words", "there"), [((), 5), (("--subject", "red"), 2)])
 def test_a_sample_that_is_larger_than_the_file_is_told_as_such(
-    producer: Producer, ledger: MemoryLedger, five: Path, words: tuple[object, ...], there: int
+    producer: Producer, five: Path, words: tuple[object, ...], there: int
 ) -> None:
     asked = producer("enqueue", five, *words, "--sample", 9)
     told = f"--sample 9: only {there} questions available; all of them are asked"

@@ -393,9 +393,7 @@ def test_questions_that_were_written_and_never_sent_end_the_watch_too(
         watch(Watcher(ledger, broker, ledger.run("cut-off"), Screen()), clock=Script({}).clock())
 
 
-def test_a_run_is_not_settled_by_100_percent_before_its_last_question(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
-) -> None:
+def test_a_run_is_not_settled_by_100_percent_before_its_last_question(broker: MemoryBroker, run: Run) -> None:
     counts = Counts(total=100_000, todo=1, outcomes={Outcome.CORRECT: 99_999})
     assert ("settled", "99,999 of 100,000 (99.9 %)") in status_lines(run, counts, broker)
 

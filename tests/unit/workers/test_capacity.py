@@ -14,17 +14,17 @@ from workers.engines.prefill import Prefill
 class Told:
     """Counts how often it was told, by a clock that the test holds."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self) -> None:
         self.times = 0
         self.now_s = 0.0
-        self.capacity = Capacity(slots, self.tell, lambda: self.now_s)
+        self.capacity = Capacity(8, self.tell, lambda: self.now_s)
 
     def tell(self) -> None:
         self.times += 1
 
 
 def test_a_call_that_leaves_slots_free_is_followed_by_word_of_it() -> None:
-    told = Told(8)
+    told = Told()
     told.capacity.want(4)
     assert told.times == 1
     told.capacity.want(6)  # ten: as many as are to be wanted, the slots and a quarter more
@@ -32,7 +32,7 @@ def test_a_call_that_leaves_slots_free_is_followed_by_word_of_it() -> None:
 
 
 def test_once_too_few_are_wanted_it_tells_and_then_waits_for_the_call_that_comes_of_it() -> None:
-    told = Told(8)
+    told = Told()
     told.capacity.want(12)
     told.capacity.leave(2)
     assert told.times == 0
@@ -44,7 +44,7 @@ def test_once_too_few_are_wanted_it_tells_and_then_waits_for_the_call_that_comes
 
 
 def test_a_call_that_never_came_is_made_up_for_by_another() -> None:
-    told = Told(8)
+    told = Told()
     told.capacity.want(8)
     told.capacity.leave()
     assert told.times == 1

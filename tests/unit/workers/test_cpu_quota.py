@@ -25,8 +25,8 @@ def made_up(root: Path, listing: str, files: Mapping[str, str]) -> Path:
     return root
 
 
-def v1(quota_us: str, folder: str = "", period_us: str = "100000") -> dict[str, str]:
-    return {f"cpu{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"cpu{folder}/cpu.cfs_period_us": f"{period_us}\n"}
+def v1(quota_us: str, period_us: str = "100000") -> dict[str, str]:
+    return {"cpu/cpu.cfs_quota_us": f"{quota_us}\n", "cpu/cpu.cfs_period_us": f"{period_us}\n"}
 
 
 @pytest.mark.parametrize(

@@ -362,7 +362,7 @@ def test_the_prompt_has_the_passages_and_the_verdict_keeps_them(
 
 
 def test_a_question_that_reaches_the_model_without_its_passages_goes_back_for_them(
-    books: MemoryLedger, echo: Echo, outbox: Outbox
+    books: MemoryLedger, outbox: Outbox
 ) -> None:
     run = open_run(books, make_questions(2), rag=RAG)
     books.attach(run.run_id, {"q0": [Passage(id="p", score=1.0, text="found")]})

@@ -163,7 +163,7 @@ def test_who_gets_the_process_id_of_a_server_that_ended_keeps_its_children(
         assert lives(child)
 
 
-def test_its_port_is_given_to_nobody_else_before_it_is_used(settings: Settings) -> None:
+def test_its_port_is_given_to_nobody_else_before_it_is_used() -> None:
     reserved = vllm_server._reserved_port("127.0.0.1")
     port = reserved.getsockname()[1]
     with reserved, socket.socket() as other, socket.socket() as server:
