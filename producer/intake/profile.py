@@ -42,13 +42,10 @@ class Lengths:
         """The greatest length; 0 if there are none."""
         return max(self._all, default=0)
 
-    def percentile(self, share: float) -> int:
-        """Return the smallest length that at least `share` of all lengths do not exceed; 0 if there are none."""
-        return percentile(sorted(self._all), share) if self._all else 0
-
     def to_json(self) -> dict[str, int]:
-        """Return p50, p95, p99 and the maximum."""
-        return {f"p{part}": self.percentile(part / 100) for part in (50, 95, 99)} | {"max": self.longest}
+        """Return p50, p95, p99 and the maximum; zeros if there are none."""
+        ranked = sorted(self._all) or [0]
+        return {f"p{part}": percentile(ranked, part / 100) for part in (50, 95, 99)} | {"max": ranked[-1]}
 
 
 class Skew(NamedTuple):
