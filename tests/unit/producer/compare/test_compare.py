@@ -342,11 +342,11 @@ def test_runs_that_share_no_question_or_of_which_one_is_not_settled_are_refused_
 
 
 def test_runs_of_which_one_has_relevance_judgements_are_refused_with_the_option(ran: Ran, compare: Producer) -> None:
-    ran("closed book", "cc", keyed(2))
+    ran("closed-book", "cc", keyed(2))
     judged = [each.model_copy(update={"gold_passages": ("p1",)}) for each in keyed(2)]
     ran("retrieved", "cc", judged, questions_digest="1" * 64)
 
-    told = compare("closed book", "retrieved", exit_code=1).stderr
+    told = compare("closed-book", "retrieved", exit_code=1).stderr
 
     assert "with 2 in common, but they differ, first in gold_passages of q0. Relevance judgements belong to" in told
     assert "give --qrels to both" in told

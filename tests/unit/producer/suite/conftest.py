@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from contract.ledger import Counts, MemoryLedger, Run, RunState
+from contract.names import slug
 from contract.verdict import Failure, Outcome, Verdict
 from producer.session import Session
 from producer.suite.cell import Cell
@@ -70,7 +71,7 @@ def cell(entry: str, model: str, right: int, of: int, **more: Any) -> Cell:
     """A run with so many of `of` questions right, none `unsettled` or `failed` unless `more` says so."""
     unsettled, failed = more.pop("unsettled", 0), more.pop("failed", 0)
     spec = make_spec(model=model, questions_digest=more.pop("digest", entry[0].encode().hex()[:2] * 32))
-    run = Run(run_id=f"{entry}-{model}", spec=spec, source="made up", questions=of, chance=0.25, created_at=0.0)
+    run = Run(run_id=slug(f"{entry}-{model}"), spec=spec, source="made up", questions=of, chance=0.25, created_at=0.0)
     outcomes = {Outcome.CORRECT: right, Outcome.FAILED: failed, Outcome.WRONG: of - unsettled - failed - right}
     counts = Counts(total=of, todo=unsettled, outcomes=outcomes, state=more.pop("state", RunState.RUNNING))
     return Cell(entry, run, counts, **more)
