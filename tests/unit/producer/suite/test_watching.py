@@ -30,6 +30,16 @@ from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
 
 
+def ready(model: str) -> WorkerRecord:
+    """A worker that serves `model`."""
+    return WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{model}")
+
+
+def away(run_id: str) -> Counts:
+    """What a ledger answers whose Redis is away."""
+    raise RedisUnreachable("No Redis answers at redis://here (refused).")
+
+
 class Script:
     """A clock that runs through its sleeps, and does what is due at each time."""
 
@@ -61,7 +71,7 @@ def test_a_watch_ends_when_all_runs_are_settled_or_cancelled(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
     ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
-    broker.live += [WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{m}") for m in ("small",)]
+    broker.live += [ready("small")]
 
     counts, said = watched(
         ledger,
@@ -97,13 +107,8 @@ def test_a_redis_that_goes_away_is_waited_for_and_told_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer(two_by_two)
-    broker.live += [
-        WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{name}") for name in ("small", "large")
-    ]
+    broker.live += [ready("small"), ready("large")]
     there = ledger.counts
-
-    def away(run_id: str) -> Counts:
-        raise RedisUnreachable("No Redis answers at redis://here (refused).")
 
     counts, said = watched(
         ledger,
@@ -124,13 +129,8 @@ def test_a_suite_that_nobody_could_look_at_was_no_faster_afterwards(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer(two_by_two)
-    broker.live += [
-        WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{name}") for name in ("small", "large")
-    ]
+    broker.live += [ready("small"), ready("large")]
     there = ledger.counts
-
-    def away(run_id: str) -> Counts:
-        raise RedisUnreachable("No Redis answers at redis://here (refused).")
 
     def back() -> None:
         monkeypatch.setattr(ledger, "counts", there)
@@ -146,9 +146,7 @@ def test_what_got_lost_of_a_run_is_sent_again_and_the_run_is_named(
 ) -> None:
     ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
     queue = "score.small"
-    broker.live += [
-        WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{name}") for name in ("small", "large")
-    ]
+    broker.live += [ready("small"), ready("large")]
     for each in ids[1:]:
         settle(ledger, each, *[Outcome.CORRECT] * 4)
     broker.messages.clear()
