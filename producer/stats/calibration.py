@@ -146,6 +146,8 @@ def confidence_of(spec: RunSpec) -> str:
 
     A normalized log-probability is no longer one, so the softmax of such scores is not a probability of the model.
     """
+    if spec.mode.writes and spec.mode is not Mode.VOTE:
+        return "none: a single text has no confidence"
     found = PROBABILITIES
     if spec.mode is Mode.VOTE:
         found = "the fraction of the texts, not a model probability"

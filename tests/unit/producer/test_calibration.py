@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from contract.question import Question
+from contract.spec import Mode, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.stats import Calibration
-from producer.stats.calibration import EDGES, probabilities
+from producer.stats.calibration import EDGES, confidence_of, probabilities
+from tests.support import make_spec
 
 QUESTION = Question(id="q", question="q", choices=("a", "b", "c"), answer="B")
 
@@ -121,6 +123,11 @@ def test_a_bin_holds_its_upper_bound(edge: float) -> None:
 
 def test_a_confidence_of_0_is_in_the_first_bin() -> None:
     assert calibrated(answered(0.0, right=False)).bins[0].count == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.GENERATE, Mode.FREE])
+def test_of_a_single_text_no_confidence_is_described(mode: Mode) -> None:
+    assert confidence_of(make_spec([QUESTION], mode=mode, sampling=Sampling())).startswith("none")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.UNANSWERED, Outcome.FAILED, Outcome.ANSWERED])
