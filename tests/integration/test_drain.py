@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,7 @@ def test_a_worker_drained_by_name_ends_its_batches_and_is_left_ended(
         assert "cpu0@" in said
         assert "drained" in said
         assert names(redis_ledger) == ["cpu1"]
-        wait_until(lambda: "cpu0: stopped as requested" in up.said(), "the launcher to notice")
+        wait_until(lambda: f"cpu0@{socket.gethostname()}: stopped as requested" in up.said(), "the launcher to notice")
         wait_finished(redis_ledger, run)
         assert up.said().count("booting (pid") == 2
         assert not redis_ledger.client.keys(keys.wish("*"))
@@ -60,7 +61,7 @@ def test_a_worker_that_is_drained_while_it_ends_to_restart_stays_down(
         drained = CliRunner().invoke(workers_main, ["drain", "cpu0"])  # a process of its own might come too late
         assert drained.exit_code == 0, drained.output
         assert up.process.wait(timeout=PATIENCE_S) == 0
-    assert "cpu0: stopped as requested" in up.said()
+    assert f"cpu0@{socket.gethostname()}: stopped as requested" in up.said()
     assert not redis_ledger.client.keys(keys.wish("*"))
 
 
@@ -87,7 +88,7 @@ def test_a_worker_that_dies_before_it_reads_the_wish_to_drain_does_not_stay(
             os.kill(pid, signal.SIGKILL)
             assert up.process.wait(timeout=PATIENCE_S) == 0
             assert asking.result(timeout=PATIENCE_S).exit_code == 0, asking.result().output
-    assert "cpu0: stopped as requested" in up.said()
+    assert f"cpu0@{socket.gethostname()}: stopped as requested" in up.said()
 
 
 def test_workers_restart_one_after_the_other_while_the_run_goes_on(

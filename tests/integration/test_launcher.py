@@ -95,7 +95,8 @@ def test_a_worker_that_cannot_boot_is_given_up_at_once_and_who_waits_for_it_is_t
     up = ("-m", "workers", "up", "--config", str(deploy), "--logs", str(tmp_path))
     with process(*up, log=log) as launcher:
         wait_until(lambda: "given up" in log.read_text() and "ready after" in log.read_text(), f"both; see {log}")
-        assert "broken-cpu1: ended with exit code 78; There is no such attention." in log.read_text()
+        broken = f"broken-cpu1@{socket.gethostname()}"
+        assert f"{broken}: ended with exit code 78; There is no such attention." in log.read_text()
         assert log.read_text().count("booting (pid") == 2, "each once"
         (failure,) = Fleet(redis_ledger.client).boot_failures(keys.score_queue("broken"))
         assert (failure.worker, failure.reason) == (
@@ -105,7 +106,7 @@ def test_a_worker_that_cannot_boot_is_given_up_at_once_and_who_waits_for_it_is_t
         assert names(redis_ledger) == [f"{SIMULATED_MODEL}-cpu0"], "the other one goes on"
         launcher.send_signal(signal.SIGTERM)
         assert launcher.wait(timeout=PATIENCE_S) == 1
-    assert log.read_text().rstrip().endswith("broken-cpu1: was given up; There is no such attention.")
+    assert log.read_text().rstrip().endswith(f"{broken}: was given up; There is no such attention.")
     mended = ("-m", "workers", "up", "--config", str(deploy), "--logs", str(tmp_path), "--only", "broken-cpu1")
     deploy.write_text(ONE_CANNOT.replace("unbootable: There is no such attention.", "call_ms: 1"))
     with process(*mended, log=tmp_path / "mended.log"):

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -68,7 +69,7 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
         wait_until(lambda: begun(redis_ledger, run), "the call to begin")
         os.close(terminal)
         said = tmp_path / "up.log"
-        wait_until(lambda: said.exists() and "draining 1 worker;" in said.read_text(), "the launcher to notice")
+        wait_until(lambda: said.exists() and "draining 1 worker " in said.read_text(), "the launcher to notice")
         launcher.send_signal(signal.SIGHUP)  # shells tell their jobs, and the kernel tells them again
         assert launcher.wait(timeout=PATIENCE_S) == 0
     assert (
@@ -95,7 +96,7 @@ def test_a_terminal_that_nobody_reads_keeps_no_worker_from_being_restarted_and_i
 ) -> None:
     command = ["-m", "workers", "up", "--set", "engine=simulated", "--set", f"model={SIMULATED_MODEL}"]
     with on_terminal(*command, "--logs", str(tmp_path)) as (launcher, terminal):
-        (pid,) = booted_pids(shown_until("cpu0: ready after", terminal))
+        (pid,) = booted_pids(shown_until(f"cpu0@{socket.gethostname()}: ready after", terminal))
         os.write(terminal, CTRL_S)
         os.kill(pid, signal.SIGKILL)
         log = tmp_path / "cpu0.log"

@@ -95,7 +95,7 @@ class Supervisor:
             self._kill_all()
         given_up = [child for child in self.children if child.state == "given up"]
         for child in given_up if len(given_up) < len(self.children) else []:  # of others it was the last word
-            self._say(f"{child.plan.name}: was given up; {child.trouble or f'see {child.log_path}'}")
+            self._tell(child, f"was given up; {child.trouble or f'see {child.log_path}'}")
         return 1 if given_up else 0
 
     def _on_signal(self, *_: Any) -> None:
@@ -121,6 +121,10 @@ class Supervisor:
         with contextlib.suppress(OSError):
             self.announce(line)
 
+    def _tell(self, child: Child, what: str) -> None:
+        """Announce what became of `child`: in one log of several hosts, its host tells it from others of its name."""
+        self._say(f"{node_name(child.plan)}: {what}")
+
     def _show(self) -> None:
         self._leave_terminal()
         with contextlib.suppress(OSError):
@@ -133,7 +137,7 @@ class Supervisor:
         except (OSError, subprocess.SubprocessError) as trouble:
             self._close_channel(child)
             child.start_at = time.monotonic() + LONGEST_PAUSE_S
-            self._say(f"{child.plan.name}: cannot be started: {trouble}; retrying in {LONGEST_PAUSE_S:g} s")
+            self._tell(child, f"cannot be started: {trouble}; retrying in {LONGEST_PAUSE_S:g} s")
 
     def _start(self, child: Child) -> None:
         self.log_folder.mkdir(parents=True, exist_ok=True)  # somebody may have tidied up since the launcher began
@@ -162,7 +166,7 @@ class Supervisor:
         child.state, child.started_at, child.ready_at, child.start_at = "booting", time.monotonic(), None, None
         child.overdue, child.trouble = False, ""
         child.boots += 1
-        self._say(f"{node}: booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
+        self._tell(child, f"booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
 
     def _watch(self) -> None:
         """One iteration: handle children that are ready, exited, due to start, or taking too long to boot."""
@@ -175,7 +179,7 @@ class Supervisor:
             elif child.start_at is not None and now >= child.start_at and not self._boots_beside(child):
                 self._try_to_start(child)
             elif child.state == "booting" and not child.overdue and now > child.started_at + child.boot_limit_s:
-                self._say(f"{child.plan.name}: not ready after {now - child.started_at:.0f} s, killed")
+                self._tell(child, f"not ready after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 child.kill()
         self._show()
@@ -190,7 +194,7 @@ class Supervisor:
         self._close_channel(child)
         if report == boot_pipe.READY:
             child.state, child.ready_at, child.proven = "ready", time.monotonic(), True
-            self._say(f"{child.plan.name}: ready after {child.ready_at - child.started_at:.1f} s")
+            self._tell(child, f"ready after {child.ready_at - child.started_at:.1f} s")
         else:
             child.trouble = report
 
@@ -207,18 +211,18 @@ class Supervisor:
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
-            self._say(f"{child.plan.name}: stopped as requested")
+            self._tell(child, "stopped as requested")
             return
         explained = child.trouble and needs_a_fix(verdict, was_ready, child.proven)
         why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"
-        self._say(f"{child.plan.name}: ended with {_meaning(exit_code)}; {why}")
+        self._tell(child, f"ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
             child.state = "given up"
             again = f"run this command in another terminal with --only {child.plan.name}"
-            self._say(f"{child.plan.name}: given up; fix the error in its log, then {again}")
+            self._tell(child, f"given up; fix the error in its log, then {again}")
         else:
             child.state, child.start_at = "waiting", time.monotonic() + decision.pause_s
-            self._say(f"{child.plan.name}: restarting in {decision.pause_s:g} s")
+            self._tell(child, f"restarting in {decision.pause_s:g} s")
 
     def _drain(self) -> None:
         """Wait for running batches until a second signal, or until `drain_timeout_s` has certainly passed."""
@@ -227,7 +231,8 @@ class Supervisor:
         living = [child for child in self.children if child.process is not None]
         if not living:
             return
-        self._say(f"draining {number(len(living), 'worker')}; a second Ctrl-C or SIGTERM kills them")
+        whose = f"{number(len(living), 'worker')} of {socket.gethostname()}"
+        self._say(f"draining {whose}; a second Ctrl-C or SIGTERM kills them")
         for child in living:
             child.state = "draining"
             if child.process is not None:
@@ -258,7 +263,7 @@ class Supervisor:
                 try:
                     child.process.wait(until - time.monotonic())
                 except subprocess.TimeoutExpired:
-                    self._say(f"{child.plan.name}: process {child.process.pid} has not died yet: a driver may hold it")
+                    self._tell(child, f"process {child.process.pid} has not died yet: a driver may hold it")
                 child.process, child.state = None, "killed"
             self._close_channel(child)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -156,7 +157,7 @@ def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
     )
     told: list[str] = []
     assert Supervisor([WorkerPlan("gpu4-5", "m")], tmp_path, told.append).run() == 1
-    assert "gpu4-5: given up" in told[-1]
+    assert f"gpu4-5@{socket.gethostname()}: given up" in told[-1]
     assert told[-1].endswith("--only gpu4-5")
 
 
@@ -174,7 +175,7 @@ def test_a_hung_boot_that_a_kill_does_not_end_is_announced_once(
             supervisor._watch()
         process.kill()
     assert len(told) == 1
-    assert told[0].startswith("gpu0: not ready after 40 s")
+    assert told[0].startswith(f"gpu0@{socket.gethostname()}: not ready after 40 s")
 
 
 def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
@@ -189,7 +190,7 @@ def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
         supervisor.children[0].process = process
         supervisor._kill_all()
         process.kill()
-    assert told == [f"gpu0: process {process.pid} has not died yet: a driver may hold it"]
+    assert told == [f"gpu0@{socket.gethostname()}: process {process.pid} has not died yet: a driver may hold it"]
 
 
 #: A worker as the launcher sees it: gpu0 says that it cannot boot, gpu1 that it is ready.
@@ -215,9 +216,9 @@ def test_a_worker_that_cannot_boot_is_started_once_and_the_others_go_on_and_at_t
 
     up.show = end_when_settled
     assert up.run() == 1
-    assert "gpu0: ended with exit code 78; There is no such attention." in told
+    assert f"gpu0@{socket.gethostname()}: ended with exit code 78; There is no such attention." in told
     assert [child.boots for child in up.children] == [1, 1]
-    assert told[-1] == "gpu0: was given up; There is no such attention."
+    assert told[-1] == f"gpu0@{socket.gethostname()}: was given up; There is no such attention."
 
 
 #: A worker that ends at once; a process of its group puts things in order after it, as Python's resource tracker does.
