@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import EngineError, EngineUnbootable
+from contract.settings.fields import PARALLEL_SIZES
 from workers.engines.boot_errors import Cause
 from workers.engines.timer_slack import rare_wakeups
 from workers.engines.vllm_replies import is_elsewhere, or_above, why
@@ -36,7 +37,7 @@ def _is_one_process(arguments: Any) -> bool:
 
     vLLM may also run a core process, and runs one process for each GPU or CPU node that the model is split over.
     """
-    alone = arguments.tensor_parallel_size * arguments.pipeline_parallel_size == 1
+    alone = all(getattr(arguments, size) == 1 for size in PARALLEL_SIZES)
     return alone and os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0"
 
 

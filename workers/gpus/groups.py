@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from contract.errors import PlanError
+from contract.settings.fields import PARALLEL_SIZES
 from contract.wording import number
 
 __all__ = ["OPTION", "Device", "cut", "cut_all", "find", "group_name", "shared", "words_of"]
@@ -19,6 +20,8 @@ __all__ = ["OPTION", "Device", "cut", "cut_all", "find", "group_name", "shared",
 #: Where a user names GPUs: the setting, or the option of `workers run`.
 SETTING = "gpu_groups"
 OPTION = "--gpus"
+#: How many GPUs an engine uses, for messages.
+PRODUCT = " x ".join(PARALLEL_SIZES)
 #: What to do instead of naming GPUs there.
 INSTEAD = {SETTING: "use gpu_groups: auto", OPTION: "leave --gpus out to run on the CPU"}
 
@@ -70,8 +73,7 @@ def find(word: str, visible: Sequence[Device], option: str = SETTING) -> Device:
 def cut(
     wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: int, option: str = SETTING
 ) -> list[tuple[Device, ...]]:
-    """Return the groups in `wanted` (of `option`), each of `size` devices (tensor × pipeline parallel size). Raises
-    PlanError."""
+    """Return the groups in `wanted` (of `option`). Raises PlanError, also where one has not the engine's `size`."""
     groups = [tuple(find(str(word), visible, option) for word in group) for group in wanted]
     for group in groups:
         names = ", ".join(device.name for device in group)
@@ -79,8 +81,7 @@ def cut(
             raise PlanError(f"Group [{names}] has a GPU twice.", hint="List each GPU once.")
         if len(group) != size:
             raise PlanError(
-                f"Group [{names}] has {number(len(group), 'GPU')}, but the engine uses "
-                f"tensor_parallel_size x pipeline_parallel_size = {size}.",
+                f"Group [{names}] has {number(len(group), 'GPU')}, but the engine uses {PRODUCT} = {size}.",
                 hint="Make the two numbers equal.",
             )
         _refuse_several_instances(group)
@@ -92,9 +93,9 @@ def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
     groups = [tuple(free[i * size : (i + 1) * size]) for i in range(len(free) // size)]
     if not groups:
         raise PlanError(
-            f"The engine uses {number(size, 'GPU')} per worker (tensor_parallel_size x pipeline_parallel_size); "
+            f"The engine uses {number(size, 'GPU')} per worker ({PRODUCT}); "
             f"{len(free)} visible and not in another group.",
-            hint="Lower vllm_args.tensor_parallel_size." if size > 1 else "Leave it one in the groups of other models.",
+            hint="Lower one of these in vllm_args." if size > 1 else "Leave it one in the groups of other models.",
         )
     for group in groups:
         _refuse_several_instances(group)
