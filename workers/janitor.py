@@ -75,11 +75,13 @@ class Janitor(Rounds):
     def _look_after_all(self) -> None:
         peers = (each for each in self._fleet.alive() if each.queue == self._queue and each.name != self._worker)
         self.others = sum(each.state is WorkerState.READY for each in peers)
-        ended = [self._restore(name) for name in self._dead()]
+        for name in self._dead():
+            if self._restore(name):
+                self._audit_asked.set()
         asked = self._audit_asked.is_set()
         self._audit_asked.clear()  # cleared first: a reconnect meanwhile asks for another round
         try:
-            self.look(thoroughly=asked or any(ended))
+            self.look(thoroughly=asked)
         except LedgerError:  # Redis is still unavailable: retry in the next round
             if asked:
                 self._audit_asked.set()

@@ -200,6 +200,26 @@ def test_a_reconnect_while_the_last_ones_losses_are_looked_for_is_not_forgotten(
     assert looked == [True, True, True, False]
 
 
+def test_the_losses_of_a_dead_worker_are_looked_for_again_if_redis_went_away_meanwhile(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_ledger.client.sadd(keys.workers(), "dead@test")
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    looked: list[bool] = []
+
+    def look(*, thoroughly: bool) -> None:
+        looked.append(thoroughly)
+        if len(looked) == 1:
+            raise RedisUnreachable("away")
+
+    monkeypatch.setattr(janitor, "look", look)
+    with pytest.raises(RedisUnreachable):
+        janitor.round()
+    janitor.round()
+    janitor.round()
+    assert looked == [True, True, False]
+
+
 def break_connections(ledger: RedisLedger, *logs: Path) -> None:
     """End every connection but the test's; return once each worker, which writes one of `logs`, waits for messages."""
 
