@@ -98,6 +98,14 @@ def test_a_request_that_never_fits_fails_alone_and_teaches_nothing_about_numbers
     door.close()
 
 
+def test_an_engine_that_gives_no_answer_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Counting()
+    monkeypatch.setattr(engine, "answers", lambda _: iter(()))
+    door = guarded(engine)
+    assert list(door.answers(requests(2))) == []
+    door.close()
+
+
 class Together(SimulatedEngine):
     """Calls that run together run out of memory together, as often as `times`."""
 
