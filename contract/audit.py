@@ -24,9 +24,8 @@ __all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 def missing(ledger: RedisLedger, run: Run) -> list[str]:
     """Return ids of `run` that are unsettled, neither in a waiting message nor held by a worker, in input order.
 
-    A message that a worker takes from the queue meanwhile may be reported as missing; sending it twice only costs a
-    ledger lookup. A rescored run misses nothing: its questions never go to workers, and repeating the command scores
-    the rest.
+    Those of a message that is taken or sent on meanwhile may be among them: sent twice, they only cost a ledger lookup.
+    A rescored run misses nothing: its questions never go to workers, and repeating the command scores the rest.
     """
     if run.spec.rescored_from:
         return []

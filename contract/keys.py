@@ -22,7 +22,7 @@ mcqueue:seen                    hash        worker → WorkerRecord of its last 
 mcqueue:boots:<name>            string      number of engine boots under this name; expires
 mcqueue:unbooted:<queue>        hash        worker of that queue → why its boot failed, as JSON; until it boots; expires
 mcqueue:starting:<queue>        hash        worker of that queue → when it was started (s); until it joins; expires
-mcqueue:wish:<name>             string      command to this worker: drain or restart
+mcqueue:wish:<name>             string      command to this worker: drain or restart; expires
 mcqueue:restore:<name>          string      lock: restoring this dead worker's messages
 mcqueue:audit:<id>              string      lock: this run was just audited for lost questions
 mcqueue:sending:<id>            string      lock: sending questions of this run

@@ -55,7 +55,7 @@ class RedisMetrics(Collector):
         yield GaugeMetricFamily("mcqueue_redis_up", "Whether Redis answers (1) or not (0).", value=bool(found))
         yield from found
 
-    def _queues(self, runs: Sequence[Run]) -> Iterator[GaugeMetricFamily]:
+    def _queues(self, runs: Sequence[Run]) -> Sequence[GaugeMetricFamily]:
         alive = self._fleet.alive()
         queues = {each.queue for each in alive if each.queue} | {
             queue for run in runs for queue in keys.route(run.spec)
@@ -79,7 +79,7 @@ class RedisMetrics(Collector):
             age.add_metric([queue], max(0.0, time.time() - oldest) if oldest else 0.0)
             for state in WorkerState:
                 workers.add_metric([queue, state.value], states[queue, state])
-        return iter((depth, age, workers))
+        return depth, age, workers
 
 
 def _missing(fleet: Fleet) -> GaugeMetricFamily:

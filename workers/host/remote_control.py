@@ -63,9 +63,8 @@ def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> N
 def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
     """Restart the named workers, or all, one by one: each is ready again before the next one drains.
 
-    One that is drained meanwhile is left to that: it ends, and its neighbours' turn comes.
-
-    Only workers with a launcher are restarted, so others are rejected before anything happens.
+    One that is drained meanwhile is left to that: it ends, and its neighbours' turn comes. Only workers with a launcher
+    can be restarted; InputError is raised before anything happens if one has none.
     """
     chosen = find_all(fleet, names) if names else fleet.alive()
     if not chosen:
@@ -76,12 +75,11 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
             f"{', '.join(alone)} cannot be restarted: not started by `python -m workers up`.",
             hint="Drain and start it by hand.",
         )
-    for record in chosen:
-        there = _there_now(fleet, record)
-        if there is None:
-            say(f"{record.name}: has ended meanwhile, and is not restarted")
+    for before in chosen:
+        record = _there_now(fleet, before)
+        if record is None:
+            say(f"{before.name}: has ended meanwhile, and is not restarted")
             continue
-        record = there
         boot_s = settings.server_startup_timeout if record.state is WorkerState.BOOTING else 0.0
         if fleet.ask(record.name, Wish.RESTART, boot_s) is Wish.DRAIN:
             say(f"{record.name}: is being drained, and is not restarted")

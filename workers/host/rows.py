@@ -46,7 +46,7 @@ class Row:
 
 
 def state_of(child: Child, record: WorkerRecord | None) -> str:
-    """Return booting, ready, busy, draining or dead; the worker's own record only counts while it is alive."""
+    """Return the state to show: the launcher's word for it, and of one that is ready what its own record says."""
     if child.state in ENDED:
         return ENDED[child.state]
     if child.state == "booting":

@@ -43,7 +43,7 @@ class Effort:
     """How long and with how many questions to try."""
 
     limit_s: float
-    #: Questions of a trial; None: two batches of the deploy file, but at least LEAST_SAMPLE.
+    #: Questions of a trial; None: two batches of the deploy file, but at least LEAST_SAMPLE (LEAST_SAMPLE_ON_GPU).
     sample: int | None
     seed: int
 
@@ -86,7 +86,7 @@ def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterato
         for question in some:
             if not wants_passages(question, run.spec):
                 yield Item(question, run.spec)
-            elif passages := attached.get(question.id) or _shown(ledger, run, question):
+            elif passages := attached.get(question.id) or _in_verdict(ledger, run, question):
                 # A passage that did not fit then may fit now.
                 yield Item(question, run.spec, tuple(each.model_copy(update={"shown": True}) for each in passages))
             else:
@@ -98,8 +98,8 @@ def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterato
         )
 
 
-def _shown(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, ...]:
-    """Return the passages that a settled question was shown."""
+def _in_verdict(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, ...]:
+    """Return the passages that were retrieved for a settled question, shown or not."""
     _, verdict = ledger.result(run.run_id, question.id)
     return verdict.passages if verdict else ()
 
