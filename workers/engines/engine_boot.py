@@ -14,10 +14,10 @@ from workers.engines.boot_errors import Cause
 from workers.engines.timer_slack import rare_wakeups
 from workers.engines.vllm_replies import is_elsewhere, or_above, why
 
-__all__ = ["boot_error", "load_adapters", "make_engine"]
+__all__ = ["boot_error", "booted_engine", "load_adapters"]
 
 
-def make_engine(arguments: Mapping[str, Any]) -> Any:
+def booted_engine(arguments: Mapping[str, Any]) -> Any:
     """Return a booted LLMEngine with these engine arguments. Raises whatever vLLM does."""
     from vllm import EngineArgs, envs
     from vllm.usage.usage_lib import UsageContext

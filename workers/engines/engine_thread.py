@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, McqueueError, RequestRejected
 from workers.engines.boot_errors import cause_of, failure_reports
 from workers.engines.capacity import Capacity, Demand
-from workers.engines.engine_boot import boot_error, load_adapters, make_engine
+from workers.engines.engine_boot import boot_error, booted_engine, load_adapters
 from workers.engines.prefill import Prefill
 from workers.engines.sampling_params import sampling_params
 from workers.engines.vllm_replies import answer_in, is_elsewhere, is_out_of_memory, is_refusal, why
@@ -176,7 +176,7 @@ class EngineThread(threading.Thread):
                 self._boot_failure = boot_error(self._arguments["model"], cause_of(trouble), first_failure())
 
     def _start_engine(self) -> None:
-        self.engine = make_engine(self._arguments)
+        self.engine = booted_engine(self._arguments)
         threading.Thread(target=self._report_death, name="vllm-core-watch", daemon=True).start()
         self._adapters = load_adapters(self.engine, self._folders)
         limits = self.engine.vllm_config.scheduler_config

@@ -37,8 +37,8 @@ KILLED_WITHIN_S = 30.0
 
 
 def bind(cores: Sequence[int]) -> None:
-    """Bind this process and its children to `cores`, if there are any and the system supports it."""
-    if cores and hasattr(os, "sched_setaffinity"):
+    """Bind this process and its children to `cores`, if there are any."""
+    if cores:
         os.sched_setaffinity(0, cores)
 
 
