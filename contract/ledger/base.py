@@ -155,7 +155,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def troubles(self, run_id: str, question_id: str) -> list[str]:
-        """Return why earlier attempts at an unsettled question failed, as far as their workers lived to report it."""
+        """Return why attempts at an unsettled question failed, if the workers lived to say; none of an unknown run."""
 
     @abc.abstractmethod
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
@@ -163,7 +163,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
-        """Return the attached passages by question id, without the questions that have none attached yet."""
+        """Return the passages attached so far, by question id; none of an unknown run, so that its batch goes on."""
 
     @abc.abstractmethod
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:

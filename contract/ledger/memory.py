@@ -116,7 +116,7 @@ class MemoryLedger(Ledger):
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
         with self._lock:
-            return list(self._books(run_id).troubles.get(question_id, ()))
+            return list(self._runs[run_id].troubles.get(question_id, ())) if run_id in self._runs else []
 
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
         with self._lock:
@@ -128,8 +128,8 @@ class MemoryLedger(Ledger):
 
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
         with self._lock:
-            books = self._books(run_id)
-            return {each: books.passages[each] for each in question_ids if each in books.passages}
+            known = self._runs[run_id].passages if run_id in self._runs else {}
+            return {each: known[each] for each in question_ids if each in known}
 
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
         with self._lock:

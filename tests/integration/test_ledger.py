@@ -531,6 +531,11 @@ def test_a_purged_run_is_unknown_and_stays_so_whatever_is_asked_of_it(ledger: Le
     assert ledger.open_runs() == []
 
 
+def test_a_purged_run_has_no_passages_and_no_troubles_which_ends_no_batch_that_has_it(ledger: Ledger) -> None:
+    assert ledger.passages("purged", ["q0"]) == {}
+    assert ledger.troubles("purged", "q0") == []
+
+
 def test_a_purge_leaves_other_runs_as_they_are(ledger: Ledger) -> None:
     kept, gone = (open_run(ledger, make_questions(2), name=name) for name in ("run", "run-2"))
     ledger.commit(kept.run_id, verdicts(1))
