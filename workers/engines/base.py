@@ -27,6 +27,7 @@ __all__ = [
     "continuations_of",
     "in_order",
     "measured",
+    "space_moved",
 ]
 
 T = TypeVar("T")
@@ -49,8 +50,8 @@ class ScoreRequest(NamedTuple):
     chat: Chat = NO_CHAT
     #: LoRA adapter of the deployment; empty for the base model.
     adapter: str = ""
-    #: Whether white space at the prompt's end, outside a chat, is given to the model rather than scored with every
-    #: continuation. For labels, which are single tokens behind it.
+    #: Whether white space at the prompt's end, outside a chat, is given to the model rather than `space_moved`: for
+    #: labels, which are single tokens behind it. The engine on a server moves it all the same.
     keeps_space: bool = False
 
     @property
@@ -213,6 +214,16 @@ class Engine(abc.ABC):
 def continuations_of(request: Request) -> tuple[str, ...]:
     """Return the continuations that `request` wants scored; none if it asks for text."""
     return request.continuations if isinstance(request, ScoreRequest) else ()
+
+
+def space_moved(prompt: str, continuations: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return both with white space at the prompt's end, unless that is all of it, moved before each continuation.
+
+    A tokenizer may merge the two. As in `_encode_pair` of lm-evaluation-harness (`lm_eval/api/model.py`).
+    """
+    bare = prompt.rstrip() or prompt
+    space = prompt[len(bare) :]
+    return bare, tuple(space + each for each in continuations)
 
 
 def asked_texts(request: Request) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import RequestRejected
 from contract.turns import begun
-from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of
+from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of, space_moved
 from workers.engines.chat_renderer import ChatRenderer
 
 __all__ = ["Encoded", "PromptEncoder"]
@@ -114,7 +114,8 @@ class PromptEncoder:
         if not self._chats.is_wanted(request.chat):
             (turn,) = request.turns
             keeps = not isinstance(request, ScoreRequest) or request.keeps_space
-            return _Texts(False, turn.text, continuations) if keeps else _space_moved(turn.text, continuations)
+            parted = (turn.text, continuations) if keeps else space_moved(turn.text, continuations)
+            return _Texts(False, *parted)
         prompt = self._chats.prompt(request.turns, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
@@ -226,13 +227,6 @@ class _Kept:
         if found := self._found.pop(texts, None):
             self._tokens -= found.tokens
         return found
-
-
-def _space_moved(prompt: str, continuations: tuple[str, ...]) -> _Texts:
-    """Return the texts with the white space at the prompt's end, unless that is all of it, before each continuation."""
-    bare = prompt.rstrip() or prompt
-    space = prompt[len(bare) :]
-    return _Texts(False, bare, tuple(space + each for each in continuations))
 
 
 def _shared(lines: Sequence[list[int]]) -> int:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from contract.turns import Role, Turn, Turns, begun, messages, one_turn
-from workers.engines.base import ScoreRequest, Text
+from workers.engines.base import ScoreRequest, Text, space_moved
 
 __all__ = [
     "CONTINUED",
@@ -107,20 +107,12 @@ def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:
 
 
 def parted(request: ScoreRequest, *, in_chat: bool) -> ScoreRequest:
-    """Move white space at the prompt's end to the start of each continuation, as a tokenizer may merge the two.
-
-    Like lm-evaluation-harness (`_encode_pair` in `lm_eval/api/model.py`). Not in chat, where the template ends the
-    prompt.
-    """
+    """Return the request with its `space_moved`; not in chat, where the template ends the prompt."""
     if in_chat:
         return request
     (turn,) = request.turns
-    bare = turn.text.rstrip()
-    space = turn.text[len(bare) :]
-    if not bare or not space:
-        return request
-    continuations = tuple(space + each for each in request.continuations)
-    return request._replace(turns=one_turn(bare), continuations=continuations)
+    prompt, continuations = space_moved(turn.text, request.continuations)
+    return request._replace(turns=one_turn(prompt), continuations=continuations)
 
 
 def continuations_of(request: ScoreRequest, *, in_chat: bool) -> list[str]:
