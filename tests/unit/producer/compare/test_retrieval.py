@@ -146,32 +146,40 @@ def found(*ids: str) -> dict[str, Any]:
 def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
     ledger: MemoryLedger, compare: Producer
 ) -> None:
-    asked = [
-        Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", gold_passages=("right",)) for n in range(4)
+    failed, nothing = {"outcome": Outcome.FAILED}, {"context_source": ContextSource.NONE}
+    own_context = {"context_source": ContextSource.QUESTION}
+    # The first run goes two passages down, the second one three: what stands third is not compared.
+    counted = [
+        (found("x", "right"), found("right")),
+        (found("x", "y"), found("x", "right")),
+        (found("x", "y"), found("x", "y", "right")),
+        (nothing, found("right")),
+        ({**found("right"), **failed}, found("right")),
     ]
-    asked.append(Question(id="q4", question="q", choices=("a", "b"), answer="A"))
-    # The second one goes three passages down, the first one two: what stands third is not compared.
-    retrieved: dict[str, tuple[int, list[dict[str, Any]]]] = {
-        "two": (2, [found("x", "right"), found("x", "y"), found("x", "y"), {}, found("right")]),
-        "three": (3, [found("right"), found("right"), found("x", "y", "right"), found("right"), found("x")]),
-    }
-    for name, (top_k, verdicts) in retrieved.items():
+    left_out = [(failed, found("right")), (found("right"), failed), (own_context, own_context)]
+    both = [*counted, *left_out, (found("right"), found("x"))]
+    asked = [
+        Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", gold_passages=("right",))
+        for n in range(len(both) - 1)
+    ]
+    asked.append(Question(id=f"q{len(asked)}", question="q", choices=("a", "b"), answer="A"))  # names no source
+    for name, top_k, verdicts in zip(("two", "three"), (2, 3), zip(*both, strict=True), strict=True):
         spec = SPEC.model_copy(update={"rag": RAG.model_copy(update={"retrieval_top_k": top_k})})
-        ledger.open_run(Run(run_id=name, spec=spec, source="q.json", questions=5, chance=0.5, created_at=1.0))
+        ledger.open_run(Run(run_id=name, spec=spec, source="q.json", questions=len(asked), chance=0.5, created_at=1.0))
         ledger.add_questions(name, asked)
         ledger.commit(
             name,
             [
-                Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT if each else Outcome.FAILED, **each)
+                Verdict.model_validate({"question_id": f"q{n}", "outcome": Outcome.CORRECT, **each})
                 for n, each in enumerate(verdicts)
             ],
         )
 
     told = compare("two", "three").stdout
-    assert "recall@2    A 0.333 · B 0.667  relevant passage found, of 3 questions" in told
-    assert "only A found it 0 · only B 1 · neither 1" in told
+    assert "recall@2    A 0.400 · B 0.800  relevant passage found, of 5 questions" in told
+    assert "only A found it 0 · only B 2 · neither 1" in told
     recall = json.loads(compare("two", "three", "--json").stdout)["recall"]
-    assert (recall["depth"], recall["contingency"]) == (2, {"both": 1, "only_a": 0, "only_b": 1, "neither": 1})
+    assert (recall["depth"], recall["contingency"]) == (2, {"both": 2, "only_a": 0, "only_b": 2, "neither": 1})
 
 
 def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran, compare: Producer) -> None:
