@@ -222,6 +222,18 @@ def test_of_large_messages_fewer_are_moved_at_a_time(
     assert turns(redis_ledger, 60) != ("abcabc" + 27 * "ac")
 
 
+def test_thousands_of_messages_are_all_still_there_once_each_when_they_have_changed_places(
+    app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fair_share, "AT_ONCE", 2400)
+    for name, questions in (("a", 1300), ("b", 1300), ("c", 1)):  # c is behind the first step
+        sent(app, redis_ledger, name, questions, size=1)
+    before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 7) == "abcabab"
+    assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
+
+
 def test_who_reads_the_list_in_pieces_is_not_deceived(app: Celery, redis_ledger: RedisLedger) -> None:
     for name in "ab":
         sent(app, redis_ledger, name, 40)
