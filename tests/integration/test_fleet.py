@@ -14,14 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 import redis
+from celery import Celery
 
-from contract import keys
+from contract import Settings, keys
 from contract.errors import NameTaken
 from contract.fleet import LEASE_S, MISSING_S, STARTING_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.process import process_start
 from tests.support import wait_until
+from workers.janitor import Janitor
 
 
 @pytest.fixture
@@ -61,6 +63,23 @@ def test_a_worker_that_joins_is_alive_and_tells_what_it_is(fleet: Fleet) -> None
     )
     assert before <= found.seen_at <= time.time()
     assert (found.pid, fleet.names(), fleet.dead()) == (os.getpid(), ["gpu0"], [])
+
+
+def test_a_worker_shares_its_queue_with_those_that_are_ready_to_take_from_it(
+    fleet: Fleet, settings: Settings, app: Celery
+) -> None:
+    ready, draining = WorkerState.READY, WorkerState.DRAINING
+    for name, queue, state in (
+        ("gpu0", "score.m", ready),
+        ("gpu1", "score.m", ready),
+        ("gpu2", "score.m", ready),
+        ("gpu3", "score.m", draining),
+        ("gpu4", "score.other", ready),
+    ):
+        fleet.join(record(name, queue=queue, state=state))
+    janitor = Janitor(settings, app, "gpu0", "score.m")
+    janitor.round()
+    assert janitor.others == 2
 
 
 def test_a_worker_that_was_announced_is_starting_until_it_joins(fleet: Fleet) -> None:
