@@ -69,6 +69,20 @@ def test_one_look_takes_as_many_waiting_messages_as_there_is_room_for(redis_url:
         assert (held(client), waiting(client)) == (4, 2)
 
 
+def test_what_is_acknowledged_makes_room_for_more(redis_url: str, client: redis.Redis) -> None:
+    send(redis_url, "1", "2", "3", "4", "5")
+    with consuming(redis_url, at_most=2) as (connection, _, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        taken[0].ack()
+        connection.drain_events(timeout=PATIENCE_S)
+        assert bodies(taken) == ["1", "2", "3"]
+        for each in taken[1:]:
+            each.ack()
+        connection.drain_events(timeout=PATIENCE_S)
+        assert bodies(taken) == ["1", "2", "3", "4", "5"]
+    assert (held(client), waiting(client)) == (0, 2)
+
+
 def test_who_takes_is_told_what_is_left(redis_url: str) -> None:
     send(redis_url, "1", "2", "3", "4")
     send(redis_url, "high", priority=Priority.HIGH)
