@@ -10,15 +10,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from contract.errors import EngineDead, EngineError, EngineUnbootable, RequestRejected
+from contract.errors import EngineDead, EngineError, EngineOutOfMemory, EngineUnbootable, RequestRejected
 from contract.spec import Sampling
 from contract.turns import one_turn
 from tests.support import PATIENCE_S, wait_until
@@ -26,6 +27,8 @@ from workers.engines.base import GenerateRequest
 from workers.engines.boot_errors import VARIABLE
 from workers.engines.engine_thread import EngineThread
 from workers.engines.prefill import Prefill
+
+_Error = TypeVar("_Error", bound=EngineError)
 
 WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9))
 
@@ -36,6 +39,7 @@ def owner_of(
     engine: Any = None,
     gone: Callable[[str], object] = print,
     arguments: dict[str, Any] | None = None,
+    room_came: Callable[[], object] = lambda: None,
 ) -> EngineThread:
     """The owner of a vLLM that boots like that, to that engine."""
     engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
@@ -46,7 +50,7 @@ def owner_of(
     monkeypatch.setitem(sys.modules, "vllm.v1.engine", SimpleNamespace(EngineCoreOutputs=object))
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
     monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
-    return EngineThread({"model": "owner/name", **(arguments or {})}, {}, lambda: None, gone)
+    return EngineThread({"model": "owner/name", **(arguments or {})}, {}, room_came, gone)
 
 
 def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +183,26 @@ class Sampler:
         ended = {"finished": True, "num_cached_tokens": 0}
         return [SimpleNamespace(request_id=name, outputs=[self._outputs[at]], **ended) for name, at in asked.items()]
 
-    def abort_request(self, _: Any) -> None: ...
+    def abort_request(self, names: list[str]) -> None:
+        for each in names:
+            del self._asked[each]
+
+
+def booted(monkeypatch: pytest.MonkeyPatch, engine: Sampler, room_came: Callable[[], object] = print) -> EngineThread:
+    """The owner of that engine, which runs."""
+    monkeypatch.setattr("workers.engines.engine_thread.sampling_params", lambda _: None)
+    sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: sizes, engine, room_came=room_came)
+    owner.start()
+    owner.await_boot(timeout_s=PATIENCE_S)
+    return owner
+
+
+def end_of(call: Iterator[Any], kind: type[_Error]) -> _Error:
+    """The error that ends a call with `part_s=PATIENCE_S`, after at most one part."""
+    with pytest.raises(kind) as found:
+        list(islice(call, 2))
+    return found.value
 
 
 @pytest.mark.parametrize(
@@ -217,16 +240,105 @@ def test_an_engine_that_fails_for_a_reason_that_nobody_foresaw_leaves_its_traceb
         def step(self) -> list[Any]:
             raise KeyError("slot")
 
-    monkeypatch.setattr("workers.engines.engine_thread.sampling_params", lambda _: None)
-    sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
-    owner = owner_of(monkeypatch, lambda **_: sizes, Broken({}))
-    owner.start()
-    owner.await_boot(timeout_s=PATIENCE_S)
+    owner = booted(monkeypatch, Broken({}))
     with pytest.raises(EngineDead, match="'slot'"):
         list(owner.call([Prefill([1])], part_s=1))
     owner.join(PATIENCE_S)
     (told,) = [each for each in caplog.records if each.exc_info]
     assert (told.levelname, str(told.exc_info and told.exc_info[1])) == ("ERROR", "'slot'")
+
+
+def test_outputs_are_passed_on_as_they_arrive_and_a_call_ends_with_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = threading.Semaphore()
+
+    class OneByOne(Sampler):
+        def step(self) -> list[Any]:
+            assert seen.acquire(timeout=PATIENCE_S)
+            outputs = super().step()
+            self._asked = {each.request_id: 0 for each in outputs[1:]}
+            return outputs[:1]
+
+    owner = booted(monkeypatch, OneByOne({0: SimpleNamespace(finish_reason="stop", logprobs=None)}))
+    found = []
+    for part in owner.call([Prefill([0])] * 3, part_s=0.01):
+        for position, _ in part:
+            found.append(position)
+            seen.release()
+    owner.stop()
+    assert found == [0, 1, 2]
+
+
+class Small(Sampler):
+    """Has no memory for more than ten requests at once, of which the first waits until all have come."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(range(99), SimpleNamespace(finish_reason="stop", logprobs=None)))
+        self.have_come = threading.Event()
+
+    def add_request(self, name: str, prompt: dict[str, Any], *_: Any, **__: Any) -> None:
+        super().add_request(name, prompt)
+        assert self.have_come.wait(PATIENCE_S)
+
+    def step(self) -> list[Any]:
+        if len(self._asked) > 10:
+            raise MemoryError("full")
+        return super().step()
+
+
+def test_a_call_that_memory_does_not_suffice_for_ends_and_the_engine_has_room_for_a_smaller_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, room = Small(), queue.SimpleQueue[None]()
+    engine.have_come.set()
+    owner = booted(monkeypatch, engine, lambda: room.put(None))
+    prefills = [Prefill([number]) for number in range(12)]
+    trouble = end_of(owner.call(prefills, part_s=PATIENCE_S), EngineOutOfMemory)
+    assert not trouble.shared
+    room.get(timeout=PATIENCE_S)
+    found = dict(each for part in owner.call(prefills[:10], part_s=1) for each in part)
+    assert sorted(found) == list(range(10))
+    room.get(timeout=PATIENCE_S)
+    owner.stop()
+
+
+def test_calls_that_ran_out_of_memory_together_are_told_of_the_same_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Small()
+    owner = booted(monkeypatch, engine)
+    calls = [owner.call([Prefill([number]) for number in range(6)], part_s=PATIENCE_S) for _ in range(2)]
+    engine.have_come.set()
+    one, other = (end_of(each, EngineOutOfMemory) for each in calls)
+    assert one is other
+    assert one.shared
+    owner.stop()
+
+
+def test_a_call_that_comes_while_the_engine_fails_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, has_come = threading.Event(), threading.Event()
+
+    class Broken(Sampler):
+        def step(self) -> list[Any]:
+            begun.set()
+            assert has_come.wait(PATIENCE_S)
+            raise EngineDead("broken")
+
+    owner = booted(monkeypatch, Broken({}))
+    calls = [owner.call([Prefill([1])], part_s=PATIENCE_S)]
+    assert begun.wait(PATIENCE_S)
+    calls.append(owner.call([Prefill([2])], part_s=PATIENCE_S))
+    has_come.set()
+    for each in calls:
+        assert str(end_of(each, EngineDead)) == "The engine failed: broken."
+
+
+def test_an_engine_that_is_closed_ends_the_calls_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Sampler):
+        def step(self) -> list[Any]:
+            return []
+
+    owner = booted(monkeypatch, Slow({}))
+    call = owner.call([Prefill([1])], part_s=PATIENCE_S)
+    owner.stop()
+    assert str(end_of(call, EngineDead)) == "The engine was closed."
 
 
 def test_a_boot_that_nobody_waits_for_any_longer_ends_with_its_core_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +352,8 @@ def test_a_boot_that_nobody_waits_for_any_longer_ends_with_its_core_process(monk
     owner = owner_of(monkeypatch, boot)
     owner.start()
     wait_until(core.is_alive, "the core process")
+    with pytest.raises(EngineError, match=r"not up after 0\.1 s"):
+        owner.await_boot(timeout_s=0.1)
     owner.stop()
     assert not owner.is_alive()
     assert core.exitcode == -signal.SIGKILL
