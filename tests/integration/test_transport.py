@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -133,6 +134,24 @@ def test_what_room_comes_for_is_taken_while_urgent_messages_are_waited_for(redis
         assert (held(client), waiting(client)) == (2, 1)
 
 
+def test_what_is_no_message_is_never_on_the_books_where_it_would_stop_a_restore(
+    redis_url: str, client: redis.Redis
+) -> None:
+    name = broker_lists(QUEUE.name)[2]
+    send(redis_url, "1", "2")
+    good = str(client.lindex(name, 0))
+    tag, where = json.loads(good)["properties"]["delivery_tag"], '{"exchange": "", "routing_key": "score.test"}'
+    odd = [good.replace(where, each) for each in ('{"exchange": "a"}', '{"routing_key": "a"}', "3")]
+    rubbish = ["not json", "3", "[]", *odd, good.replace("utf-8", "\xff")]
+    for number, each in enumerate(rubbish):
+        client.lpush(name, each.replace(tag, f"odd {number}").encode("latin-1"))
+    send(redis_url, "3")
+    with consuming(redis_url, at_most=20) as (connection, _, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        assert bodies(taken) == ["1", "2", "3"]
+        assert (held(client), waiting(client)) == (3, 0)
+
+
 def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3")
     with consuming(redis_url, at_most=3) as (connection, channel, _):
@@ -223,8 +242,8 @@ def test_connecting_requeues_nothing_that_could_not_be_renewed_while_the_connect
         assert (held(client), waiting(client)) == (1, 0)
 
 
-def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time(
-    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time_and_never_again(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(redis_url, "1", "2")
     with consuming(redis_url, at_most=2) as (connection, channel, taken):
@@ -234,9 +253,14 @@ def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time
             taken[0].ack()
             channel.qos.write_acknowledgements()
         assert held(client) == 2
+        assert len(caplog.messages) == 1
         taken[1].ack()
         channel.qos.write_acknowledgements()
         assert held(client) == 0
+        with monkeypatch.context() as away:
+            away.setattr(redis.client.Pipeline, "execute", _no_connection)
+            channel.qos.write_acknowledgements()
+        assert len(caplog.messages) == 1, "there was nothing left to write"
 
 
 def _no_connection(*_: object, **__: object) -> None:
