@@ -1,6 +1,7 @@
 -- Write question bodies of one run, skipping known ones.
 -- KEYS  1 meta  2 questions  3 order  4 todo  5 open runs  6 state
--- ARGV  1 run id, then pairs: question id, Question as JSON
+-- ARGV  1 run id, then pairs: question id, Question as JSON; some hundreds of them, as Lua passes about 8,000 arguments
+--       at most
 -- Returns false for a purged run, else 1. It is idempotent: after a crash, the producer simply starts over.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
@@ -11,12 +12,12 @@ for i = 2, #ARGV, 2 do
     new[#new + 1] = ARGV[i]
   end
 end
-for first = 1, #new, 1000 do  -- Lua passes about 8,000 arguments at most
-  local ids = {unpack(new, first, math.min(first + 999, #new))}
-  redis.call('RPUSH', KEYS[3], unpack(ids))
-  redis.call('SADD', KEYS[4], unpack(ids))
+if #new == 0 then
+  return 1
 end
-if #new > 0 and redis.call('EXISTS', KEYS[6]) == 0 then
+redis.call('RPUSH', KEYS[3], unpack(new))
+redis.call('SADD', KEYS[4], unpack(new))
+if redis.call('EXISTS', KEYS[6]) == 0 then
   redis.call('SADD', KEYS[5], ARGV[1])
 end
 return 1
