@@ -173,7 +173,7 @@ class RedisLedger(Ledger):
 
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
         own = keys.RunKeys(run_id)
-        script_keys = [own.meta, own.todo, own.attempts_at(stage)]
+        script_keys = [own.meta, own.attempts_at(stage)]
         self._step(self._uncount, run_id, script_keys, [_new_call(), *question_ids])
 
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
