@@ -75,6 +75,18 @@ def test_a_message_that_the_broker_lost_is_found_and_sent_again(
     assert "8 questions in no message" in (tmp_path / "log").read_text()
 
 
+def test_what_is_in_no_message_while_none_waits_is_sent_in_the_second_round(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger
+) -> None:
+    run = open_run(redis_ledger, make_questions(4))
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.round()
+    assert queue_length(redis_ledger.client, QUEUE) == 0, "once may be a message on its way"
+    janitor.round()
+    assert queue_length(redis_ledger.client, QUEUE) == 1
+    assert missing(redis_ledger, run) == []
+
+
 def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
     settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,11 +330,26 @@ def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker
     assert len(verdicts(redis_ledger, run)) == 40
 
 
+def open_unreadable_run(ledger: RedisLedger) -> None:
+    ledger.client.set(keys.RunKeys("from-the-future").meta, '{"spec": {"mode": "telepathy"}}')
+    ledger.client.sadd(keys.open_runs(), "from-the-future")
+
+
+def test_a_janitor_says_of_a_run_that_this_version_cannot_read_so_once_and_not_in_every_round(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_unreadable_run(redis_ledger)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    for _ in range(3):
+        janitor.round()
+    (told,) = caplog.messages
+    assert told.startswith("run from-the-future: audit skipped")
+
+
 def test_a_run_that_this_version_cannot_read_is_not_the_others_trouble(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    redis_ledger.client.set(keys.RunKeys("from-the-future").meta, '{"spec": {"mode": "telepathy"}}')
-    redis_ledger.client.sadd(keys.open_runs(), "from-the-future")
+    open_unreadable_run(redis_ledger)
     run = open_run(redis_ledger, make_questions(20))
     send(app, redis_ledger, run)
     assert redis_ledger.client.lpop(keys.broker_lists(keys.score_queue(SIMULATED_MODEL))[2]) is not None
