@@ -45,12 +45,19 @@ def test_every_kind_of_bad_message_is_refused_with_a_reason(
 ) -> None:
     pickled = {**good, "content-type": "application/x-python-serialize", "content-encoding": "binary"}
     no_tag = {**good, "properties": {key: each for key, each in good["properties"].items() if key != "delivery_tag"}}
+    no_text = {
+        **good,
+        "body": 7,
+        "headers": {**good["headers"], "compression": "zlib"},
+        "properties": {**good["properties"], "body_encoding": None},
+    }
     odd_tag = {**good, "properties": {**good["properties"], "delivery_tag": {"a": 1}}}
     bad = {
         "b'not json'": b"not json",
         "no delivery tag": json.dumps(no_tag).encode(),
         "a tag that is no text": json.dumps(odd_tag).encode(),
         "Refusing to deserialize": json.dumps(pickled).encode(),
+        "a bytes-like object is required, not 'int'": json.dumps(no_text).encode(),
         "unregistered task": json.dumps({**good, "headers": {**good["headers"], "task": "os.system"}}).encode(),
         "unhashable": json.dumps({**good, "headers": {**good["headers"], "task": ["x"]}}).encode(),
         "question_ids: ": json.dumps(with_body(good, ["a-run", "q0"], NAMED)).encode(),
