@@ -40,9 +40,10 @@ def sums(question: Question, verdict: Verdict, spec: RunSpec) -> list[float]:
 
 
 def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normalization, bool]:
-    """Return whether the likeliest choice is right under each normalization that the run has scores for.
+    """Return whether the likeliest choice is right by the sum, per character and per byte.
 
-    Empty for runs in other modes, and for circular ones, whose verdicts have the scores of one rotation only.
+    Whether it is by mutual information, only the outcomes of runs normalized so tell. Empty for runs in other modes,
+    and for circular ones, whose verdicts have the scores of one rotation only.
     """
     if spec.mode is not Mode.LIKELIHOOD or spec.circular:
         return {}
@@ -55,11 +56,9 @@ def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normal
 
 
 def _scores(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normalization, list[float]]:
-    """Return normalization → score of each choice. Mutual information needs scores that only its own runs have."""
+    """Return normalization → score of each choice."""
     found = sums(question, verdict, spec)
-    scores = {Normalization.NONE: found}
-    for each in (Normalization.CHARACTER, Normalization.BYTE):
-        scores[each] = [total / each.length(choice) for total, choice in zip(found, question.choices, strict=True)]
-    if spec.normalization is Normalization.MUTUAL_INFO:
-        scores[spec.normalization] = [verdict.choice_scores.get(label, math.nan) for label in question.labels]
-    return scores
+    return {
+        each: [total / each.length(choice) for total, choice in zip(found, question.choices, strict=True)]
+        for each in (Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE)
+    }
