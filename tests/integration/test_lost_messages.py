@@ -126,6 +126,41 @@ def test_what_a_worker_took_and_had_not_noted_when_it_died_is_found_at_once_alth
     assert Fleet(redis_ledger.client).names() == []
 
 
+def test_what_a_dead_worker_held_goes_back_and_what_it_had_not_noted_is_found_at_once(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger
+) -> None:
+    held, taken, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("held", "taken", "waits"))
+    for run in (held, waiting):
+        send(app, redis_ledger, run)
+    book(redis_ledger, "gone@test", str(redis_ledger.client.rpop(keys.broker_lists(QUEUE)[2])))
+    redis_ledger.client.sadd(keys.workers(), "gone@test")
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.round()
+    assert not redis_ledger.client.exists(keys.unacked("gone@test"))
+    assert queue_length(redis_ledger.client, QUEUE) == 3
+    assert missing(redis_ledger, held) == missing(redis_ledger, taken) == []
+    janitor.round()
+    assert Fleet(redis_ledger.client).names() == []
+
+
+def book(ledger: RedisLedger, worker: str, message: str) -> None:
+    """Record that `worker` holds this message."""
+    ledger.client.zadd(keys.unacked_options(worker)["unacked_index_key"], {"tag": time.time()})
+    ledger.client.hset(keys.unacked(worker), "tag", json.dumps([json.loads(message), "", QUEUE]))
+
+
+def test_a_run_that_cannot_be_audited_is_not_the_others_trouble(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, lost = (open_run(redis_ledger, make_questions(4), name=name) for name in ("broken", "lost"))
+    redis_ledger.client.set(keys.RunKeys(broken.run_id).counts, "no hash")
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.audit_soon()
+    janitor.round()
+    assert f"run {broken.run_id}: audit skipped: " in caplog.text
+    assert missing(redis_ledger, lost) == []
+
+
 @pytest.mark.parametrize("noticed", ["contract.fleet.Fleet.alive", "workers.janitor.looks_stalled"])
 def test_after_redis_was_away_nobody_is_taken_for_dead_before_all_could_beat_again(
     settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, noticed: str
@@ -295,9 +330,7 @@ def test_a_message_that_a_broken_connection_never_delivered_goes_back_to_the_que
     with worker(tmp_path / "log"):
         run = open_run(redis_ledger, make_questions(4))
         publish(app, "elsewhere", run.run_id, ["q0", "q1", "q2", "q3"], 4)
-        message = json.loads(str(redis_ledger.client.lpop(keys.broker_lists("elsewhere")[2])))
-        redis_ledger.client.zadd(keys.unacked_options("w0@test")["unacked_index_key"], {"tag": time.time()})
-        redis_ledger.client.hset(keys.unacked("w0@test"), "tag", json.dumps([message, "", QUEUE]))
+        book(redis_ledger, "w0@test", str(redis_ledger.client.lpop(keys.broker_lists("elsewhere")[2])))
         break_connections(redis_ledger, tmp_path / "log")
         wait_finished(redis_ledger, run)
         wait_acknowledged(redis_ledger)
