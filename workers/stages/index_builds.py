@@ -47,7 +47,8 @@ class OpenBuilds:
         with self._lock:
             opened = self._opened.get(wanted.index_digest)
             if opened is not None and opened.retriever.changed():
-                self._drop(wanted)
+                log.error("index %s was overwritten while open, and is closed", self._name)
+                del self._opened[wanted.index_digest]
                 opened = None
             if opened is None:
                 opened = self._opened[wanted.index_digest] = Rerankers(self._anew(wanted))
@@ -58,11 +59,6 @@ class OpenBuilds:
             return opened.of(wanted)
         except HubUnreachable as trouble:
             raise NotNow(str(trouble)) from None
-
-    def close(self, wanted: Retrieval) -> None:
-        """Close the build of `wanted`: its files have changed."""
-        with self._lock:
-            self._drop(wanted)
 
     def _anew(self, wanted: Retrieval) -> Retriever:
         """Open the build that the run was made for."""
@@ -79,10 +75,6 @@ class OpenBuilds:
         if found is None:
             raise NotNow(self._lacks(wanted, "restore that build, or cancel the run and enqueue it for the new one"))
         return found
-
-    def _drop(self, wanted: Retrieval) -> None:
-        self._opened.pop(wanted.index_digest, None)
-        log.error("index %s was overwritten while open, and was closed", self._name)
 
     def _lacks(self, wanted: Retrieval, what: str) -> str:
         here = " and ".join(digest[:8] for digest in self._opened) or "no other build"

@@ -89,8 +89,7 @@ class BatchRetriever(BatchWork):
             log.warning("reranker %s: %s", wanted.reranker, trouble)
             return [_failure(trouble)] * len(works)
         answers = _search(retriever, queries, wanted)
-        if retriever.changed():
-            self._builds.close(wanted)
+        if retriever.changed():  # the next call closes it
             raise NotNow(f"index {wanted.index} was overwritten while it was searched")
         floor = wanted.retrieval_score_threshold
         if floor is not None:  # in single precision, as scores are: those of hybrid searches are known values

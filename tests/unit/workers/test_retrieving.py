@@ -289,6 +289,19 @@ def test_what_is_found_in_an_index_while_it_is_written_over_is_thrown_away(
     assert (second.settlement, len(echo.calls), len(again.calls)) == (Settlement.ACKNOWLEDGE, 1, 1)
 
 
+def test_a_build_that_was_written_over_and_cannot_be_opened_again_is_no_longer_here(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = open_run(books, make_questions(1), rag=RAG)
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    echo.written_over_by_search = True
+    for _ in range(3):
+        stage.run(batch_of(message(run, "q0")))
+    assert (len(echo.calls), outbox.sent) == (1, [])
+    assert "here is no other build" in stage.puts_off[run.run_id]
+    assert caplog.text.count("index facts was overwritten while open") == 1
+
+
 def of_build(digit: str) -> Retrieval:
     """What a run asks of the index as it was built that time."""
     return RAG.model_copy(update={"index_digest": digit * 64})
