@@ -210,6 +210,22 @@ def test_the_head_of_a_long_list_is_filled_again_as_it_is_used_up(app: Celery, r
         assert max(Counter(taken[first : first + 30]).values()) <= 12
 
 
+@pytest.mark.usefixtures("short_steps")
+def test_a_long_list_is_only_moved_for_a_run_that_its_head_lacks_and_then_to_its_last_message(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    for name, questions in (("a", 4 * 82), ("b", 4 * 81)):
+        sent(app, redis_ledger, name, questions)
+    fair_share.level(redis_ledger, QUEUE)
+    take(redis_ledger, 3)
+    behind_the_head = redis_ledger.client.lrange(LIST, 0, -41)
+    fair_share.level(redis_ledger, QUEUE)
+    assert redis_ledger.client.lrange(LIST, 0, -41) == behind_the_head
+    sent(app, redis_ledger, "c", 4)  # alone behind four steps
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger, 20).count("c") == 1
+
+
 def test_of_large_messages_fewer_are_moved_at_a_time(
     app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
