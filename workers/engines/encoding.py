@@ -155,7 +155,7 @@ class PromptEncoder:
             shared = _shared([line, *extended])
             kept = prompt[: len(prompt) - len(line) + shared]
             tails = [each[shared:] for each in extended]
-            parted.append((kept or self._start if tails else kept, tails))
+            parted.append((kept or self._start, tails))
         return parted
 
     def _lines(self, lines: set[str]) -> dict[str, list[int]]:
