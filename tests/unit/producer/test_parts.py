@@ -15,7 +15,7 @@ from contract.errors import LedgerError, RedisUnreachable
 from contract.ledger import MemoryLedger, Run, RunState
 from contract.question import Question
 from contract.spec import IndexKind, Judge, Mode, Prompt, Retrieval, RunSpec, Sampling
-from contract.verdict import ContextSource, Outcome, Passage, Verdict
+from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.export import parts
 from producer.export.formats import FORMATS
 from producer.export.parts import Part, pieces
@@ -39,18 +39,23 @@ def filled(ledger: MemoryLedger) -> MemoryLedger:
         judge=Judge(prompt=PROMPT),
         rag=RETRIEVAL,
     )
+    fill(ledger, spec)
+    return ledger
+
+
+def fill(ledger: MemoryLedger, spec: RunSpec) -> Run:
     run = Run(run_id="run-1", spec=spec, source="q.json", questions=COUNT, chance=0.5, created_at=1.0)
     ledger.open_run(run)
     ledger.add_questions(run.run_id, map(question, range(COUNT)))
     ledger.commit(run.run_id, [verdict(number) for number in range(COUNT) if number % 5])
-    return ledger
+    return run
 
 
 def question(number: int) -> Question:
     return Question(
         id=f"q{number}",
         question="q",
-        choices=("x", "y"),
+        choices=("x", "yyy"),
         answer="AB"[number % 2] if number % 7 else None,
         subject=f"s{number % 3}",
         gold_passages=(f"p{number % 4}",),
@@ -58,9 +63,11 @@ def question(number: int) -> Question:
 
 
 def verdict(number: int) -> Verdict:
+    outcome = list(Outcome)[number % len(Outcome)]
     return Verdict(
         question_id=f"q{number}",
-        outcome=list(Outcome)[number % len(Outcome)],
+        outcome=outcome,
+        error=Failure(type=f"Trouble{number}", message="again") if outcome is Outcome.FAILED else None,
         choice="A",
         choice_scores={"A": -0.1 * number, "B": -1.0},
         confidence=1 / (1 + number),
@@ -134,6 +141,19 @@ def test_two_processes_write_the_very_files_that_one_writes(
     export(filled, "run-1", tmp_path / "two", (name,))
 
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+@pytest.mark.usefixtures("shared")
+def test_two_processes_count_failures_and_other_normalizations_as_one_does(ledger: MemoryLedger) -> None:
+    spec = RunSpec(questions_digest="0" * 64, model="m", mode=Mode.LIKELIHOOD, prompt=PROMPT)
+    run = fill(ledger, spec)
+    whole, shared = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)), Summary(run, RunState.RUNNING)
+    list(pieces(ledger, run, [maker_of], shared))
+
+    assert (shared.failures.count, shared.by_normalization()) == (whole.failures.count, whole.by_normalization())
+    assert shared.failures.example.keys() == whole.failures.example.keys()
+    assert len(whole.failures.count) > 2
+    assert len(set(whole.by_normalization().values())) > 1
 
 
 @pytest.mark.usefixtures("shared")
