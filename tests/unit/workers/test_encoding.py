@@ -127,6 +127,24 @@ def test_a_continuation_has_the_tokens_that_it_has_behind_the_whole_prompt(
     assert found.tails == [whole[shared:] for whole in wholes]
 
 
+@pytest.mark.parametrize(
+    ("prompt", "merges"),
+    [("x\nAB", [("\n", "A"), ("A", "B"), ("B", "b")]), ("x\nA", [("A", "b"), ("\n", "Ab")])],
+    ids=["where the prompt ends", "where a choice begins"],
+)
+def test_a_token_that_spans_the_last_line_break_is_the_one_that_the_whole_text_has(
+    prompt: str, merges: list[tuple[str, str]]
+) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = [*"x\nABbc", *("".join(each) for each in merges)]
+    made = Tokenizer(models.BPE(vocab={token: at for at, token in enumerate(tokens)}, merges=merges))
+    there = PreTrainedTokenizerFast(tokenizer_object=made)
+    (found,) = PromptEncoder(there).encode([ScoreRequest(one_turn(prompt), ("b", "c"))])
+    assert isinstance(found, Encoded)
+    assert [found.prompt + tail for tail in found.tails] == there([prompt + "b", prompt + "c"])["input_ids"]
+
+
 @pytest.mark.parametrize("space", ["\n", "\n\n", "  ", " \n"])
 @pytest.mark.parametrize("name", ["packaged", "sentencepiece"])
 def test_white_space_at_a_prompts_end_is_scored_with_every_choice_as_by_lm_evaluation_harness(
