@@ -58,7 +58,7 @@ def inspect(
     asked = load_run_config(config, overrides)
     shown: list[Question] = []
     with opened(file, how) as source:
-        spec = asked.to_spec("0" * 64, session.settings, source)
+        spec = asked.to_spec("0" * 64, session.settings, asked.texts(source))
         profile = Profile(token_counter(model) if model else None, spec)
         inspector = Inspector(understand(source))
         for question in inspector.questions():

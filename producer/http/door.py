@@ -151,7 +151,7 @@ class Door:
                 hint="/generate does not need it; for questions, use mode: generate.",
             )
         whose = base.model_copy(update={"model": base.model or "anyone's"})
-        whose.to_spec("0" * 64, self._settings, texts=self._texts_of(base))
+        whose.to_spec("0" * 64, self._settings, self._texts_of(base))
 
     def _texts_of(self, config: RunConfig) -> Texts:
         """Return the texts of `config`, read once: those of `base` at start-up, those of other modes on first use."""
@@ -163,7 +163,7 @@ class Door:
     def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:
         digest = Digest()
         digest.add(questions)
-        spec = config.to_spec(digest.hexdigest(), self._settings, texts=self._texts_of(config))
+        spec = config.to_spec(digest.hexdigest(), self._settings, self._texts_of(config))
         shots = FewShotCheck(spec.few_shot)
         for question in questions:
             shots.add(question)

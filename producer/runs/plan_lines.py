@@ -21,12 +21,11 @@ __all__ = ["plan_json", "plan_lines"]
 
 def plan_lines(planned: Plan, run: Run, rejected: Path | None = None) -> Lines:
     """Return what `run` asks and how; `rejected` is the file with the rows that were skipped."""
-    few_shot = planned.config.few_shot
     return [
         *_row_lines(planned, run, rejected),
         *(line for each in _retrieval(planned).values() for line in each.lines()),
         ("asked", how_asked(planned.spec)),
-        *([("examples", few_shot.describe_file(planned.survey.file))] if planned.spec.few_shot else []),
+        *([("examples", planned.examples_read)] if planned.examples_read else []),
     ]
 
 
@@ -70,7 +69,7 @@ def _retrieval(planned: Plan) -> dict[str, Named | LongQueries]:
     spec, bodies = planned.spec, planned.survey.bodies
     if spec.rag is None:
         return {}
-    index = Path(planned.config.rag.index)
+    index = Path(planned.index)
     found: dict[str, Named | LongQueries] = {"sources": named_sources(bodies, index, spec.rag.question_hashes)}
     if long := long_queries(bodies, spec, read_manifest(index).encoder):
         found["long_queries"] = long

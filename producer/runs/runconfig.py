@@ -40,7 +40,7 @@ from contract.spec import (
     mode_conflict,
 )
 from contract.yaml_files import LONGEST, read_yaml
-from producer.readers import HowToRead, QuestionFile, Row, Source, opened, understand
+from producer.readers import HowToRead, Row, Source, opened, understand
 from producer.runs.templates import checked_description, load_prompt, refuse_blind
 
 __all__ = [
@@ -90,22 +90,17 @@ class FewShotConfig(BaseModel):
             raise ValueError(f"{', '.join(idle)} alone has no effect: set few_shot.k to the number of examples")
         return self
 
-    def describe_file(self, asked: QuestionFile) -> str:
-        """Describe how the examples file is read, given the question file `asked`."""
-        with opened(self.file, HowToRead(split=self.split)) as source:
-            file = understand(source, asked)
-        return f"{self.file} as {file.title}, answers {file.way.value}"
-
-    def load(self, asked: Source | None = None) -> FewShot | None:
-        """Load the examples with their pool, for the questions of `asked`.
+    def load(self, asked: Source | None = None) -> tuple[FewShot | None, str]:
+        """Load the examples with their pool, for the questions of `asked`, and say how their file was read.
 
         Raises QuestionFileError for a bad row or one without a key, RunConfigError for too few examples.
         """
         if not self.k:
-            return None
+            return None, ""
         pool = []
         with opened(self.file, HowToRead(split=self.split)) as source:
-            for row in understand(source, understand(asked) if asked else None).rows():
+            file = understand(source, understand(asked) if asked else None)
+            for row in file.rows():
                 if row.trouble is not None:
                     raise row.trouble
                 if row.question is not None:
@@ -113,9 +108,10 @@ class FewShotConfig(BaseModel):
                         raise _unsolved(row, row.question.id)
                     pool.append(row.question)
         try:
-            return FewShot(k=self.k, selection=self.selection, rationale=self.rationale, pool=tuple(pool))
+            few_shot = FewShot(k=self.k, selection=self.selection, rationale=self.rationale, pool=tuple(pool))
         except ValidationError as trouble:
             raise RunConfigError(explain(trouble, FewShot, f"few_shot, examples from {self.file}")) from None
+        return few_shot, f"{self.file} as {file.title}, answers {file.way.value}"
 
 
 def _unsolved(row: Row, question_id: str) -> QuestionFileError:
@@ -233,6 +229,8 @@ class Texts(NamedTuple):
 
     prompt: Prompt
     few_shot: FewShot | None
+    #: How the file with the examples was read; empty without examples.
+    examples_read: str
     judge: Judge | None
 
 
@@ -313,21 +311,16 @@ class RunConfig(BaseModel):
 
     def texts(self, asked: Source | None = None) -> Texts:
         """Read templates and examples, for the questions of `asked`. Raises InputError."""
-        return Texts(
-            prompt=load_prompt(self.prompt, self.mode),
-            few_shot=self.few_shot.load(asked),
-            judge=self.judge.load() if self.mode is Mode.JUDGE else None,
-        )
+        prompt = load_prompt(self.prompt, self.mode)
+        few_shot, examples_read = self.few_shot.load(asked)
+        return Texts(prompt, few_shot, examples_read, self.judge.load() if self.mode is Mode.JUDGE else None)
 
-    def to_spec(
-        self, questions_digest: str, settings: Settings, asked: Source | None = None, texts: Texts | None = None
-    ) -> RunSpec:
-        """Return the spec for the questions with that digest, from the file `asked`, reading the files it refers to.
+    def to_spec(self, questions_digest: str, settings: Settings, texts: Texts | None = None) -> RunSpec:
+        """Return the spec for the questions with that digest; `texts` are its own texts if they have been read before.
 
-        `texts` are its own texts if they have been read before. Raises SettingsError if it names no model and
-        `settings` have several.
+        Raises SettingsError if it names no model and `settings` have several.
         """
-        texts, rag = texts or self.texts(asked), self.rag.load()
+        texts, rag = texts or self.texts(), self.rag.load()
         with_context = self.rag.use_context_field or rag is not None
         refuse_blind(texts.prompt, self.mode, with_context=with_context, circular=self.circular)
         return RunSpec(

@@ -69,8 +69,10 @@ class Plan:
     taken: Taken
     #: Which of its questions change their meaning when their choices are reordered.
     choice_references: ChoiceReferences
-    #: As the user wrote it: it names the examples file and the index, of which the spec holds the content.
-    config: RunConfig
+    #: How the file with the examples was read; empty without examples.
+    examples_read: str
+    #: The folder of the index, of which the spec holds the name; empty without one.
+    index: str
     #: How often the same questions have deliberately been asked, including this time.
     repeat: int = 1
 
@@ -154,7 +156,8 @@ def plan(
             hint="Choose another name.",
         )
     # Templates and examples are checked before a long file is read; the digest is known only afterwards.
-    draft = config.to_spec("0" * 64, settings, source)
+    texts = config.texts(source)
+    draft = config.to_spec("0" * 64, settings, texts)
     prefix_order, few_shot = PrefixOrder(draft), FewShotCheck(draft.few_shot)
     choice_references = ChoiceReferences(draft)
     lookers = [each.add for each in (prefix_order, few_shot, choice_references) if each.needed]
@@ -162,8 +165,16 @@ def plan(
     found = survey(source, selection, skip_bad=skip_bad, lookers=lookers, change=change)
     few_shot.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
-    called = slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME]
-    return Plan(called, spec, found, prefix_order, taken_of(found, selection), choice_references, config)
+    return Plan(
+        name=slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME],
+        spec=spec,
+        survey=found,
+        prefix_order=prefix_order,
+        taken=taken_of(found, selection),
+        choice_references=choice_references,
+        examples_read=texts.examples_read,
+        index=config.rag.index,
+    )
 
 
 def asked_of(planned: Plan, model: str, name: str) -> Plan:

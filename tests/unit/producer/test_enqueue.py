@@ -118,6 +118,15 @@ def test_variables_of_the_chat_template_are_told_and_need_a_template(producer: P
     assert "enable_thinking" in producer("enqueue", five, "--set", "mode=generate", "--set", off).stdout, "auto there"
 
 
+def test_examples_are_said_to_be_read_as_they_were(producer: Producer, five: Path) -> None:
+    words = ("enqueue", five, "--set", "few_shot={k: 1, file: -}", "--dry-run")
+    printed = producer(*words, text="question,A,B,answer\nTwo and two?,three,four,1\nOne and one?,two,one,0\n").stdout
+
+    assert "One and one?" not in printed
+    assert "Answer: four" in printed
+    assert "- as MMLU CSV, answers by index from 0\n" in printed, "standard input can be read only once"
+
+
 def test_many_examples_are_told_to_travel_with_the_run(
     producer: Producer, five: Path, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,7 +317,7 @@ def test_a_subset_is_no_way_around_the_splits(tmp_path: Path) -> None:
 def test_examples_of_its_subject_are_found_for_a_subset(tmp_path: Path) -> None:
     path = mmlu(tmp_path)
     source = Source(path, "data", HowToRead(subset="anatomy_test.csv"))
-    examples = FewShotConfig(k=2, file=str(path), split="dev", selection=ExampleSelection.SUBJECT).load(source)
+    examples, _ = FewShotConfig(k=2, file=str(path), split="dev", selection=ExampleSelection.SUBJECT).load(source)
     assert examples
 
     (first, *_) = questions(path, subset="anatomy_test.csv")
