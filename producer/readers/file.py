@@ -50,7 +50,7 @@ class QuestionFile:
     layout: Layout
     key: Key
     #: The format of each file.
-    parts: tuple[Format, ...]
+    formats: tuple[Format, ...]
     #: The fields that question, choices and answer were taken from.
     fields: UsedFields
     #: If no question has a key: what `--map` needs for each field that may be the key.
@@ -76,18 +76,18 @@ class QuestionFile:
     @property
     def format(self) -> str:
         """`JSONL`, `CSV without header, 57 files`, …"""
-        files = f", {len(self.parts)} files" if len(self.parts) > 1 else ""
-        return " and ".join(sorted({part.title for part in self.parts})) + files
+        files = f", {len(self.formats)} files" if len(self.formats) > 1 else ""
+        return " and ".join(sorted({each.title for each in self.formats})) + files
 
     @property
     def encoding(self) -> str:
         """`utf-8`, …; empty for binary formats."""
-        return " and ".join(sorted({part.encoding for part in self.parts} - {""}))
+        return " and ".join(sorted({each.encoding for each in self.formats} - {""}))
 
     @property
     def compression(self) -> str:
         """`gzip`, …; empty if the file is not compressed."""
-        return " and ".join(sorted({part.compression for part in self.parts} - {""}))
+        return " and ".join(sorted({each.compression for each in self.formats} - {""}))
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of the file, good and bad, in file order, reading at most `TOGETHER` ahead.
@@ -95,8 +95,8 @@ class QuestionFile:
         Raises QuestionFileError if the file is so malformed that its rows cannot be separated.
         """
         with explaining(self.source.shown):
-            for part in self.parts:
-                for chunk in chunks(part.records(), TOGETHER):
+            for each in self.formats:
+                for chunk in chunks(each.records(), TOGETHER):
                     yield from [to_row(record, self.layout, self.key, self.source.shown) for record in chunk]
 
     @property
@@ -128,13 +128,13 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
     ambiguous, InputError for an unknown layout.
     """
     with explaining(source.shown):
-        parts = tuple(_formats(source))
-        head = _head(parts)
-        if not any(part.names_split for part in parts):
-            of_split = chosen([part.records for part in parts], head, source.how.split, source.shown)
+        formats = tuple(_formats(source))
+        head = _head(formats)
+        if not any(each.names_split for each in formats):
+            of_split = chosen([each.records for each in formats], head, source.how.split, source.shown)
             if of_split is not None:
-                parts = tuple(replace(part, records=only) for part, only in zip(parts, of_split, strict=True))
-                head = _head(parts)
+                formats = tuple(replace(each, records=only) for each, only in zip(formats, of_split, strict=True))
+                head = _head(formats)
         layout = _layout(source, head)
         apart = list(_apart(head, layout))
         try:
@@ -149,12 +149,12 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
             raise trouble.at(apart[0][0].file or source.shown, apart[0][0].line) from None
         used = UsedFields.of([(record, key.taken(each)) for record, each in apart])
         maybe = () if told else tuple(possible_keys([each for _, each in apart]))
-        return QuestionFile(source, layout, key, parts, _fields(used, source.how.answers), maybe)
+        return QuestionFile(source, layout, key, formats, _fields(used, source.how.answers), maybe)
 
 
-def _head(parts: Sequence[Format]) -> list[Record]:
-    share = max(HEAD_RECORDS // len(parts), LEAST_RECORDS)
-    return [record for part in parts for record in head_of(part.records, share)]
+def _head(formats: Sequence[Format]) -> list[Record]:
+    share = max(HEAD_RECORDS // len(formats), LEAST_RECORDS)
+    return [record for each in formats for record in head_of(each.records, share)]
 
 
 def _formats(source: Source) -> list[Format]:

@@ -47,7 +47,7 @@ def _wide(table: Table) -> Iterator[tuple[str, ...]]:
         cells = (table.cell(entry, model) for model in table.models)
         yield (entry, chance(table.of_entry(entry)[0].run.chance), *map(_cell, cells))
     if means := table.means():
-        yield (_mean_title(table), _share(table.mean_chance), *(_mean_cell(table, each) for each in means))
+        yield (_mean_title(table), chance(table.mean_chance), *(_mean_cell(table, each) for each in means))
 
 
 def _cell(cell: Cell | None) -> str:
@@ -126,8 +126,8 @@ def _long(table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def _long_mean(title: str, mean: MeanOver, table: Table) -> tuple[str, ...]:
-    chance = _share(table.mean_chance)
-    return (title, mean.model, _share(mean.value), _bounds(mean.interval), chance, "", "", "", "")
+    guess = chance(table.mean_chance)
+    return (title, mean.model, _share(mean.value), _bounds(mean.interval), guess, "", "", "", "")
 
 
 def figure_lines(table: Table) -> Lines:
