@@ -65,7 +65,7 @@ class _How:
     "--qrels",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Relevance judgments, passages by question id: BEIR's TSV, TREC's columns, or JSON Lines.",
+    help="Relevance judgements, passages by question id: BEIR's TSV, TREC's columns, or JSON Lines.",
 )
 @click.option("--no-rag", is_flag=True, help="Closed book: neither retrieval nor rag.use_context_field.")
 @click.option("--skip-bad", is_flag=True, help="Skip bad rows and write them to RESULTS/<run>/rejected.jsonl.")

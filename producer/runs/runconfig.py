@@ -163,17 +163,17 @@ class RagConfig(BaseModel):
     enabled: bool = False
     #: Folder of the index; the manifest is read here, the passages on the machines of the retrieval workers.
     index: FileName = ""
-    #: How to search the index; None: by its own kind.
+    #: How to search the index; null: by its own kind.
     kind: IndexKind | None = None
     #: Number of passages retrieved per question.
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
-    #: Passages with a lower score are dropped; the scale is that of the kind, or of the reranker.
+    #: Passages with a lower score are dropped; null: none. The scale is that of the kind, or of the reranker.
     retrieval_score_threshold: float | None = Field(default=None, allow_inf_nan=False)
     #: What is searched for: the question alone, or with its choices.
     query: Query = Query.QUESTION
     #: Use a question's own `context`, if it has one, instead of retrieving. Works without an index too.
     use_context_field: bool = False
-    #: Maximum number of tokens of all passages together; empty: as many as fit in the model's context.
+    #: Maximum number of tokens of all passages together; null: as many as fit in the model's context.
     max_context_tokens: int | None = Field(default=None, ge=1)
     #: Cross-encoder that reranks the `rerank_from` best passages, by id or path; empty: no reranking.
     reranker: str = ""
@@ -260,7 +260,7 @@ class RunConfig(BaseModel):
     #: Random seed for samples, examples and the order of choices.
     seed: int = Field(default=0, ge=0)
     #: Whether to use the model's chat template: `auto` uses it if there is one. The prompt is a single turn, except
-    #: with `turns`: each example is two turns and the description is the system turn. None: `auto` in modes in which
+    #: with `turns`: each example is two turns and the description is the system turn. Null: `auto` in modes in which
     #: the model generates text, `never` in modes that score continuations.
     chat_template: ChatTemplate | None = None
     #: Variables of that template: `enable_thinking: false` has models such as Qwen3 answer without reasoning first.

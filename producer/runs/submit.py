@@ -144,7 +144,7 @@ def plan(
 ) -> Plan:
     """Check template and file, and determine the spec. Raises InputError; neither reads nor writes the ledger.
 
-    `name` is the run's name, by default made of file, model and mode. `qrels` are relevance judgments for passages.
+    `name` is the run's name, by default made of file, model and mode. `qrels` are relevance judgements for passages.
     """
     if config.mode is Mode.FREE:
         raise RunConfigError(

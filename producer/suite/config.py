@@ -80,7 +80,7 @@ class Entry(BaseModel):
     sample: Count | None = None
     #: As `enqueue --stratified`.
     stratified: bool = False
-    #: Seed of `sample`; none: the configuration's. The run's own seed is set with `set: {seed: N}`.
+    #: Seed of `sample`; null: the configuration's. The run's own seed is set with `set: {seed: N}`.
     seed: Annotated[int, Field(ge=0)] | None = None
     #: As `enqueue --subject`: only questions of these subjects.
     subjects: list[str] = []
