@@ -148,7 +148,7 @@ def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
     even = f"{skew.expected:.1%} would be expected (p = {skew.p:.1g})"
     said = f"warning: the right answer is {which} in {skew.share:.1%} of the questions, {even}"
     if place:
-        said += ": this rewards a model that prefers that position. Use --set shuffle=true"
+        said += ": a prompt that shows the choices rewards a model that prefers that position. Use --set shuffle=true"
     if choice:
         always = f"Always answering {choice.label!r} scores {choice.share:.3f}"
         said += f". {always}: compare accuracies with that, not with chance"

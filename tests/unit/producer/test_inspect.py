@@ -141,6 +141,7 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
 
     assert "warning" not in quiet.stderr
     assert "the right answer is C in 75.0% of the questions, 25.0% would be expected" in warned.stderr
+    assert "a prompt that shows the choices rewards a model that prefers that position" in warned.stderr
     assert "--set shuffle=true" in warned.stderr
 
 
