@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MOMENT_S", "Case", "Found", "Missed"]
 
-#: Until the moment comes: a worker that gets no message in this time is not what the round wanted.
+#: How long a round waits for its moment, such as a worker's next message; then the fault has missed.
 MOMENT_S = 15.0
-#: After the last verdict, until every message is acknowledged. Books of a dead worker may wait for the ten seconds that
-#: one who restores them has to himself, and for the round of the next one; on a busy machine all that takes longer.
+#: How long messages may stay unacknowledged after the last verdict. Those of a dead worker may wait for the ten seconds
+#: in which one worker alone may restore them, and then for another's round; on a busy machine all that takes longer.
 BOOKS_S = 60.0
 
 
