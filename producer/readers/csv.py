@@ -39,7 +39,7 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
             if lines.ended:
                 raise _never_closed(text, line, trouble) from None
             content = lines.content()
-            yield Record(line, content, trouble=_malformed(trouble, content, dialect))
+            yield Record(line, content, trouble=_malformed(trouble, line, content, dialect))
             continue
         if cells is None:
             return
@@ -84,13 +84,16 @@ def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileErro
     )
 
 
-def _malformed(trouble: csv.Error, content: str, dialect: Dialect) -> FieldTrouble:
+def _malformed(trouble: csv.Error, line: int, content: str, dialect: Dialect) -> FieldTrouble:
     hint = "Put a cell with a comma, a quote or a line break in double quotes, and double the quotes inside it."
     stray = _stray_quote(content, dialect)
     if stray is None:
         return FieldTrouble("", f"malformed CSV: {trouble}.", hint)
-    around = content[max(0, stray - 15) : stray + 15]
-    message = f"malformed CSV: the quote at column {stray + 1} (…{around}…) is inside a quoted cell and not doubled."
+    *above, before = content[:stray].split("\n")
+    after, *_ = content[stray:].splitlines()
+    where = f"column {len(before) + 1}" + (f" of line {line + len(above)}" if above else "")
+    around = f"{before[-15:]}{after[:15]}"
+    message = f"malformed CSV: the quote at {where} (…{around}…) is inside a quoted cell and not doubled."
     return FieldTrouble("", message, hint, kind="malformed CSV: a quote inside a quoted cell is not doubled")
 
 

@@ -309,6 +309,14 @@ def test_a_csv_row_with_a_stray_quote_is_refused_alone_and_shows_it(tmp_path: Pa
     assert [row.question.answer for row in (two, last) if row.question] == ["B", "A"]
 
 
+def test_a_stray_quote_is_looked_for_in_the_line_that_has_it(tmp_path: Path) -> None:
+    text = 'question,A,B,answer\r\n"He said\r\n"hi" to all",x,y,A\r\nlast,x,y,A\r\n'
+
+    bad, _ = rows_of(write(tmp_path, "q.csv", text))
+
+    assert 'q.csv:2: malformed CSV: the quote at column 1 of line 3 (…"hi" to all",x,…)' in str(bad.trouble)
+
+
 @pytest.mark.parametrize("header", ["question, A, B, C, answer\n", ""])
 def test_quotes_behind_a_space_enclose_a_cell_like_any_other(tmp_path: Path, header: str) -> None:
     """The quotes became part of the choices, and a comma between them began another cell."""
