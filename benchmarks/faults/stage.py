@@ -87,7 +87,7 @@ class Stage:
         """A server with an append-only file, in a folder of its own unless one is given."""
         self._servers += 1
         place = folder or self.folder / f"valkey{self._servers}"
-        server = ValkeyServer(port=free_port(), data_dir=place, persist=True, config={**CONFIGURATION, "save": ""})
+        server = ValkeyServer(port=free_port(), data_dir=place, persist=True, config={**CONFIGURATION})
         server.start()
         return server
 
