@@ -27,7 +27,7 @@ from contract.address import before_port
 from contract.errors import EngineError, EngineUnbootable
 from contract.settings import OpenAiSettings, Settings
 from workers.engines.adapters import adapter_arguments, adapter_folders
-from workers.engines.arguments import as_flags, check_arguments, engine_environment, for_this_cpu
+from workers.engines.arguments import as_flags, check_arguments_by_source, engine_environment, for_this_cpu
 from workers.engines.boot_errors import Cause, failure_reports
 from workers.engines.boot_log import booting
 from workers.engines.packaged import resolve
@@ -72,7 +72,7 @@ class LocalServer:
 
     def _start(self, first_failure: Callable[[], Cause | None]) -> OpenAiSettings:
         settings = self._settings
-        check_arguments(settings.vllm_args)
+        check_arguments_by_source(settings.vllm_args)
         model = resolve(settings.hf_model_id)
         self._port = _reserved_port(settings.local_host)
         port = self._port.getsockname()[1]

@@ -47,8 +47,7 @@ def settings() -> Settings:
 
 
 @pytest.fixture(autouse=True)
-def _no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_server, "check_arguments", lambda _: None)
+def _no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_server, "resolve", lambda name: name)
 
 
@@ -176,17 +175,18 @@ def test_its_port_is_given_to_nobody_else_before_it_is_used() -> None:
             pass
 
 
-def test_it_ends_with_a_killed_worker(tmp_path: Path) -> None:
+def test_it_ends_with_a_killed_worker_which_has_not_imported_vllm_itself(tmp_path: Path) -> None:
     code = (
         "import signal, sys\nfrom contract import load_settings\nfrom workers.engines import vllm_server\n"
-        "vllm_server.check_arguments = lambda _: None\nvllm_server.resolve = lambda name: name\n"
+        "vllm_server.resolve = lambda name: name\n"
         f"vllm_server.serve_command = lambda _s, _m, port: [sys.executable, '-c', {SERVER!r}, str(port)]\n"
         "vllm_server.LocalServer(load_settings(None, ['engine=openai', 'boot_local=true']), print).start()\n"
-        "print('up', flush=True)\nsignal.pause()\n"
+        "print('up', *{'vllm', 'torch'} & set(sys.modules), flush=True)\nsignal.pause()\n"
     )
     log = tmp_path / "log"
     with process("-c", code, log=log) as worker:
         wait_until(lambda: "up" in log.read_text(), "the server")
+        assert log.read_text() == "up\n", "what the server imports, the worker need not"
         (server,) = psutil.Process(worker.pid).children()
         os.kill(worker.pid, signal.SIGKILL)
         wait_until(lambda: not lives(server), "the server to end")
