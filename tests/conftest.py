@@ -23,6 +23,11 @@ from tests.support import SIMULATED_MODEL, url_of, valkey
 ACCEPTANCE = "tests/acceptance/"
 #: With vLLM only in the first, or without any; the first takes as long as all other acceptance tests together.
 APART = {f"{ACCEPTANCE}test_{name}.py" for name in ("engines", "engine_arguments", "demo")}
+#: To import torch, transformers and vLLM takes longer than these do: one process imports them, not each of four.
+WITH_TORCH = {
+    f"tests/unit/workers/test_{name}.py"
+    for name in ("arguments", "chat", "cpu_norm", "dense_retrieval", "encoding", "model_tokenizer")
+}
 #: What other tests add to their niceness.
 GIVING_WAY = 3
 
@@ -68,6 +73,8 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist ships n
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
+        if file in WITH_TORCH:
+            return "with torch"
         return ACCEPTANCE if file.startswith(ACCEPTANCE) and file not in APART else file
 
 

@@ -306,11 +306,12 @@ def test_a_launcher_starts_without_what_only_its_workers_and_other_commands_need
     assert not unneeded & modules_of("up", "workers")
 
 
-def modules_of(command: str, package: str = "producer") -> set[str]:
+@lru_cache
+def modules_of(command: str, package: str = "producer") -> frozenset[str]:
     """The modules that a new process has once it has shown the command's help."""
     code = f"import sys; from {package}.cli import main; main(['{command}', '--help'], standalone_mode=False)"
     code += "; print(*sys.modules, file=sys.stderr)"
     fresh = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert fresh.returncode == 0, fresh.stderr
     assert f"{command} [OPTIONS]" in fresh.stdout
-    return set(fresh.stderr.split())
+    return frozenset(fresh.stderr.split())
