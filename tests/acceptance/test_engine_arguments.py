@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import pytest
 
 from contract.settings import load_fleet
-from tests.acceptance.conftest import command, found_by
+from tests.acceptance.conftest import found_by
 from tests.support import ROOT
 from workers.engines.packaged import prepare
 
 #: For each JSON object of arguments on stdin, what vLLM's configuration says of the asked attributes, or the refusal;
-#: then the names of its arguments, by its source and by itself.
+#: then the names of its arguments, by its source and by itself; and what `workers check` finds for each list of its
+#: options, with the deployment for a laptop and without a Redis. To import vLLM takes longer than all of it.
 ASK = """
 import dataclasses, json, sys
 from operator import attrgetter
+from click.testing import CliRunner
 from contract import load_settings
 from contract.errors import McqueueError
+from workers.cli import main
 from workers.engines.arguments import check_arguments, names_in_source
 from workers.engines.vllm import engine_arguments, prepare_environment
-model, cases = json.load(sys.stdin)
+model, cases, checks = json.load(sys.stdin)
 prepare_environment(model)
 from vllm import EngineArgs
 for arguments, attributes in cases:
@@ -35,6 +38,10 @@ for arguments, attributes in cases:
         found = {name: attrgetter(name)(config) for name in attributes}
     print("FOUND", json.dumps(found, default=str))
 print("FOUND", json.dumps([names_in_source(), [field.name for field in dataclasses.fields(EngineArgs)]]))
+nobody = {"MCQUEUE_REDIS_URL": "redis://127.0.0.1:1/0", "MCQUEUE_CONFIG": "configs/deploy/laptop.yaml"}
+for options in checks:
+    done = CliRunner().invoke(main, ["check", "--json", *options], env=nobody)
+    print("FOUND", json.dumps([done.exit_code, json.loads(done.stdout)]))
 """
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -70,62 +77,80 @@ REFUSED: list[dict[str, Any]] = [
     {"data_parallel_size": 2},
     {"kv_sharing_fast_prefill": True},
 ]
+#: Options of `workers check`: one name of an argument is misspelled, and none is.
+MISSPELLED = ["--set", "vllm_args.max_model_length=1024"]
+CHECKS: list[list[str]] = [MISSPELLED, []]
 DEPLOYED = [
     settings.vllm_args for file in sorted((ROOT / "configs/deploy").glob("*.yaml")) for settings in load_fleet(file)
 ]
 
 
+class Answers(NamedTuple):
+    """What vLLM said."""
+
+    cases: list[Any]
+    refusals: list[str]
+    #: To the arguments of each shipped deployment.
+    deployed: list[Any]
+    #: The names of its arguments.
+    by_source: list[str]
+    by_itself: list[str]
+    #: By `workers check`: exit codes and findings.
+    misspelled: tuple[int, list[dict[str, str]]]
+    right: tuple[int, list[dict[str, str]]]
+
+
 @pytest.fixture(scope="module")
-def answers() -> list[Any]:
-    """vLLM's answers to all cases, then to what must be refused, then to the shipped deployments, and its arguments."""
+def answers() -> Answers:
     cases: list[tuple[dict[str, Any], list[str]]] = [(given, list(expected)) for given, expected in CASES.values()]
     cases += [(arguments, []) for arguments in REFUSED]
     cases += [(arguments, []) for arguments in DEPLOYED]
     model = str(prepare("smollm2-135m-instruct"))
-    return found_by(ASK, [model, cases])
+    found = iter(found_by(ASK, [model, cases, CHECKS]))
+    told, refusals, deployed = (list(islice(found, len(asked))) for asked in (CASES, REFUSED, DEPLOYED))
+    (by_source, by_itself), misspelled, right = found
+    return Answers(told, refusals, deployed, by_source, by_itself, misspelled, right)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_engine_argument_reaches_the_engine(answers: list[Any], name: str) -> None:
-    assert answers[list(CASES).index(name)] == CASES[name][1]
+def test_an_engine_argument_reaches_the_engine(answers: Answers, name: str) -> None:
+    assert answers.cases[list(CASES).index(name)] == CASES[name][1]
 
 
-def test_one_that_vllm_does_not_have_is_refused_with_the_nearest(answers: list[Any]) -> None:
-    refusal = answers[len(CASES) + 1]
+def test_one_that_vllm_does_not_have_is_refused_with_the_nearest(answers: Answers) -> None:
+    refusal = answers.refusals[1]
     assert refusal == "vllm_args: vLLM has no engine argument 'max_model_length'. Did you mean 'max_model_len'?"
 
 
-def test_one_that_makes_logits_of_log_probabilities_is_refused(answers: list[Any]) -> None:
-    assert "'raw_logits' does not give the model's own log-probabilities. Leave it out." in answers[len(CASES)]
+def test_one_that_makes_logits_of_log_probabilities_is_refused(answers: Answers) -> None:
+    assert "'raw_logits' does not give the model's own log-probabilities. Leave it out." in answers.refusals[0]
 
 
-def test_several_engines_in_one_worker_are_refused_and_several_workers_named_instead(answers: list[Any]) -> None:
-    refusal = answers[len(CASES) + 2]
+def test_several_engines_in_one_worker_are_refused_and_several_workers_named_instead(answers: Answers) -> None:
+    refusal = answers.refusals[2]
     assert refusal.startswith("vllm_args.data_parallel_size: 2, but a worker has one engine.")
     assert "each of gpu_groups is a worker" in refusal
 
 
-def test_a_shortcut_that_makes_log_probabilities_of_prompts_wrong_is_refused(answers: list[Any]) -> None:
-    refusal = answers[len(CASES) + 3]
+def test_a_shortcut_that_makes_log_probabilities_of_prompts_wrong_is_refused(answers: Answers) -> None:
+    refusal = answers.refusals[3]
     assert refusal.startswith(
         "vllm_args.kv_sharing_fast_prefill: vLLM says that log-probabilities of the prompt are wrong"
     )
 
 
-def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: list[Any]) -> None:
-    assert answers[len(CASES) + len(REFUSED) : -1] == [{} for _ in DEPLOYED]
+def test_vllm_knows_every_argument_of_the_shipped_deployments(answers: Answers) -> None:
+    assert answers.deployed == [{} for _ in DEPLOYED]
 
 
-def test_its_source_names_the_arguments_that_it_has(answers: list[Any]) -> None:
-    by_source, by_itself = answers[-1]
-    assert by_source == by_itself
+def test_its_source_names_the_arguments_that_it_has(answers: Answers) -> None:
+    assert answers.by_source == answers.by_itself
 
 
-def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothing() -> None:
-    misspelled = "vllm_args.max_model_length=1024"
-    nobody = {"MCQUEUE_REDIS_URL": "redis://127.0.0.1:1/0", "MCQUEUE_CONFIG": "configs/deploy/laptop.yaml"}
-    done = command("-m", "workers", "check", "--json", "--set", misspelled, environment=nobody, exit_code=1)
-    found = {(each["level"], each["what"]): each for each in json.loads(done.stdout)}
+def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothing(answers: Answers) -> None:
+    exit_code, findings = answers.misspelled
+    assert exit_code == 1
+    found = {(each["level"], each["what"]): each for each in findings}
     assert found["error", "engine"] == {
         "level": "error",
         "what": "engine",
@@ -134,9 +159,9 @@ def test_workers_check_names_a_misspelled_one_as_the_boot_would_and_boots_nothin
     }
 
 
-def test_workers_check_says_that_vllm_knows_the_rest() -> None:
-    nobody = {"MCQUEUE_REDIS_URL": "redis://127.0.0.1:1/0", "MCQUEUE_CONFIG": "configs/deploy/laptop.yaml"}
-    done = command("-m", "workers", "check", "--json", environment=nobody, exit_code=1)
-    engine = [each for each in json.loads(done.stdout) if each["what"] == "engine"]
+def test_workers_check_says_that_vllm_knows_the_rest(answers: Answers) -> None:
+    exit_code, findings = answers.right
+    assert exit_code == 1, "as there is no Redis"
+    engine = [each for each in findings if each["what"] == "engine"]
     assert [each["level"] for each in engine] == ["ok", "ok"]
     assert "max_num_seqs" in engine[1]["found"]
