@@ -142,6 +142,7 @@ def test_a_worker_stays_online_while_a_long_batch_runs(
         while not redis_ledger.counts(run.run_id).finished:
             page.goto(f"{url}/workers")
             seen |= {row[1] for row in rows(page, "#workers-table") if row[0] == "w0@test"}
+            page.wait_for_timeout(250)  # one that is taken for offline stays so for seconds
         assert len(seen) == 1
         assert seen <= {"Online", "True"}
 
