@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from contract import Ledger, RedisLedger
-from tests.interleavings import Interleavings
+from tests.interleavings import Interleavings, make_quick
 
 
 def test_every_question_ends_in_one_verdict_whatever_happens_in_whatever_order(
@@ -20,5 +20,5 @@ def test_every_question_ends_in_one_verdict_whatever_happens_in_whatever_order(
     class InRedis(Interleavings):
         make_ledger = staticmethod(emptied)
 
-    monkeypatch.setattr("workers.stages.base.RETRY_PAUSE_S", 0.0)
+    make_quick(monkeypatch)
     run_state_machine_as_test(InRedis, settings=settings(max_examples=40, stateful_step_count=40))

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from contract import MemoryLedger
-from tests.interleavings import Interleavings
+from tests.interleavings import Interleavings, make_quick
 
 
 class InMemory(Interleavings):
@@ -15,5 +15,5 @@ class InMemory(Interleavings):
 
 
 def test_every_question_ends_in_one_verdict_whatever_happens_in_whatever_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.stages.base.RETRY_PAUSE_S", 0.0)
+    make_quick(monkeypatch)
     run_state_machine_as_test(InMemory, settings=settings(max_examples=300, stateful_step_count=50))
