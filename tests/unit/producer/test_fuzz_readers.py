@@ -38,7 +38,7 @@ def test_a_damaged_file_is_refused_or_read_and_leaves_nothing_half_done(tmp_path
     assert {"refused", "enqueued", "enqueued without its bad rows"} <= set(outcomes.values())
 
 
-@settings(max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=ROWS, as_list=st.booleans())
 def test_whatever_stands_in_the_fields_every_row_is_accounted_for(
     tmp_path: Path, rows: list[dict[str, Any]], as_list: bool
