@@ -242,6 +242,16 @@ def test_a_server_that_lists_five_is_asked_for_five() -> None:
         assert (engine.describe()["offers"]["chat_top"], engine.describe()["offers"]["plain_top"]) == (5, 5)
 
 
+def test_a_stop_sequence_that_the_server_leaves_in_a_text_is_no_part_of_it() -> None:
+    """As `transformers serve`, which ends a text behind the token that completes the sequence."""
+    with started(Script(text="The answer is B.\n\nQuestion: What", endings=["length"] * 99)) as engine:
+        at_end = GenerateRequest(one_turn("Write."), Sampling(stop=("Question:", "\n\n")))
+        not_there = GenerateRequest(one_turn("Write."), Sampling(stop=("Answer:",)))
+        ended, whole = engine.generate([at_end, not_there])
+    assert [(each.text, each.truncated) for each in ended.texts] == [("The answer is B.", False)]
+    assert [(each.text, each.truncated) for each in whole.texts] == [("The answer is B.\n\nQuestion: What", True)]
+
+
 @pytest.mark.parametrize(
     ("script", "chat", "says"),
     [

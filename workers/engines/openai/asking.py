@@ -152,7 +152,7 @@ class Asker:
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)
-            texts += wire.texts_of(answer)[:wanted]
+            texts += wire.texts_of(answer, sampling.stop)[:wanted]
             prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
             prefilled, all_cached = prefilled + prompt, all_cached + cached
         return Completion(texts=tuple(texts), prompt_tokens=prompt, prefill_tokens=prefilled, cached_tokens=all_cached)

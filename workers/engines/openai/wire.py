@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -128,14 +128,20 @@ def response_format(json_schema: str) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def texts_of(answer: dict[str, Any]) -> list[Text]:
-    """Return the generated texts. The server reports only their total token count, which is split evenly."""
+def texts_of(answer: dict[str, Any], stop: Sequence[str] = ()) -> list[Text]:
+    """Return the generated texts, each up to the first of `stop`, which `transformers serve` leaves at its end.
+
+    The server reports only their total token count, which is split evenly.
+    """
     choices = answer["choices"]
     each, rest = divmod(_written_tokens(answer.get("usage") or {}), len(choices))
-    return [
-        Text(_text_of(choice), each if i else each + rest, truncated=choice.get("finish_reason") == "length")
-        for i, choice in enumerate(choices)
-    ]
+    found = []
+    for i, choice in enumerate(choices):
+        whole = _text_of(choice)
+        text = min((whole.partition(end)[0] for end in stop), key=len, default=whole)
+        cut_off = choice.get("finish_reason") == "length" and text == whole
+        found.append(Text(text, each if i else each + rest, truncated=cut_off))
+    return found
 
 
 def _text_of(choice: dict[str, Any]) -> str:
