@@ -242,6 +242,12 @@ def test_a_server_that_lists_five_is_asked_for_five() -> None:
         assert (engine.describe()["offers"]["chat_top"], engine.describe()["offers"]["plain_top"]) == (5, 5)
 
 
+def test_a_server_that_lists_any_number_gives_labels_that_are_not_among_the_likeliest() -> None:
+    with started(Script(echo=False, most_top=1000)) as engine:
+        (letters,) = engine.generate([ScoreRequest(one_turn("Which one?"), tuple(VOCABULARY))])
+    assert list(letters.logprobs) == [weigh("Which one?", each) for each in VOCABULARY]
+
+
 def test_a_stop_sequence_that_the_server_leaves_in_a_text_is_no_part_of_it() -> None:
     """As `transformers serve`, which ends a text behind the token that completes the sequence."""
     with started(Script(text="The answer is B.\n\nQuestion: What", endings=["length"] * 99)) as engine:

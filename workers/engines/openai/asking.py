@@ -189,7 +189,7 @@ class Asker:
             missing = request.continuations[logprobs.index(None)]
             raise NotOffered(
                 f"{missing!r} is not among the {len(likeliest)} likeliest next tokens, and {server} lists no "
-                "others: no choice can be made"
+                "others: set mode: generate, or letter if labels are likelier"
             )
         if None in logprobs and not prompt:
             raise NotOffered(f"{server} does not count the prompt's tokens")

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Offers", "find_out"]
 
-#: Numbers of next tokens to request, in this order; OpenAI's own plain completions list at most 5.
-TOP_WANTED = (20, 5)
+#: Numbers of next tokens to request, in this order. llama.cpp's server, which echoes no prompt, lists any number; a
+#: label may be the hundredth. Most others list at most 20, and OpenAI's own plain completions 5.
+TOP_WANTED = (1000, 20, 5)
 #: What is continued to learn this.
 PROMPT = "One, two, three,"
 #: A next token that certainly is the same where it is part of a prompt.
