@@ -336,6 +336,15 @@ def test_check_says_that_no_server_answers_or_that_it_does_not_serve_the_model()
     assert unknown.found.startswith("The server answers no test request.")
 
 
+def test_check_says_that_the_key_is_wrong_also_where_the_list_of_models_needs_none() -> None:
+    """As llama.cpp's server."""
+    with serving(Script(refusals=[401] * 99)) as url:
+        found = checked(url)
+    assert found.level == "error"
+    assert found.found.startswith("The server rejects the key.")
+    assert "MCQUEUE_OPENAI__API_KEY" in found.remedy
+
+
 def checked(url: str, **more: object) -> Finding:
     """What `workers check` says of the engine on this server."""
     return next(each for each in check([settings_for(url, **more)], Machine([], [0])) if each.what == "engine")

@@ -11,7 +11,7 @@ from contract.errors import EngineError, SettingsError
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.refusals import is_away
 
-__all__ = ["TELL_EVERY_S", "WAIT_S", "await_server", "until_answered"]
+__all__ = ["TELL_EVERY_S", "WAIT_S", "await_server", "rejects_key", "until_answered"]
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +39,17 @@ def _greet(connection: Connection, client: Any) -> None:
     try:
         client.models.list()
     except (AuthenticationError, PermissionDeniedError) as trouble:
-        hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
-        raise SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint) from None
+        raise rejects_key(connection, trouble) from None
     except OpenAIError as trouble:
         if is_away(trouble):  # anything else answers, and need not list its models
             hint = "Check openai.url; is the server running?"
             raise EngineError(f"No server answers: {connection.says(trouble)}", hint=hint) from None
+
+
+def rejects_key(connection: Connection, trouble: Exception) -> SettingsError:
+    """Return the error of a key that the server refuses."""
+    hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
+    return SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint)
 
 
 def until_answered(ask: Callable[[], T], timeout_s: float) -> T:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from contract.errors import EngineError, SettingsError, nearest
 from contract.turns import one_turn
 from workers.engines.openai import wire
-from workers.engines.openai.awaiting import until_answered
+from workers.engines.openai.awaiting import rejects_key, until_answered
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.echo import Scorable, chat_scores, echoed
 from workers.engines.openai.refusals import is_spent, may_pass
@@ -93,10 +93,14 @@ def _offers(connection: Connection) -> Offers:
         said = connection.says(probe.refused[0])
         raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
     probe.samples(in_chat=chat)
+    from openai import AuthenticationError
+
     scorable = probe.chat_scores(len(in_chat)) if chat else Scorable(0, echo=False)
     # Servers that decode each token alone drop the space before a word, and with it what tells two tokens apart.
     drops_spaces = bool(listed) and not any(token[:1].isspace() for token in listed)
     return Offers(
+        if isinstance(probe.refused[0], AuthenticationError):  # llama.cpp's server lists its models without a key
+            raise rejects_key(connection, probe.refused[0])
         chat=chat,
         plain=plain,
         chat_top=0 if drops_spaces and scorable.echo else scorable.top,
