@@ -22,7 +22,7 @@ from workers.engines.compiling import missing_for_helpers, missing_for_triton
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.connection import Connection
-from workers.engines.openai.probing import find_out
+from workers.engines.openai.probing import find_out, remarks
 from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus.groups import Device
@@ -137,13 +137,14 @@ def _server(settings: Settings) -> Finding:
     try:
         await_server(connection, timeout_s=0)
         offers = find_out(connection)
+        unusual = remarks(connection, offers)
     except McqueueError as trouble:
         return Finding("error", "engine", trouble.message, trouble.hint)
     finally:
         connection.client.close()
     found = f"{settings.answers_with} answers: {offers.described()}"
-    if remarks := connection.parameters.remarks():
-        return Finding("warning", "engine", f"{found}; it {'; it '.join(remarks)}")
+    if unusual:
+        return Finding("warning", "engine", f"{found}; it {'; it '.join(unusual)}")
     return Finding("ok", "engine", found)
 
 

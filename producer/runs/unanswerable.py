@@ -70,6 +70,9 @@ def _obstacles(spec: RunSpec, worker: WorkerRecord) -> Iterator[tuple[str, str]]
 def _of_server(spec: RunSpec, offers: Mapping[str, Any], server: str) -> Iterator[tuple[str, str]]:
     if not spec.mode.writes and not any(offers.get(each) for each in LOGPROBS):
         yield f"{server} returns no log-probabilities, which mode {spec.mode} needs", "Set mode: generate."
+    if spec.sampling and spec.sampling.temperature and offers.get("only_greedy"):
+        remedy = "Set mode: generate and sampling.temperature: 0, or do_sample in its model's generation_config.json."
+        yield f"{server} writes the same text at any temperature", remedy
     if spec.chat_template is ChatTemplate.NEVER and not offers.get("plain"):
         yield f"{server} offers only chat completions", "Set chat_template: auto."
     if spec.chat_template in {ChatTemplate.ALWAYS, ChatTemplate.TURNS} and not offers.get("chat"):

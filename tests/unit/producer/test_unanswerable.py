@@ -15,6 +15,8 @@ MODEL = "smollm2-135m-instruct"
 #: A server that hides its model's log-probabilities, and one that only continues texts.
 REASONER = {"engine": "openai", "server": "http://s/v1", "model": "o9", "offers": {"chat": True}}
 PLAIN = {"engine": "openai", "server": "http://s/v1", "model": "b", "offers": {"plain": True, "plain_top": 5}}
+#: One that writes the same text at any temperature.
+GREEDY = {**PLAIN, "offers": {"plain": True, "only_greedy": True}}
 BARE = {"engine": "vllm", "chat_template_variables": None}
 SWITCHED = {"engine": "vllm", "chat_template_variables": ["enable_thinking"]}
 UNSWITCHED: dict[str, Any] = {"engine": "vllm", "chat_template_variables": []}
@@ -37,6 +39,11 @@ def live(*engines: dict[str, Any]) -> list[WorkerRecord]:
         ),
         (REASONER, "{mode: generate, chat_template: never}", "offers only chat completions. Set chat_template: auto."),
         (PLAIN, "{mode: letter, chat_template: always}", "offers no chat completions. Set chat_template: never."),
+        (
+            GREEDY,
+            "{mode: vote, sampling: {samples: 3, temperature: 0.7}}",
+            "http://s/v1 (b) writes the same text at any temperature. Set mode: generate and sampling.temperature: 0",
+        ),
         (BARE, "{mode: letter, chat_template: always}", "the model has no chat template. Set chat_template: never."),
         (BARE, "{mode: generate, chat_template_kwargs: {x: 1}}", "never, and leave chat_template_kwargs out."),
         (SWITCHED, "{mode: generate, chat_template_kwargs: {x: 1}}", "no variable 'x'. It has enable_thinking."),
@@ -63,6 +70,7 @@ def test_a_run_that_no_live_worker_can_answer_is_refused_with_the_remedy_and_not
         (({"engine": "vllm"},), "{mode: generate, chat_template_kwargs: {x: 1}}"),
         ((SWITCHED,), "{mode: generate, chat_template_kwargs: {enable_thinking: false}}"),
         ((BARE,), "mode: generate"),
+        ((GREEDY,), "mode: generate"),
     ],
     ids=[
         "nobody there",
@@ -71,6 +79,7 @@ def test_a_run_that_no_live_worker_can_answer_is_refused_with_the_remedy_and_not
         "an older worker",
         "a known variable",
         "auto without one",
+        "greedily, as it is asked to",
     ],
 )
 def test_a_run_that_a_worker_may_answer_is_sent(

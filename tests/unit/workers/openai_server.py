@@ -48,6 +48,8 @@ class Script:
     """What the server offers, what it will refuse, and what it was asked."""
 
     text: str = "The answer is B."
+    #: Whether that depends on the seed at a temperature above 1.
+    samples: bool = True
     chat: bool = True
     plain: bool = True
     #: Next tokens that it lists; 0: it refuses to.
@@ -109,15 +111,16 @@ class Script:
         tokens = self.tokens(said)
         own = [None] + [logprob(tokens[:i], each) for i, each in enumerate(tokens) if i]
         top = self.likeliest(tokens, in_chat=in_chat)[: self._listed(body)]
+        text = f"{self.text} {body.get('seed')}" if self.samples and body.get("temperature", 0) > 1 else self.text
         choice: dict[str, Any] = {}
         if in_chat:
             rows = [{"token": token, "logprob": value} for token, value in top]
-            choice |= {"message": {"content": self.text}, "logprobs": {"content": [{"top_logprobs": rows}]}}
+            choice |= {"message": {"content": text}, "logprobs": {"content": [{"top_logprobs": rows}]}}
         else:
             found = {"top_logprobs": [dict(top)], "tokens": [" next"], "token_logprobs": [-1.0]}
             if echoes:
                 found |= {"tokens": [*tokens, " next"], "token_logprobs": [*own, -1.0]}
-            choice |= {"text": self.text, "logprobs": found}
+            choice |= {"text": text, "logprobs": found}
         usage = {"prompt_tokens": len(tokens), "completion_tokens": min(3, body.get("max_tokens", 3))}
         rows_of_prompt = [
             None if each is None else {"7": {"logprob": each, "decoded_token": token}}

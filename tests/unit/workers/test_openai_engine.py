@@ -258,6 +258,27 @@ def test_a_stop_sequence_that_the_server_leaves_in_a_text_is_no_part_of_it() -> 
     assert [(each.text, each.truncated) for each in whole.texts] == [("The answer is B.\n\nQuestion: What", True)]
 
 
+def test_a_server_that_ignores_the_temperature_casts_no_votes() -> None:
+    """As `transformers serve`, if the model's generation_config.json says nothing of `do_sample`."""
+    sampled = GenerateRequest(one_turn("Write."), Sampling(samples=3, temperature=0.7))
+    script = Script(samples=False)
+    with started(script) as engine:
+        votes, greedy = engine.generate([sampled, WRITE])
+        assert engine.describe()["offers"]["only_greedy"]
+    assert votes.error is not None
+    assert "writes the same text at any temperature: set mode: generate and" in votes.error.message
+    assert greedy.texts
+    with serving(script) as url:
+        found = checked(url)
+    assert found.level == "warning"
+    assert "writes the same text at any temperature: runs with sampling.temperature (mode vote) fail" in found.found
+
+
+def test_a_server_whose_texts_have_not_begun_may_sample() -> None:
+    with started(Script(text="", samples=False)) as engine:
+        assert "only_greedy" not in engine.describe()["offers"]
+
+
 @pytest.mark.parametrize(
     ("script", "chat", "says"),
     [

@@ -132,6 +132,11 @@ class Asker:
 
     def _write(self, request: GenerateRequest) -> Completion:
         in_chat, sampling = self._in_chat(request.chat), request.sampling
+        if sampling.temperature and self._offers.only_greedy:
+            raise NotOffered(
+                f"{self._server.base_url} writes the same text at any temperature: set mode: generate and "
+                "sampling.temperature: 0, or do_sample in its model's generation_config.json"
+            )
         if sampling.reasoning_effort and not in_chat:
             raise NotOffered("sampling.reasoning_effort has no effect outside a chat: set chat_template: always")
         texts: list[Text] = []

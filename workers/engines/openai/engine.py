@@ -37,7 +37,7 @@ from workers.engines.openai.client import Client, ModelClient
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.judge import JudgeClient
 from workers.engines.openai.patience import Patience
-from workers.engines.openai.probing import Offers, find_out
+from workers.engines.openai.probing import Offers, find_out, remarks
 from workers.engines.vllm_server import LocalServer
 
 __all__ = ["OpenAiEngine"]
@@ -95,8 +95,8 @@ class OpenAiEngine(Engine):
         await_server(connection, until - time.monotonic())
         self._offers = find_out(connection, until - time.monotonic())
         self._waits_for = ""
-        if remarks := connection.parameters.remarks():
-            log.warning("%s", connection.says(f"{self._server.model} {'; it '.join(remarks)}"))
+        if unusual := remarks(connection, self._offers):
+            log.warning("%s", connection.says(f"{self._server.model} {'; it '.join(unusual)}"))
         is_ours = self._local is not None
         patience = Patience(connection, self.stopping, in_chat=self._offers.chat, is_ours=is_ours)
         return ModelClient(connection, patience, self._local.last_words if self._local else str)

@@ -18,7 +18,7 @@ from workers.engines.openai.refusals import is_spent, may_pass
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["Offers", "find_out"]
+__all__ = ["Offers", "find_out", "remarks"]
 
 #: Numbers of next tokens to request, in this order. llama.cpp's server, which echoes no prompt, lists any number; a
 #: label may be the hundredth. Most others list at most 20, and OpenAI's own plain completions 5.
@@ -31,6 +31,12 @@ WORD = re.compile(" [A-Za-z]+")
 MOST_APART = 1.0
 #: How far above zero a log-probability may be. What exceeds it is none: some servers can list logits instead.
 ROUNDING = 0.01
+#: What is written here depends on the seed, if the server samples at all: so many tokens are the same by chance never.
+RANDOM = "Write ten random words."
+RANDOM_TOKENS = 24
+#: The highest that the protocol has.
+HOT = 2.0
+SEEDS = (1, 2, 3)
 #: A server may report an unsupported feature as a server error, so probes are retried only a few times.
 PROBE_RETRIES = 2
 
@@ -49,6 +55,8 @@ class Offers:
     plain_echo: bool = False
     #: The model's context in tokens, if the server counts tokens of a prompt (vLLM's `/tokenize`), else 0.
     context: int = 0
+    #: Whether it writes the same text at any temperature, whatever the seed.
+    only_greedy: bool = False
 
     @property
     def logprobs(self) -> bool:
@@ -85,22 +93,22 @@ def find_out(connection: Connection, timeout_s: float = 0) -> Offers:
 
 
 def _offers(connection: Connection) -> Offers:
+    from openai import AuthenticationError
+
     probe = _Probe(connection)
     chat, in_chat = probe.next_tokens(in_chat=True)
     plain, listed = probe.next_tokens(in_chat=False)
     if not chat and not plain:
+        if isinstance(probe.refused[0], AuthenticationError):  # llama.cpp's server lists its models without a key
+            raise rejects_key(connection, probe.refused[0])
         kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
         said = connection.says(probe.refused[0])
         raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
     probe.samples(in_chat=chat)
-    from openai import AuthenticationError
-
     scorable = probe.chat_scores(len(in_chat)) if chat else Scorable(0, echo=False)
     # Servers that decode each token alone drop the space before a word, and with it what tells two tokens apart.
     drops_spaces = bool(listed) and not any(token[:1].isspace() for token in listed)
     return Offers(
-        if isinstance(probe.refused[0], AuthenticationError):  # llama.cpp's server lists its models without a key
-            raise rejects_key(connection, probe.refused[0])
         chat=chat,
         plain=plain,
         chat_top=0 if drops_spaces and scorable.echo else scorable.top,
@@ -108,6 +116,7 @@ def _offers(connection: Connection) -> Offers:
         chat_echo=scorable.echo,
         plain_echo=plain and probe.echoes(listed),
         context=probe.context(),
+        only_greedy=probe.writes_the_same(in_chat=chat),
     )
 
 
@@ -133,6 +142,20 @@ class _Probe:
         """Have the server refuse what its model does not take of a request for a text."""
         path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
         self._tried(path, **body, max_tokens=1, temperature=0, top_p=1, n=1, seed=0)
+
+    def writes_the_same(self, *, in_chat: bool) -> bool:
+        """Whether several seeds give the same text at a high temperature.
+
+        That of `transformers serve` is ignored unless the model's generation_config.json has `do_sample`.
+        """
+        path, body = wire.asked(one_turn(RANDOM), in_chat=in_chat)
+        texts: set[str] = set()
+        for seed in SEEDS:
+            answer = self._tried(path, **body, max_tokens=RANDOM_TOKENS, temperature=HOT, top_p=1, seed=seed)
+            texts |= {each.text for each in wire.texts_of(answer)} if answer is not None else {""}
+            if len(texts) > 1 or "" in texts:  # nothing can be told of a text that has not begun
+                return False
+        return True
 
     def echoes(self, listed: Mapping[str, float]) -> bool:
         """Whether log-probabilities of the prompt's own tokens are returned, and agree with those `listed` behind it.
@@ -177,6 +200,14 @@ class _Probe:
                 return wire.NOTHING_WRITTEN
             self.refused.append(trouble)
             return None
+
+
+def remarks(connection: Connection, offers: Offers) -> list[str]:
+    """Return in words what runs should know of the server; empty if there is nothing unusual."""
+    found = connection.parameters.remarks()
+    if offers.only_greedy:
+        found.append("writes the same text at any temperature: runs with sampling.temperature (mode vote) fail")
+    return found
 
 
 def _nearest_model(connection: Connection) -> str:
