@@ -366,6 +366,14 @@ def test_check_says_that_the_key_is_wrong_also_where_the_list_of_models_needs_no
     assert "MCQUEUE_OPENAI__API_KEY" in found.remedy
 
 
+def test_check_warns_of_a_name_that_the_server_answers_to_and_does_not_list() -> None:
+    """As llama.cpp's server, which answers by its only model whatever the name."""
+    with serving(Script()) as url:
+        found = checked(url, model="qwen-72b")
+    assert found.level == "warning"
+    assert "it is not among the models that the server lists (grader)" in found.found
+
+
 def checked(url: str, **more: object) -> Finding:
     """What `workers check` says of the engine on this server."""
     return next(each for each in check([settings_for(url, **more)], Machine([], [0])) if each.what == "engine")

@@ -207,14 +207,27 @@ def remarks(connection: Connection, offers: Offers) -> list[str]:
     found = connection.parameters.remarks()
     if offers.only_greedy:
         found.append("writes the same text at any temperature: runs with sampling.temperature (mode vote) fail")
+    known = _models(connection)
+    if known and connection.server.model not in known:
+        found.append(
+            f"is not among the models that the server lists ({', '.join(known[:5])}): some servers answer by the model "
+            "that they have, whatever the name"
+        )
     return found
 
 
 def _nearest_model(connection: Connection) -> str:
+    known = _models(connection)
+    if not known:
+        return "Check openai.url and openai.model."
+    return nearest(connection.server.model, known) or f"It serves {', '.join(known[:5])}."
+
+
+def _models(connection: Connection) -> list[str]:
+    """Return the names of the models that the server lists; none if it does not."""
     from openai import OpenAIError
 
     try:
-        known = [each.id for each in connection.client.models.list()]
+        return [each.id for each in connection.with_retries(0).client.models.list()]
     except OpenAIError:
-        return "Check openai.url and openai.model."
-    return nearest(connection.server.model, known) or f"It serves {', '.join(known[:5])}."
+        return []
