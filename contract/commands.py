@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import io
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -47,6 +49,13 @@ class Commands(click.Group):
         super().__init__(*arguments, **options)
         self._later = dict(later or {})
         self._interrupted = interrupted
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command line. It prints UTF-8 in any locale: names have any characters, and JSON must be UTF-8."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8", errors=stream.errors)
+        return super().main(*arguments, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, imported or not."""

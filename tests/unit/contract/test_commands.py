@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import io
+import sys
 
 import click
 import pytest
@@ -39,6 +41,13 @@ def say() -> None:
     note("\x07")
 
 
+@main.command()
+@click.argument("name")
+def greet(name: str) -> None:
+    tell(name)
+    note(f"{name}…")
+
+
 @pytest.mark.parametrize(
     ("command", "exit_code", "out", "err"),
     [
@@ -53,6 +62,14 @@ def test_errors_are_one_line_and_nothing_that_is_said_steers_a_terminal(
 ) -> None:
     done = CliRunner().invoke(main, [command])
     assert (done.exit_code, done.stdout, done.stderr) == (exit_code, out, err)
+
+
+def test_what_is_said_is_utf_8_in_a_locale_that_lacks_its_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = io.BytesIO(), io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="latin-1"))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err, encoding="latin-1", errors="backslashreplace"))
+    assert main(["greet", "Жук"], standalone_mode=False) is None
+    assert (out.getvalue(), err.getvalue()) == ("Жук\n".encode(), "Жук…\n".encode())
 
 
 def test_an_option_that_stands_after_the_command_is_told_its_place() -> None:
