@@ -133,15 +133,14 @@ def _engine(settings: Settings) -> Iterator[Finding]:
 
 def _server(settings: Settings) -> Finding:
     """Check whether the server answers, accepts the key and serves the model; asks it for a few tokens, as at boot."""
-    connection = Connection(settings.openai)
     try:
-        await_server(connection, timeout_s=0)
-        offers = find_out(connection)
-        unusual = remarks(connection, offers)
+        connection = Connection(settings.openai)
+        with connection.client:
+            await_server(connection, timeout_s=0)
+            offers = find_out(connection)
+            unusual = remarks(connection, offers)
     except McqueueError as trouble:
         return Finding("error", "engine", trouble.message, trouble.hint)
-    finally:
-        connection.client.close()
     found = f"{settings.answers_with} answers: {offers.described()}"
     if unusual:
         return Finding("warning", "engine", f"{found}; it {'; it '.join(unusual)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -372,6 +373,37 @@ def test_check_warns_of_a_name_that_the_server_answers_to_and_does_not_list() ->
         found = checked(url, model="qwen-72b")
     assert found.level == "warning"
     assert "it is not among the models that the server lists (grader)" in found.found
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "way"),
+    [
+        ("localhost", " (through the environment's proxy 127.0.0.1:9, unless NO_PROXY lists this server)"),
+        ("localhost,127.0.0.1", ""),
+    ],
+)
+def test_check_names_the_proxy_through_which_no_server_answers(
+    no_proxy: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"http_proxy": "http://me:s3cret@127.0.0.1:9", "no_proxy": no_proxy}.items():
+        monkeypatch.setenv(name, value)
+    assert checked("http://127.0.0.1:1").found == f"No server answers: http://127.0.0.1:1/v1{way}: Connection error."
+
+
+def test_check_names_the_proxy_that_may_have_refused_instead_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Script(away=[403])) as proxy:
+        monkeypatch.setenv("all_proxy", proxy)
+        found = checked("http://grader.example:1").found
+    assert f"http://grader.example:1/v1 (through the environment's proxy {proxy.removeprefix('http://')}, " in found
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9"])
+def test_check_says_that_a_proxy_is_of_a_kind_that_cannot_be_used(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)  # as if it were not installed
+    monkeypatch.setenv("all_proxy", proxy)
+    found = checked("http://127.0.0.1:1")
+    assert found.found.startswith("The environment names a proxy that cannot be used: ")
+    assert found.remedy == "Name an HTTP proxy, or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals or not."
 
 
 def checked(url: str, **more: object) -> Finding:

@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Any, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+from contract.errors import SettingsError, first_line
 from contract.settings import OpenAiSettings
 from workers.engines.openai import wire
 from workers.engines.openai.parameters import Parameters
+from workers.engines.openai.refusals import may_be_of_a_proxy
 from workers.retries import one_line
 
 __all__ = ["Connection", "RateLimiter"]
@@ -46,11 +50,20 @@ class RateLimiter:
 
 
 class Connection:
-    """HTTP connection to one model on one server; requests are made in the way that the model takes them."""
+    """HTTP connection to one model on one server; requests are made in the way that the model takes them.
+
+    Raises SettingsError for a proxy in the environment that cannot be used.
+    """
 
     def __init__(self, server: OpenAiSettings) -> None:
         from openai import DefaultHttpxClient, OpenAI
 
+        try:
+            http_client = DefaultHttpxClient(event_hooks={"response": [_as_its_error_says]})
+        except (ImportError, ValueError) as trouble:  # SOCKS needs a package of its own; or an unknown kind of proxy
+            hint = "Name an HTTP proxy, or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals or not."
+            said = f"The environment names a proxy that cannot be used: {first_line(trouble)}."
+            raise SettingsError(said, hint=hint) from None
         self.server = server
         self.parameters = Parameters()
         self.client: Any = OpenAI(
@@ -58,7 +71,7 @@ class Connection:
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
             timeout=server.timeout_s,
             max_retries=server.max_retries,
-            http_client=DefaultHttpxClient(event_hooks={"response": [_as_its_error_says]}),
+            http_client=http_client,
         )
         self.pacer = RateLimiter(server.requests_per_minute)
 
@@ -101,8 +114,23 @@ class Connection:
     def says(self, trouble: Exception | str) -> str:
         """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
         key = self.server.api_key.get_secret_value()
-        text = f"{self.server.base_url}: {_in_words(trouble)}"
+        way = _proxy_to(self.server.base_url) if may_be_of_a_proxy(trouble) else ""
+        text = f"{self.server.base_url}{way}: {_in_words(trouble)}"
         return text.replace(key, "…") if key else text
+
+
+def _proxy_to(url: str) -> str:
+    """Return that the environment names a proxy for requests to `url`; empty if it names none.
+
+    The client and urllib read NO_PROXY in the same way, but for networks such as 10.0.0.0/8.
+    """
+    server = urlsplit(url)
+    named = getproxies()
+    found = named.get(server.scheme) or named.get("all")
+    if not found or proxy_bypass(server.netloc):
+        return ""
+    proxy = found.rpartition("@")[2].rpartition("://")[2]  # without a password
+    return f" (through the environment's proxy {proxy}, unless NO_PROXY lists this server)"
 
 
 def _in_words(trouble: Exception | str) -> str:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["is_away", "is_no_answer", "is_of_the_request", "is_spent", "may_end", "may_pass"]
+__all__ = ["is_away", "is_no_answer", "is_of_the_request", "is_spent", "may_be_of_a_proxy", "may_end", "may_pass"]
 
 #: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
 #: does not list its models.
 NOT_UP = frozenset({502, 503, 504})
+#: What a proxy answers that wants to know who asks, or does not let them through.
+NOT_LET_THROUGH = frozenset({403, 407})
 #: What OpenAI answers if a model's hidden reasoning took all tokens that the text might have had.
 SPENT = "Could not finish the message because max_tokens or model output limit was reached"
 #: Refusals that may pass, besides all server errors: time-out, conflict, too many requests.
@@ -52,6 +54,13 @@ def is_away(trouble: OpenAIError) -> bool:
     if isinstance(trouble, APIStatusError):
         return trouble.status_code in NOT_UP
     return isinstance(trouble, APIConnectionError)
+
+
+def may_be_of_a_proxy(trouble: Exception | str) -> bool:
+    """Whether this may come from a proxy on the way rather than from the server."""
+    from openai import OpenAIError
+
+    return isinstance(trouble, OpenAIError) and (is_away(trouble) or _status(trouble) in NOT_LET_THROUGH)
 
 
 def is_of_the_request(trouble: OpenAIError) -> bool:
