@@ -48,7 +48,7 @@ def process_start(pid: int) -> int | None:
             return None
         stat = Path(f"/proc/{pid}/stat")
         if stat.exists():
-            return int(stat.read_text().rpartition(")")[2].split()[19])  # field 22 of proc(5), `starttime`
+            return int(stat.read_bytes().rpartition(b")")[2].split()[19])  # field 22 of proc(5), `starttime`
         return int(process.create_time())
     except (psutil.Error, OSError, IndexError):
         return None

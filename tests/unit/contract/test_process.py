@@ -30,6 +30,16 @@ def test_another_process_under_the_same_id_is_not_the_one_that_is_meant() -> Non
     assert died_here(f"{process_place()}/{os.getpid()}/{(process_start(os.getpid()) or 0) + 1}")
 
 
+def test_the_id_may_have_come_to_a_process_whose_name_was_cut_off_within_a_letter() -> None:
+    rename = "open('/proc/self/comm', 'wb').write('процессы'.encode()[:15]); print(flush=True); input()"
+    other = subprocess.Popen([sys.executable, "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert died_here(f"{process_place()}/{other.pid}/1")
+        other.kill()
+
+
 @pytest.mark.parametrize("name", ["elsewhere/boot/pid:[1]/1/1", "", "nonsense"])
 def test_of_a_process_elsewhere_nothing_is_known(name: str) -> None:
     assert not died_here(name)
