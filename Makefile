@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up first, once.
-PYTHON  ?= python3
 VENV    ?= .venv
+PYTHON  ?= $(or $(realpath $(VENV)/bin/python),python3)# what $(VENV) was made with, if there is one
 VARIANT ?= auto# cpu, gpu, or auto: what $(VENV) has already, else gpu where nvidia-smi finds one, else cpu
 FORCE   ?=# 1: replace the environment by one with the other build even if processes run from it
 BIN      = $(VENV)/bin

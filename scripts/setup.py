@@ -4,8 +4,8 @@
 
 Installs the pinned requirements into a virtual environment and leaves a stamp, the digest of everything that
 determines what is installed. As long as the stamp matches, a second call does nothing and needs no network. `auto`
-keeps the build of vLLM that is installed. To replace it by the other, the environment is made anew, unless processes
-run from it.
+keeps the build of vLLM that is installed. To replace it by the other, or for another Python, the environment is made
+anew, unless processes run from it.
 """
 
 from __future__ import annotations
@@ -100,8 +100,10 @@ def installed_variant(target: Path) -> str | None:
 
 
 def replaces(target: Path, variant: str) -> bool:
-    """Whether `target` has the other build of vLLM: installing over it would keep its torch."""
-    return installed_variant(target) not in (None, variant)
+    """Whether `target` has another Python, or the other build of vLLM: installing over that would keep its torch."""
+    wanted = "python{}.{}".format(*sys.version_info)
+    is_another_python = any(path.name != wanted for path in target.glob("lib/python3*"))
+    return is_another_python or installed_variant(target) not in (None, variant)
 
 
 def running_from(target: Path) -> dict[int, str]:
@@ -132,8 +134,9 @@ def still_in_use(target: Path, running: dict[int, str]) -> str:
     """Return which processes would lose their environment, and what to do."""
     listed = "\n".join(f"  {pid}  {command[:LONGEST_COMMAND]}" for pid, command in running.items())
     return (
-        f"{target} has the other build of vLLM, and would be deleted under the processes that run from it:\n{listed}\n"
-        "End them first, or leave VARIANT out to keep that build; to replace it all the same, add FORCE=1."
+        f"{target} has the other build of vLLM or another Python, and would be deleted under the processes that run "
+        f"from it:\n{listed}\n"
+        "End them first, or leave VARIANT and PYTHON out to keep it; to replace it all the same, add FORCE=1."
     )
 
 
@@ -164,8 +167,12 @@ def digest(variant: str) -> str:
 
 
 def install(target: Path, variant: str) -> None:
-    """Install the pins of `variant` into `target`, created anew if it is missing or has the other build of vLLM."""
-    if not (target / "bin" / "pip").exists() or replaces(target, variant):
+    """Install the pins of `variant` into `target`, created anew if it has another Python or build of vLLM, or none.
+
+    Its interpreter is missing where the system's Python was upgraded.
+    """
+    is_whole = all((target / "bin" / name).exists() for name in ("python", "pip"))
+    if not is_whole or replaces(target, variant):
         venv.create(target, with_pip=True, clear=True)
     requirements = ROOT / "requirements"
     _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))

