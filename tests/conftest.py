@@ -37,8 +37,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Variables of a site, a terminal or a cluster job must not reach the programs that tests start: requests to 127.0.0.1
-# would go to a proxy, output would be coloured or truncated, and a job script would mistake our own job for its own.
-FROM_OUTSIDE = re.compile("(https?|all)_proxy|(HTTPS?|ALL)_PROXY|(FORCE|NO)_COLOR|COLUMNS|LINES|(SLURM|PBS)_.*")
+# would go to a proxy, output would be coloured or truncated or have no bars (TERM=dumb), and a job script would mistake
+# our own job for its own.
+FROM_OUTSIDE = re.compile(
+    "(https?|all)_proxy|(HTTPS?|ALL)_PROXY|(FORCE|NO)_COLOR|TERM|TTY_.*|COLUMNS|LINES|(SLURM|PBS)_.*"
+)
 for name in filter(FROM_OUTSIDE.fullmatch, list(os.environ)):
     del os.environ[name]
 
