@@ -6,6 +6,7 @@ thread, before the first message is taken.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -183,6 +184,15 @@ def _drain(*_: Any) -> None:
     stop(0)
 
 
+def _keep_exit_code() -> None:
+    """Give up output that a full disk does not take: Python would exit with 120, as if the worker had failed."""
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except (AttributeError, OSError, ValueError):  # there is none, it is full, or closed
+            setattr(sys, name, None)
+
+
 def _own_queue() -> str:
     """Return the queue of this worker: that of the settings' model, or the one given by -Q."""
     queues = list(app.amqp.queues.consume_from)
@@ -199,4 +209,5 @@ def _refuse_other_pools(pool: Any) -> None:
         )
 
 
+atexit.register(_keep_exit_code)
 Lifecycle().connect()

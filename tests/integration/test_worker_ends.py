@@ -94,6 +94,7 @@ def test_sigterm_drains_a_worker_whose_log_is_on_a_full_disk(app: Celery, redis_
         "MCQUEUE_BATCH_SIZE": "8",
         "MCQUEUE_SIMULATED__CALL_MS": "600",
         "MCQUEUE_DRAIN_TIMEOUT_S": "600",
+        "PYTHONUNBUFFERED": "",  # so that something is left to be written at the end
     }
     with process(*worker_command("w0@test", 2)[1:], environment=given, log=Path("/dev/full")) as leaving:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
