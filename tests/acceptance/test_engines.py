@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -244,7 +245,9 @@ def test_the_server_ends_with_its_killed_worker(both: Host) -> None:
     assert any("vllm.entrypoints" in " ".join(each.cmdline()) for each in family)
     os.kill(worker.pid, signal.SIGKILL)
     wait_until(lambda: not any(map(_lives, family)), "the server and its core to end")
-    wait_until(lambda: "served-cpu1: restarting" in log.read_text(), "the launcher to start the next")
+    wait_until(
+        lambda: f"served-cpu1@{socket.gethostname()}: restarting" in log.read_text(), "the launcher to start the next"
+    )
 
 
 def _lives(process: psutil.Process) -> bool:
