@@ -145,7 +145,7 @@ class GuardedEngine(Engine):
                 self._answered_at = time.monotonic()
             oldest = min(self._running_since.copy().values(), default=None)
             if oldest is not None and time.monotonic() - max(oldest, self._answered_at) > deadline_s:
+                faulthandler.dump_traceback()  # first: the launcher shows the end of a dead worker's log
                 log.critical("the engine has not answered for %g s (batch_deadline_s); treating it as dead", deadline_s)
-                faulthandler.dump_traceback()
                 self._on_hang()
                 return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -166,6 +168,20 @@ def test_a_call_that_never_ends_is_noticed_and_one_that_ends_is_not(clock: Clock
     threading.Thread(target=door.generate, args=(requests(4),), daemon=True).start()
     clock.pass_until(hung)
     door.close()
+
+
+def test_the_log_of_a_worker_whose_engine_hangs_ends_with_the_reason(
+    clock: Clock, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.log, "handlers", [logging.StreamHandler(sys.stderr)])
+    hung = threading.Event()
+    door = guarded(Counting("simulated.hang_text=What is 3 plus", DEADLINE), hung)
+    threading.Thread(target=door.generate, args=(requests(4),), daemon=True).start()
+    clock.pass_until(hung)
+    door.close()
+    stacks, _, after = capfd.readouterr().err.rpartition("  File ")
+    assert "most recent call first" in stacks
+    assert f"the engine has not answered for {DEADLINE_S:g} s (batch_deadline_s)" in after
 
 
 def test_of_a_call_that_does_not_fit_only_what_it_left_unanswered_is_asked_again() -> None:
