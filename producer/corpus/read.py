@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from contract.errors import QuestionFileError, nearest
 from producer.corpus.document import TEXT_FIELDS, Document, parts_of, to_document
 from producer.readers.csv import read_csv
-from producer.readers.csv_dialect import Dialect, dialect_of
+from producer.readers.csv_dialect import Dialect, dialect_of, lines_of, reader_of
 from producer.readers.jsonl import read_jsonl
 from producer.readers.parquet import read_parquet
 from producer.readers.record import Record, Records
@@ -65,7 +65,7 @@ def _read_table(text: Text, reading: Reading) -> Iterator[Record]:
 def _header(text: Text) -> tuple[str, ...]:
     """Return the column names of a table whose delimiter cannot be detected: it has one column, or is malformed."""
     try:
-        names = next(filter(None, csv.reader(text.lines(), strict=True)), [])
+        names = next(filter(None, reader_of(lines_of(text), Dialect(",", quoted=True))), [])
     except csv.Error as trouble:
         hint = "Close every quote that is opened in it."
         raise QuestionFileError(f"malformed CSV: header: {trouble}.", path=text.shown, line=1, hint=hint) from None

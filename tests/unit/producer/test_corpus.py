@@ -79,6 +79,12 @@ def test_a_table_of_texts_alone_and_one_of_very_long_ones_are_read(tmp_path: Pat
     ]
 
 
+@pytest.mark.parametrize("table", [b"text\rone\rtwo\r", b"sep=;\ntext\none\ntwo\n"])
+def test_a_table_of_texts_alone_is_read_as_spreadsheets_write_it(tmp_path: Path, table: bytes) -> None:
+    (tmp_path / "c.csv").write_bytes(table)
+    assert [each.text for each in documents(tmp_path / "c.csv")] == ["one", "two"]
+
+
 def test_a_packed_corpus_says_the_same_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "corpus.jsonl", *ROWS)
     packed = tmp_path / "corpus.jsonl.gz"
