@@ -94,10 +94,7 @@ def _is_header(text: str) -> bool:
 def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
     """Yield question and passage of every judgement above 0 in one line."""
     try:
-        question_id, judged = _of_json(text) if text.lstrip().startswith("{") else _of_columns(text)
-    except _NotUnderstood as trouble:
-        hint = "Name it score, or remove it."
-        raise QuestionFileError(str(trouble), path=path, line=line, hint=hint) from None
+        question_id, judged = _of_json(text, path, line) if text.lstrip().startswith("{") else _of_columns(text)
     except (ValueError, TypeError, RecursionError):
         raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
     for passage, score in judged:
@@ -116,10 +113,6 @@ def _refuse_no_id(passage: str, path: Path, line: int) -> None:
         raise QuestionFileError(message, path=path, line=line, hint="Repair the \\u escapes.")
 
 
-class _NotUnderstood(Exception):
-    """A field that may be the relevance."""
-
-
 def _of_columns(text: str) -> tuple[str, list[tuple[str, float]]]:
     parts = text.rstrip("\r\n").split("\t") if "\t" in text else text.split()
     if len(parts) == 4:
@@ -128,7 +121,7 @@ def _of_columns(text: str) -> tuple[str, list[tuple[str, float]]]:
     return question_id, [(passage, float(score))]
 
 
-def _of_json(text: str) -> tuple[str, list[tuple[str, float]]]:
+def _of_json(text: str, path: Path, line: int) -> tuple[str, list[tuple[str, float]]]:
     row: dict[str, Any] = json.loads(text)
     question_id, found = (_first(row, names) for names in (QUESTION_NAMES, PASSAGE_NAMES))
     if question_id is None or found is None:
@@ -136,7 +129,7 @@ def _of_json(text: str) -> tuple[str, list[tuple[str, float]]]:
     passages = [_id(each) for each in (found if isinstance(found, list) else [found])]
     score = _first(row, SCORE_NAMES)
     if score is None:
-        _refuse_numbers(row)
+        _refuse_numbers(row, path, line)
     scores = score if isinstance(score, list) else [1.0 if score is None else score] * len(passages)
     return str(question_id), [(each, float(judged)) for each, judged in zip(passages, scores, strict=True)]
 
@@ -147,13 +140,14 @@ def _id(found: Any) -> str:
     return "" if found is None else str(found)
 
 
-def _refuse_numbers(row: dict[str, Any]) -> None:
-    """Raise _NotUnderstood if a field of another name may say that a passage is not relevant: all would be."""
+def _refuse_numbers(row: dict[str, Any], path: Path, line: int) -> None:
+    """Raise QuestionFileError if a field of another name may say that a passage is not relevant: all would be."""
     for name, found in row.items():
         values = found if isinstance(found, list) else [found]
         others = name not in {*QUESTION_NAMES, *PASSAGE_NAMES}
         if others and values and all(isinstance(each, int | float) for each in values):
-            raise _NotUnderstood(f"{name!r} may say how relevant a passage is, but is no name for that.")
+            message = f"{name!r} may say how relevant a passage is, but is no name for that."
+            raise QuestionFileError(message, path=path, line=line, hint="Name it score, or remove it.")
 
 
 def _first(row: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -219,7 +219,7 @@ def _is_else(name: str, column: Column) -> bool:
 
 def _may_be_index(name: str, column: Column) -> bool:
     given = [each for each in column if each]
-    read = max((sum(bool(meant(each, way)) for each in given) for way in INDICES), default=0)
+    read = max(sum(bool(meant(each, way)) for each in given) for way in INDICES)
     return bool(given) and read >= _MOST * len(given) and not _is_else(name, column)
 
 

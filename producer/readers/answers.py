@@ -137,7 +137,7 @@ def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None
     # Answers that no way can read (`?`, `n/a`) say nothing about the others.
     readable = sum(map(any, zip(*readings.values(), strict=True)))
     counts = {way: sum(map(bool, read)) for way, read in readings.items()}
-    most = max(counts.values(), default=0)
+    most = max(counts.values())
     if not most or most < _MOST * readable:
         return _mixed(known, ways)
     best = [way for way in tried if counts[way] == most]

@@ -12,11 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from contract.errors import QuestionFileError
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
 from producer.readers.text import Text
+
+if TYPE_CHECKING:
+    from _csv import Reader  # `csv` has no name for it
 
 __all__ = ["Dialect", "dialect_of", "lines_of", "reader_of", "sample"]
 
@@ -29,19 +32,6 @@ _DIVISIONS = ((",", True), ("\t", True), ("\t", False), (";", True), ("|", True)
 _SAMPLE_ROWS = 50
 #: The line in which Excel declares the delimiter. It is ignored, as the delimiter is detected from the cells.
 _SEPARATOR = re.compile(r"sep=.?\s*", re.IGNORECASE)
-
-
-class Reader(Protocol):
-    """The type of `csv.reader`'s result, for which the library has no public name."""
-
-    @property
-    def line_num(self) -> int:
-        """Number of lines read."""
-        ...
-
-    def __iter__(self) -> Iterator[list[str]]: ...
-
-    def __next__(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)

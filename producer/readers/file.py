@@ -172,9 +172,9 @@ def _formats(source: Source) -> list[Format]:
 
 
 def _is_one_file(source: Source) -> bool:
-    """Whether the source is a single file, as opposed to a dataset, a folder or a zip of several files."""
+    """Whether the source is a single file, as opposed to a folder or a zip of several files."""
     path = source.path
-    if source.hub_name or path.is_dir():
+    if path.is_dir():
         return False
     if compression_of(path) != "zip":
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from producer.readers.choices import decoded
 from producer.readers.field_names import Names, spelled
@@ -84,12 +84,12 @@ def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
     subject = fields[names.subject] if names.subject and names.subject not in own else None
     found_id = fields[names.id] if names.id else None
     taken = {*own, names.id, names.subject, *golds[:1], *from_contexts}
-    known.setdefault("rest", {name: value for name, value in fields.items() if name not in taken and name})
     return Parts(
         id=found_id,
         subject=subject if subject is None or isinstance(subject, str) else str(subject),
         context=context,
         gold_passages=gold_ids(golds[0], fields[golds[0]]) if golds else (),
+        rest={name: value for name, value in fields.items() if name not in taken and name},
         used=used._replace(
             gold=golds[0] if golds else None,
             id=None if found_id is None else names.id,
@@ -100,7 +100,7 @@ def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
     )
 
 
-def are_ids(found: object) -> bool:
+def are_ids(found: object) -> TypeGuard[list[str]]:
     return isinstance(found, list) and bool(found) and all(isinstance(each, str) for each in found)
 
 
@@ -111,7 +111,7 @@ def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
     Under other names, only a list of strings counts as ids.
     """
     if spelled(name) != "gold_passages":
-        return tuple(found) if isinstance(found, list) and are_ids(found) else None
+        return tuple(found) if are_ids(found) else None
     if isinstance(found, str) and found.startswith("["):
         with suppress(FieldTrouble):
             found = decoded(found)

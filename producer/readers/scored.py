@@ -73,8 +73,8 @@ def targets(wanted: str, *, mix: bool) -> Callable[[Fields, Names], Parts]:
     """Return a function that extracts choices with a score each: those with the highest score are right."""
 
     def parts(fields: Fields, names: Names) -> Parts:
-        field = names.spelled.get(wanted)
-        scores = _scores(fields[field] if field else None, wanted)
+        field = names.spelled[wanted]
+        scores = _scores(fields[field], wanted)
         question, best = question_of(fields, names), max(scores.values())
         texts = mixed(str(question), list(scores)) if mix else checked(list(scores))
         right = [text for text in texts if scores[text] == best] if best > 0 else None

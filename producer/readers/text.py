@@ -100,7 +100,11 @@ class Text:
     def whole(self) -> str:
         """Return the whole text. Raises the same errors as `lines`."""
         with self.open() as file:
-            return self._decode_whole(file.read())
+            raw = file.read()
+        try:
+            return raw.decode(self.encoding).removeprefix("\ufeff")
+        except UnicodeDecodeError as trouble:
+            raise self._wrong(raw, trouble.start, 0, 1 + raw.count(b"\n", 0, trouble.start)) from None
 
     def head(self) -> str:
         """Return up to HEAD_BYTES bytes as text, for detecting the format; invalid bytes are replaced."""
@@ -144,12 +148,6 @@ class Text:
                 break
         if rest:
             yield rest
-
-    def _decode_whole(self, raw: bytes) -> str:
-        try:
-            return raw.decode(self.encoding).removeprefix("\ufeff")
-        except UnicodeDecodeError as trouble:
-            raise self._wrong(raw, trouble.start, 0, 1 + raw.count(b"\n", 0, trouble.start)) from None
 
     def _wrong(self, raw: bytes, at: int, offset: int, line: int) -> QuestionFileError:
         return self._trouble(raw, at, offset).at(self.shown, line)

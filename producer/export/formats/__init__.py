@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from producer.export.formats.base import Format, Sink
+from producer.export.formats.base import Format
 from producer.export.formats.lm_eval import lm_eval_files
 from producer.export.formats.parquet import parquet_rows
 from producer.export.formats.text import csv_rows, json_lines
 
-__all__ = ["FORMATS", "WRITTEN", "Format", "Sink"]
+__all__ = ["FORMATS", "WRITTEN"]
 
 #: Formats by their name in `--format`.
 FORMATS: dict[str, Format] = {
