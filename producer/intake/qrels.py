@@ -7,7 +7,7 @@ judged 0 or less are not relevant; in JSON Lines, those without a score are.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Any, Self
 from contract.errors import QuestionFileError
 from contract.question import Question
 from contract.wording import number
+from producer.readers.jsonl import DECODER
+from producer.readers.record import FieldTrouble
 
 __all__ = ["Qrels"]
 
@@ -95,7 +97,7 @@ def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
     """Yield question and passage of every judgement above 0 in one line."""
     try:
         question_id, judged = _of_json(text, path, line) if text.lstrip().startswith("{") else _of_columns(text)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, RecursionError, FieldTrouble):
         raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
     for passage, score in judged:
         if score > 0:
@@ -118,11 +120,11 @@ def _of_columns(text: str) -> tuple[str, list[tuple[str, float]]]:
     if len(parts) == 4:
         del parts[1]
     question_id, passage, score = (part.strip() for part in parts)
-    return question_id, [(passage, float(score))]
+    return question_id, [(passage, _score(score))]
 
 
 def _of_json(text: str, path: Path, line: int) -> tuple[str, list[tuple[str, float]]]:
-    row: dict[str, Any] = json.loads(text)
+    row: dict[str, Any] = DECODER.decode(text)
     question_id, found = (_first(row, names) for names in (QUESTION_NAMES, PASSAGE_NAMES))
     if question_id is None or found is None:
         raise ValueError("no question or no passage")
@@ -131,7 +133,14 @@ def _of_json(text: str, path: Path, line: int) -> tuple[str, list[tuple[str, flo
     if score is None:
         _refuse_numbers(row, path, line)
     scores = score if isinstance(score, list) else [1.0 if score is None else score] * len(passages)
-    return str(question_id), [(each, float(judged)) for each, judged in zip(passages, scores, strict=True)]
+    return str(question_id), [(each, _score(judged)) for each, judged in zip(passages, scores, strict=True)]
+
+
+def _score(found: Any) -> float:
+    score = float(found)
+    if math.isnan(score):
+        raise ValueError("no number")
+    return score
 
 
 def _id(found: Any) -> str:

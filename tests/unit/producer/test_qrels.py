@@ -32,7 +32,10 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
     [
         ("q0\tp1\t1\nq1\tp2\n", ":2: is not a relevance judgement"),
         ("q0 p1 much\n", ":1: is not a relevance judgement"),
+        ("q0 0 p1 nan\n", ":1: is not a relevance judgement"),
         ('{"qid": "q0"}\n', ":1: is not a relevance judgement"),
+        ('{"qid": "q0", "pid": "p1", "score": NaN}\n', ":1: is not a relevance judgement"),
+        ('{"qid": "q0", "pid": "p1", "pid": "p2"}\n', ":1: is not a relevance judgement"),
         ('{"qid": "q0", "pids": ' + 100_000 * "[" + "\n", ":1: is not a relevance judgement"),
         ("query-id\tcorpus-id\tscore\n", "no judgement above 0"),
         ("q0\tp1\t1\nq0\t \t1\n", ":2: the passage's id is empty"),
