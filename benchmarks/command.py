@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from contract.commands import INTERRUPTED
 from contract.errors import McqueueError
 
 __all__ = [
@@ -25,8 +26,7 @@ __all__ = [
     "run",
 ]
 
-#: Exit codes of shells after Ctrl-C and SIGTERM.
-EXIT_INTERRUPTED = 130
+#: Exit code of shells after SIGTERM.
 EXIT_TERMINATED = 143
 
 
@@ -66,7 +66,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         print(f"error: {trouble}", file=sys.stderr)
         code = 1
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+        code = INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
     sys.exit(code)
