@@ -129,11 +129,12 @@ def enqueue(name: str, *options: str, fresh: bool) -> dict[str, Any]:
 
 
 def finish(runs: list[str], exit_codes: list[int]) -> int:
-    """Write a report of each run that has results, and compare them; return the highest exit code."""
-    if not WITH_RESULTS.issuperset(exit_codes):
-        return max(exit_codes)
-    afterwards = [producer("report", each) for each in runs] + [producer("compare", *runs)]
-    return max(exit_codes + [subprocess.run(each, check=False).returncode for each in afterwards])
+    """Write a report of each run that has results, and compare them; return the exit code of all together."""
+    if WITH_RESULTS.issuperset(exit_codes):
+        afterwards = [producer("report", each) for each in runs] + [producer("compare", *runs)]
+        exit_codes = exit_codes + [subprocess.run(each, check=False).returncode for each in afterwards]
+    # That of a killed command is negative, and an error counts more than failed questions.
+    return next((each for each in exit_codes if each not in WITH_RESULTS), max(exit_codes))
 
 
 def run_producer(*arguments: str) -> bytes:
