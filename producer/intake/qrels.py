@@ -53,7 +53,8 @@ class Qrels:
             hint = "Name a file that you may read."
             raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path, hint=hint) from None
         except UnicodeDecodeError as trouble:
-            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint="Save it as UTF-8.") from None
+            hint = "Unpack it, or save it as UTF-8."
+            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint=hint) from None
         if not passages:
             raise QuestionFileError("contains no judgement above 0.", path=path, hint=_HINT)
         return cls(path, passages)

@@ -22,6 +22,9 @@ def with_answers(found: Format, source: Source) -> Format:
     path = source.how.answers
     if path is None:
         return found
+    if path.is_fifo():
+        message = "is a pipe, which can be read only once."
+        raise QuestionFileError(message, path=path, hint="Write the answers to a file.")
     answers = text_of(path, str(path), source.how.encoding)
     _refuse_another_number(answers, found.records, source)
     return replace(found, records=partial(_paired, found.records, answers))

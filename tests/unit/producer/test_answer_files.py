@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ def test_answers_can_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     assert [each.right for each in questions(file)] == [("B",), ("A",)]
     with pytest.raises(QuestionFileError, match="fewer answers than questions: 2 for 4"):
         list(read(tmp_path, rows + rows, answers=tmp_path / "labels.lst").rows())
+
+
+def test_a_pipe_of_answers_is_refused_as_such(tmp_path: Path) -> None:
+    """As `--answers <(cut …)` passes it: it was said to have no answers, as looking at its format had emptied it."""
+    os.mkfifo(tmp_path / "answers")
+    with pytest.raises(QuestionFileError, match=r"answers: is a pipe, .* Write the answers to a file\.$"):
+        read(tmp_path, lines({"question": "q", "options": ["x", "y"]}), answers=tmp_path / "answers")
 
 
 @pytest.mark.parametrize("own", [{}, {"answerKey": "D"}, {"label": 3}, {"answer": "D"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,12 @@ def test_a_missing_file_is_told_without_a_hint_at_formats(tmp_path: Path) -> Non
         Qrels.read(tmp_path / "none")
     with pytest.raises(QuestionFileError, match=r"cannot be read: Is a directory\. Name a file that you may read\.$"):
         Qrels.read(tmp_path)
+
+
+def test_packed_judgements_are_told_to_be_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "qrels.gz").write_bytes(gzip.compress(FORMATS["TREC"].encode()))
+    with pytest.raises(QuestionFileError, match=r"cannot be read: .* Unpack it, or save it as UTF-8\.$"):
+        Qrels.read(tmp_path / "qrels.gz")
 
 
 def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_counted(tmp_path: Path) -> None:
