@@ -245,19 +245,19 @@ class Summary:
         return self._mean(self.accuracies_without_failed(), RESPONDED)
 
     def _mean(self, accuracies: Mapping[str, Share], outcomes: frozenset[Outcome]) -> SubjectMean | None:
+        if not accuracies:
+            return None
         shares = list(accuracies.values())
         # A single question shares its context with no other; there may be as many subjects as questions.
         by_contexts = [
             self._contexts(name, outcomes).interval(share) if share.of > 1 else None
             for name, share in accuracies.items()
         ]
-        mean, within = macro(shares), mean_interval(shares, by_contexts)
-        if mean is None or within is None:
-            return None
         guesses = [self.subjects[name].guessing(outcomes).chance(self.run.spec) for name in accuracies]
         known = [each for each in guesses if each is not None]
         chance = sum(known) / len(known) if len(known) == len(shares) else None
-        return SubjectMean(mean, within, len(shares), self.failed_subjects, chance)
+        within = mean_interval(shares, by_contexts)
+        return SubjectMean(macro(shares), within, len(shares), self.failed_subjects, chance)
 
     def context_interval(self, outcomes: frozenset[Outcome] = ALL) -> Interval | None:
         """Return the interval of the accuracy over `outcomes` clustered by context, if questions share contexts."""

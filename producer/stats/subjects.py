@@ -47,15 +47,15 @@ def cluster_interval(subjects: Sequence[Share]) -> Interval | None:
     return Contexts(Counter((each.right, each.of) for each in subjects)).clustered(whole)
 
 
-def macro(subjects: Sequence[Share]) -> float | None:
-    """Return the macro average: the mean of the subjects' accuracies, weighted equally; None without subjects.
+def macro(subjects: Sequence[Share]) -> float:
+    """Return the macro average: the mean of the accuracies of one or more subjects, weighted equally.
 
     Its counterpart, the micro average, weights questions equally; that is the accuracy over all questions.
     """
-    return sum(each.value for each in subjects) / len(subjects) if subjects else None
+    return sum(each.value for each in subjects) / len(subjects)
 
 
-def macro_interval(subjects: Sequence[Share]) -> Interval | None:
+def macro_interval(subjects: Sequence[Share]) -> Interval:
     """Return the interval of `macro` with the questions as a sample and the subjects fixed.
 
     Only for subjects without common questions, as their shares must be independent. For G subjects with r_g of n_g
@@ -66,8 +66,6 @@ def macro_interval(subjects: Sequence[Share]) -> Interval | None:
     Statistics & Data Analysis 45 (2004).
     """
     mean, count = macro(subjects), len(subjects)
-    if mean is None:
-        return None
     sizes = [each.of + 4 / count for each in subjects]
     shares = [(each.right + 2 / count) / size for each, size in zip(subjects, sizes, strict=True)]
     middle = sum(shares) / count
@@ -76,14 +74,14 @@ def macro_interval(subjects: Sequence[Share]) -> Interval | None:
     return Interval(min(mean, max(0.0, middle - reach)), max(mean, min(1.0, middle + reach)))
 
 
-def mean_interval(shares: Sequence[Share], by_contexts: Sequence[Interval | None]) -> Interval | None:
+def mean_interval(shares: Sequence[Share], by_contexts: Sequence[Interval | None]) -> Interval:
     """Return `macro_interval`, widened according to the shares' intervals clustered by context, if there are any.
 
     `macro_interval` alone assumes independent questions: for articles with five questions each, half of them easy and
     half of them hard, its coverage is 82 % instead of 95 %.
     """
     apart = macro_interval(shares)
-    if apart is None or not any(by_contexts):
+    if not any(by_contexts):
         return apart
     each = [within or own.interval for own, within in zip(shares, by_contexts, strict=True)]
     wider = recovered_interval([own.value for own in shares], each)

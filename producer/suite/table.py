@@ -91,21 +91,16 @@ class Table:
     def _mean(self, model: str, entries: Sequence[str]) -> MeanOver:
         cells = [each for each in self.cells if each.model == model and each.entry in entries]
         mean = self._mean_of(model, [(each.accuracy, each.context_interval) for each in cells])
-        assert mean is not None, "there are entries in the mean"
         if not any(each.without_failed for each in cells):
             return mean
         responded = [(each.tally.accuracy(RESPONDED), each.responded_context_interval) for each in cells]
         return replace(mean, without_failed=self._mean_of(model, responded))
 
-    def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver | None:
-        """Return the mean of accuracies, with their intervals clustered by context if there are any."""
-        known = [(share, context) for share, context in figures if share]
-        shares = [share for share, _ in known]
-        value = macro(shares)
-        if value is None:
-            return None
-        within = None if self.shared else mean_interval(shares, [context for _, context in known])
-        return MeanOver(model, value, within, len(shares))
+    def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver:
+        """Return the mean of accuracies, which all entries in the mean have, with intervals clustered by context."""
+        shares = [share for share, _ in figures if share]
+        within = None if self.shared else mean_interval(shares, [context for _, context in figures])
+        return MeanOver(model, macro(shares), within, len(shares))
 
     @property
     def mean_chance(self) -> float | None:

@@ -380,10 +380,3 @@ def test_room_is_only_asked_for_where_there_is_none(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=remedy), explaining(tmp_path):
             raise OSError(number, os.strerror(number))
-
-
-def test_a_folder_that_cannot_be_is_one_clear_error(filled: MemoryLedger, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(InputError, match="cannot be written"):
-        export(filled, "run-1", tmp_path / "file" / "run-1")
