@@ -97,7 +97,9 @@ def _text_format(text: Text, source: Source) -> tuple[str, Records]:
         looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question
         if not start or (start.startswith("{") and _is_lines(text, name, looks_right)):
             return "JSONL", partial(read_jsonl, text)
-        return JSON, partial(read_json, text, looks_right, source.how.subset)
+        wanted = ", ".join(_mapped_fields(source))
+        doubt = f"Its questions may lack fields that --map names: {wanted}." if wanted else ""
+        return JSON, partial(read_json, text, looks_right, source.how.subset, doubt)
     dialect = _dialect(text, source)
     if dialect is not None:
         return dialect.title, partial(read_csv, text, dialect)
@@ -136,11 +138,13 @@ def _until_trouble(text: Text) -> Iterator[str]:
             yield "{" if isinstance(line, FieldTrouble) else line
 
 
+def _mapped_fields(source: Source) -> list[str]:
+    """Return the fields that --map names: neither a base nor a part that no field holds (`id=`) names one."""
+    return [each for part, value in source.how.mapping.items() if part != "base" for each in value.split("+") if each]
+
+
 def _dialect(text: Text, source: Source) -> Dialect | None:
-    # A base, or a part that no column holds (`id=`), names no column: the first row is then judged as without --map.
-    columns = [
-        each for part, value in source.how.mapping.items() if part != "base" for each in value.split("+") if each
-    ]
+    columns = _mapped_fields(source)  # without any, the first row is judged as without --map
     numbered = bool(columns) and all(map(str.isdigit, columns))
     found = dialect_of(text, is_table_header, named=bool(columns), numbered=numbered)
     if found is None:

@@ -35,10 +35,10 @@ _OF_ALL = ("task_prefix", "description")
 _LISTS = ("questions", "examples", "example", "data", "rows", "items", "instances", "problems")
 
 
-def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator[Record]:
+def read_json(text: Text, is_question: IsQuestion, subset: str = "", doubt: str = "") -> Iterator[Record]:
     """Yield the records of the file. Raises QuestionFileError at a syntax error, as what follows cannot be parsed.
 
-    `is_question` says whether an object looks like a question.
+    `is_question` says whether an object looks like a question, and `doubt` why perhaps none does.
     """
     cursor = _Cursor(text.whole(), text.shown)
     opening = cursor.peek()
@@ -48,7 +48,7 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "") -> Iterator
         _refuse_subset(cursor, subset)
         yield from _items(cursor)
     elif opening == "{":
-        yield from _object(cursor, is_question, subset)
+        yield from _object(cursor, is_question, subset, doubt)
     else:
         cursor.fail(f"found {opening!r} at the start of the file", _SHAPE)
     if cursor.peek():
@@ -75,7 +75,7 @@ class _Member(NamedTuple):
     at: int
 
 
-def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[Record]:
+def _object(cursor: _Cursor, is_question: IsQuestion, subset: str, doubt: str) -> Iterator[Record]:
     start = cursor.at
     members = list(_members(cursor, is_question))
     end = cursor.at
@@ -105,7 +105,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str) -> Iterator[R
             cursor.at = end
             place = place_of_questions(whole, is_question)
             inside = f" There are questions at {place}: write those to a file of their own." if place else ""
-            cursor.fail(f"found an object with {names}", _SHAPE + inside)
+            cursor.fail(f"found an object with {names}", f"{doubt} {_SHAPE}{inside}".lstrip())
         _refuse_subset(cursor, subset)
         yield Record(line, whole, whole)
     cursor.at = end

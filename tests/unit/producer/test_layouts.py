@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -491,3 +492,13 @@ def test_a_mapped_field_that_is_missing_is_named(tmp_path: Path) -> None:
     row, _ = read(tmp_path, rows, mapping={"question": "sten"}).rows()
 
     assert "field 'sten': there is no such field. Did you mean 'stem'?" in str(row.trouble)
+
+
+@pytest.mark.parametrize("held", [lambda row: {"q1": row, "q2": row}, lambda row: row])
+def test_a_mapped_field_that_questions_by_id_or_a_single_one_lack_is_pointed_at(
+    tmp_path: Path, held: Callable[[object], object]
+) -> None:
+    """It was said that questions by id are expected, in a file that had nothing else."""
+    content = json.dumps(held({"stem": "q", "choices": ["x", "y"]}))
+    with pytest.raises(QuestionFileError, match=r"Its questions may lack fields that --map names: sten, choices\."):
+        list(read(tmp_path, content, mapping={"question": "sten", "choices": "choices", "id": ""}).rows())
