@@ -27,11 +27,14 @@ def refuse_incomparable(ledger: Ledger, a: Run, b: Run, *, shared: bool) -> None
 
 def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
     counts = ledger.counts(run.run_id)
-    if not counts.finished:
-        raise InputError(
-            f"Run {run.run_id} is not settled: {counts.settled:,} of {number(counts.total, 'question')} settled.",
-            hint=f"Wait until it is settled: python -m producer watch {run.run_id}",
-        )
+    if counts.finished:
+        return
+    wait = f"Wait until it is settled: python -m producer watch {run.run_id}"
+    resume = f"It is {counts.state}; resume it first: python -m producer resume {run.run_id}"
+    raise InputError(
+        f"Run {run.run_id} is not settled: {counts.settled:,} of {number(counts.total, 'question')} settled.",
+        hint=resume if counts.halted else wait,
+    )
 
 
 def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from contract.engine_info import EngineUsed
-from contract.ledger import MemoryLedger
+from contract.ledger import MemoryLedger, RunState
 from contract.question import Question
 from contract.spec import Mode, Normalization, Prompt
 from contract.verdict import Outcome, Verdict
@@ -370,6 +370,17 @@ def test_a_run_that_is_not_settled_is_refused(ran: Ran, compare: Producer, one: 
 
     assert f"Run {culprit} is not settled: 6 of 7 questions settled." in result.stderr
     assert f"python -m producer watch {culprit}" in result.stderr
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
+def test_nobody_is_told_to_wait_for_a_run_that_is_halted(
+    ran: Ran, compare: Producer, ledger: MemoryLedger, state: RunState
+) -> None:
+    ran("one", "ccccc-c")
+    ran("two", "ccccccc")
+    ledger.halt("one", state)
+    told = compare("one", "two", exit_code=1).stderr
+    assert f"6 of 7 questions settled. It is {state}; resume it first: python -m producer resume one" in told
 
 
 def test_questions_without_any_key_cannot_be_compared(ran: Ran, compare: Producer) -> None:
