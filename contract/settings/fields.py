@@ -240,18 +240,14 @@ class Settings(BaseSettings):
         if value == "auto" or (value == listed and all(isinstance(group, list) for group in listed)):
             if wrong := [each for group in listed for each in group if not _names_a_gpu(each)]:
                 raise ValueError(f"expected a GPU's number, UUID or MIG id, found {brief(wrong[0])}")
+            if not all(listed):
+                raise ValueError(f"expected {groups}, found an empty group")
             return value
         if listed and all(map(_names_a_gpu, listed)):
             alone = ", ".join(f"[{each}]" for each in listed)
             together = ", ".join(map(str, listed))
             raise ValueError(f"expected {groups}: [{alone}] is a worker on each, [[{together}]] one on all of them")
         raise ValueError(f"expected {groups}, found {brief(value)}")
-
-    @model_validator(mode="after")
-    def _groups_are_not_empty(self) -> Self:
-        if self.gpu_groups != "auto" and not all(self.gpu_groups):
-            raise ValueError("gpu_groups: expected groups like [[0], [1, 2]], found an empty one")
-        return self
 
     @model_validator(mode="after")
     def _some_batches_are_not_more_than_most(self) -> Self:
