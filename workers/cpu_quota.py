@@ -15,14 +15,14 @@ from pathlib import Path, PurePosixPath
 __all__ = ["cores_by_quota", "usable_cores"]
 
 
-def cores_by_quota(visible: int, root: Path = Path("/")) -> int | None:
-    """Return how many of the `visible` cores a CPU quota leaves, rounded up; None if it leaves them all.
+def cores_by_quota(root: Path = Path("/")) -> int | None:
+    """Return how many of the cores that this process is bound to a CPU quota leaves, rounded up; None if all.
 
     The smallest quota of this process' cgroups and their ancestors counts. What is missing, unreadable or malformed
     sets none. `root` is the folder with `proc` and `sys`.
     """
-    cores = math.ceil(min(_quotas(root), default=visible))
-    return cores if cores < visible else None
+    cores = math.ceil(usable_cores(root))
+    return cores if cores < len(os.sched_getaffinity(0)) else None
 
 
 def usable_cores(root: Path = Path("/")) -> float:

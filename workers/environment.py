@@ -61,11 +61,10 @@ def _without_secret(word: str) -> str:
 def _machine() -> dict[str, Any]:
     about = _about_cpu(CPU_INFO.read_text().splitlines())
     has = {*about.get("flags", "").split(), *about.get("Features", "").split()}
-    cores = len(os.sched_getaffinity(0))
-    quota = cores_by_quota(cores)
+    quota = cores_by_quota()
     return {
         "processor": about.get("model name", "") or platform.machine(),
-        "cores": cores,
+        "cores": len(os.sched_getaffinity(0)),
         **({"cores_by_quota": quota} if quota else {}),
         "memory_bytes": psutil.virtual_memory().total,
         "instructions": [each for each in INSTRUCTIONS if each in has],

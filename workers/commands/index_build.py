@@ -26,7 +26,7 @@ def build_planned_index(folder: Path, device: str) -> None:
     def say(**event: object) -> None:
         click.echo(json.dumps(event))
 
-    quota = cores_by_quota(len(os.sched_getaffinity(0)))
+    quota = cores_by_quota()
     if quota:  # read by torch and FAISS when they are imported; they would start a thread per visible core
         os.environ.setdefault("OMP_NUM_THREADS", str(quota))
     try:

@@ -44,8 +44,7 @@ def gpu_models(gpus: list[Device]) -> str:
 
 def _place(gpus: list[Device]) -> str:
     if not gpus:
-        visible = len(os.sched_getaffinity(0))
-        quota = cores_by_quota(visible)
+        quota, visible = cores_by_quota(), len(os.sched_getaffinity(0))
         return f"{quota} of {visible} cores, the container's CPU quota" if quota else "the CPU"
     names, models = ",".join(each.name for each in gpus), gpu_models(gpus)
     return f"GPU {names} ({models})" if models else f"GPU {names}"

@@ -31,5 +31,4 @@ class Machine:
 
 def this_machine() -> Machine:
     """Return what this process may use of its machine."""
-    cores = sorted(os.sched_getaffinity(0))
-    return Machine(visible_gpus(), cores, cores_by_quota(len(cores)))
+    return Machine(visible_gpus(), sorted(os.sched_getaffinity(0)), cores_by_quota())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -12,7 +13,7 @@ from contract.errors import IndexUnusable
 from contract.index import PASSAGES, Encoder, Manifest, read_manifest
 from contract.spec import IndexKind
 from contract.verdict import Passage
-from workers.cpu_quota import cores_by_quota
+from workers.cpu_quota import usable_cores
 from workers.retrieval.base import Retriever
 from workers.retrieval.bm25 import Bm25Searcher
 from workers.retrieval.dense import DenseSearcher, VectorIndex
@@ -101,8 +102,7 @@ def search_threads() -> int | None:
     """
     if "OMP_NUM_THREADS" in os.environ:
         return None
-    cores = len(os.sched_getaffinity(0))
-    return max(1, (cores_by_quota(cores) or cores) // 4)
+    return max(1, math.ceil(usable_cores()) // 4)
 
 
 class IndexRetriever(Retriever):

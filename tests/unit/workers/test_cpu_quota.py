@@ -25,6 +25,11 @@ def made_up(root: Path, listing: str, files: Mapping[str, str]) -> Path:
     return root
 
 
+@pytest.fixture(autouse=True)
+def _bound_to_64_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+
+
 def v1(quota_us: str, period_us: str = "100000") -> dict[str, str]:
     return {"cpu/cpu.cfs_quota_us": f"{quota_us}\n", "cpu/cpu.cfs_period_us": f"{period_us}\n"}
 
@@ -42,18 +47,13 @@ def v1(quota_us: str, period_us: str = "100000") -> dict[str, str]:
 def test_a_quota_leaves_its_number_of_cores(
     tmp_path: Path, listing: str, files: Mapping[str, str], cores: int | None
 ) -> None:
-    assert cores_by_quota(64, made_up(tmp_path, listing, files)) == cores
+    assert cores_by_quota(made_up(tmp_path, listing, files)) == cores
 
 
 @pytest.mark.parametrize(("quota_us", "cores"), [("50000", 1), ("150000", 2), ("6300000", 63), ("6310000", None)])
 def test_a_part_of_a_core_counts_as_one(tmp_path: Path, quota_us: str, cores: int | None) -> None:
     root = made_up(tmp_path, V2.format(path="/"), {"cpu.max": f"{quota_us} 100000"})
-    assert cores_by_quota(64, root) == cores
-
-
-def test_a_quota_that_allows_all_visible_cores_is_none(tmp_path: Path) -> None:
-    root = made_up(tmp_path, V2.format(path="/"), {"cpu.max": "800000 100000"})
-    assert [cores_by_quota(visible, root) for visible in (4, 8, 9)] == [None, None, 8]
+    assert cores_by_quota(root) == cores
 
 
 @pytest.mark.parametrize(
@@ -61,24 +61,24 @@ def test_a_quota_that_allows_all_visible_cores_is_none(tmp_path: Path) -> None:
 )
 def test_the_smallest_quota_of_all_ancestors_counts(tmp_path: Path, own: str, outer: str, cores: int) -> None:
     files = {"pods/one/cpu.max": own, "pods/cpu.max": outer, "cpu.max": "900000 100000"}
-    assert cores_by_quota(64, made_up(tmp_path, V2.format(path="/pods/one"), files)) == cores
+    assert cores_by_quota(made_up(tmp_path, V2.format(path="/pods/one"), files)) == cores
 
 
 def test_a_container_that_is_shown_its_hosts_paths_finds_its_own_quota(tmp_path: Path) -> None:
     root = made_up(tmp_path, V1.format(path="/docker/0123"), v1("400000"))
-    assert cores_by_quota(64, root) == 4
+    assert cores_by_quota(root) == 4
 
 
 @pytest.mark.parametrize("content", ["", "800000", "x y", "800000 0", "-1 100000", "1 2 3"])
 def test_what_cannot_be_read_is_no_quota(tmp_path: Path, content: str) -> None:
-    assert cores_by_quota(64, made_up(tmp_path, V2.format(path="/"), {"cpu.max": content})) is None
-    assert cores_by_quota(64, made_up(tmp_path, V1.format(path="/"), v1("400000", period_us="no"))) is None
+    assert cores_by_quota(made_up(tmp_path, V2.format(path="/"), {"cpu.max": content})) is None
+    assert cores_by_quota(made_up(tmp_path, V1.format(path="/"), v1("400000", period_us="no"))) is None
 
 
 @pytest.mark.parametrize("listing", ["", "nonsense", "0:/"])
 def test_a_system_that_lists_no_cgroups_sets_no_quota(tmp_path: Path, listing: str) -> None:
-    assert cores_by_quota(64, tmp_path / "nothing") is None
-    assert cores_by_quota(64, made_up(tmp_path, listing, {"cpu.max": "400000 100000"})) is None
+    assert cores_by_quota(tmp_path / "nothing") is None
+    assert cores_by_quota(made_up(tmp_path, listing, {"cpu.max": "400000 100000"})) is None
 
 
 def test_usable_are_the_cores_that_a_process_is_bound_to_or_the_part_of_them_that_its_quota_leaves(
@@ -92,7 +92,7 @@ def test_usable_are_the_cores_that_a_process_is_bound_to_or_the_part_of_them_tha
 
 def test_commands_plan_with_the_quota_of_their_own_container(monkeypatch: pytest.MonkeyPatch) -> None:
     started: dict[str, str] = {}
-    monkeypatch.setattr("workers.host.machine.cores_by_quota", lambda _: 1)
+    monkeypatch.setattr("workers.host.machine.cores_by_quota", lambda: 1)
     monkeypatch.setattr("workers.host.machine.visible_gpus", list)
     monkeypatch.setattr(os, "execve", lambda _, __, environment: started.update(environment))
     simulated = ["--set", "engine=simulated", "--set", "redis_url=redis://127.0.0.1:1/0"]
@@ -109,7 +109,7 @@ def test_an_index_is_built_with_as_many_threads_as_the_quota_has_cores_unless_th
     monkeypatch.setenv("OMP_NUM_THREADS", given or "")
     if given is None:
         monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr("workers.commands.index_build.cores_by_quota", lambda _: quota)
+    monkeypatch.setattr("workers.commands.index_build.cores_by_quota", lambda: quota)
     monkeypatch.setattr(
         "workers.commands.index_build.build_index", lambda *_: seen.append(os.environ.get("OMP_NUM_THREADS"))
     )

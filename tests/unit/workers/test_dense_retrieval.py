@@ -360,7 +360,7 @@ def test_a_search_takes_a_quarter_of_the_cores_unless_the_environment_says_other
     for cores, threads in ((1, 1), (2, 1), (8, 2), (64, 16)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
         assert search_threads() == threads
-    monkeypatch.setattr("workers.retrieval.load.cores_by_quota", lambda visible: visible // 8)
+    monkeypatch.setattr("workers.retrieval.load.usable_cores", lambda: 7.5)
     assert search_threads() == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert search_threads() is None

@@ -40,7 +40,7 @@ def test_a_record_says_with_which_numbers_its_processor_computes(
 
 
 def test_a_record_says_how_many_cores_a_quota_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "cores_by_quota", lambda _: 8)
+    monkeypatch.setattr(module, "cores_by_quota", lambda: 8)
     assert environment()["machine"]["cores_by_quota"] == 8
 
 
