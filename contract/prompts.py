@@ -22,6 +22,7 @@ __all__ = [
     "BETWEEN",
     "DESCRIPTION_VARIABLES",
     "JUDGE_VARIABLES",
+    "TEMPLATE_TROUBLES",
     "VARIABLES",
     "Choice",
     "all_turns",

@@ -9,9 +9,10 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from jinja2 import Environment, TemplateError, meta
+from jinja2 import Environment, meta
 
 from contract.errors import RequestRejected
+from contract.prompts import TEMPLATE_TROUBLES
 from contract.spec import OWN_VARIABLES, Chat, ChatTemplate
 from contract.turns import Role, Turns, messages
 
@@ -22,8 +23,6 @@ __all__ = ["ChatRenderer"]
 TODAY = date(2024, 7, 26)
 #: What the model says in a turn rendered to see what the template puts before it.
 ANSWER = "Paris"
-#: Exceptions from a template, raised deliberately or by a bug in it.
-TEMPLATE_TROUBLES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 #: What `transformers` sets in every template, besides the special tokens.
 SET_BY_TRANSFORMERS = frozenset({"raise_exception", "strftime_now", "documents"})
 #: Its own tag for the model's turns, which leaves nothing in the text.

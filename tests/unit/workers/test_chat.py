@@ -257,8 +257,9 @@ def test_a_template_that_writes_bos_itself_has_one() -> None:
         (DROPS_SYSTEM, "drops a turn of the system, or changes its text"),
         (LAST_TURN_ONLY, "drops a turn of the system, or changes its text"),
         (BROKEN, "does not accept these turns"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "does not accept these turns"),
     ],
-    ids=["refuses system", "wants alternation", "drops system", "last turn only", "broken"],
+    ids=["refuses system", "wants alternation", "drops system", "last turn only", "broken", "calls itself"],
 )
 def test_a_template_that_does_not_take_the_turns_refuses_the_question_with_the_remedy(template: str, says: str) -> None:
     message = refused(template, in_turns())
