@@ -86,7 +86,6 @@ def test_of_all_outputs_at_least_99_in_100_are_read_right() -> None:
 )
 def test_each_rule_reads_its_example_and_says_its_name(text: str, rule: str) -> None:
     assert extract(text, CITIES) == Extraction("C", rule)
-    assert rule in {each.name for each in (*EXPLICIT, *IMPLICIT)}
 
 
 @pytest.mark.parametrize("cue", CUES, ids=lambda cue: cue.example.splitlines()[0])
@@ -373,6 +372,7 @@ _PIECES = (
     "A B C D E I a c ( ) . , : ? ** \\boxed{ } <think> </think> the answer is Answer: not or and option 2 Paris Rome "
     "wait, so it's correct wrong if 答案是 \n"
 )
+RULES = {rule.__name__.replace("_", "-") for rule in (*EXPLICIT, *IMPLICIT)}
 TEXTS = st.text() | st.lists(st.sampled_from(_PIECES.split(" ")), max_size=12).map(" ".join)
 
 
@@ -382,7 +382,7 @@ def test_a_label_is_always_one_of_the_question(text: str, choices: list[str]) ->
     known = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(choices)]
     assert found.label is None or found.label in known
     assert set(found.candidates) <= set(known)
-    assert (found.label is None) == (found.rule not in {each.name for each in (*EXPLICIT, *IMPLICIT)})
+    assert (found.label is None) == (found.rule not in RULES)
 
 
 @given(TEXTS, st.text(" \n\t\r", max_size=5))

@@ -87,7 +87,7 @@ def _read_said(said: str, options: Options) -> Extraction:
 
 
 def _read(answer: Answer) -> Extraction:
-    claims = sorted((claim for rule in EXPLICIT for claim in rule.read(answer)), key=lambda claim: claim.start)
+    claims = sorted((claim for rule in EXPLICIT for claim in rule(answer)), key=lambda claim: claim.start)
     given, elsewhere = split_other_cases(claims, answer.lower)
     if given and elsewhere and _is_retracted(given[-1], answer, elsewhere[0].start):
         given, elsewhere = claims, []
@@ -114,7 +114,7 @@ def _implied(answer: Answer, elsewhere: list[Claim]) -> Extraction:
     """What the first rule reads that needs no announcement, other than the claims that may speak of another case."""
     passed = {(claim.start, claim.end) for claim in elsewhere}
     for rule in IMPLICIT:
-        if found := [claim for claim in rule.read(answer) if (claim.start, claim.end) not in passed]:
+        if found := [claim for claim in rule(answer) if (claim.start, claim.end) not in passed]:
             if _is_retracted(found[0], answer):
                 return Extraction(None, "retracted", found[0].labels)
             return _only([*found, *_stated(found[-1], answer), _with_possible(found[-1], answer)])

@@ -26,43 +26,25 @@ each must find one label only. What is said of another case ("D would be the bes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
-
-from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.checklist import checked_choice
 from workers.scoring.extract.completed import completed_question
 from workers.scoring.extract.explicit import answer_statement, answer_tag, boxed, judged_label
 from workers.scoring.extract.implicit import bold_label, leading_label, lone_label, number, stated_choice
 from workers.scoring.extract.odd_one_out import denied_choice, exception_statement
 from workers.scoring.extract.option_text import option_text
-from workers.scoring.extract.targets import Claim
 
-__all__ = ["EXPLICIT", "IMPLICIT", "Rule"]
+__all__ = ["EXPLICIT", "IMPLICIT"]
 
-
-class Rule(NamedTuple):
-    """A named way to read answers off a text."""
-
-    name: str
-    read: Callable[[Answer], Iterator[Claim]]
-
-
-EXPLICIT = (
-    Rule("boxed", boxed),
-    Rule("answer-tag", answer_tag),
-    Rule("answer-statement", answer_statement),
-    Rule("exception-statement", exception_statement),
-)
+EXPLICIT = (boxed, answer_tag, answer_statement, exception_statement)
 IMPLICIT = (
-    Rule("checked-choice", checked_choice),
-    Rule("denied-choice", denied_choice),
-    Rule("judged-label", judged_label),
-    Rule("stated-choice", stated_choice),
-    Rule("bold-label", bold_label),
-    Rule("leading-label", leading_label),
-    Rule("lone-label", lone_label),
-    Rule("number", number),
-    Rule("option-text", option_text),
-    Rule("completed-question", completed_question),
+    checked_choice,
+    denied_choice,
+    judged_label,
+    stated_choice,
+    bold_label,
+    leading_label,
+    lone_label,
+    number,
+    option_text,
+    completed_question,
 )
