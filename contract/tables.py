@@ -46,7 +46,8 @@ class FittedTable:
     def _widths(self, room: int) -> dict[int, int]:
         """Return the widths of the columns for which there is room; what is left then goes to those that are cut."""
         chosen: dict[int, int] = {}
-        wanted = [max(cell_len(text) for text in texts) for texts in zip(self._head, *self.rows, strict=True)]
+        names = [column.name for column in self.columns]
+        wanted = [max(cell_len(text) for text in texts) for texts in zip(names, *self.rows, strict=True)]
         for at, (column, wants) in enumerate(zip(self.columns, wanted, strict=True)):
             needs = (wants if column.least is None else min(wants, column.least)) + (GAP if chosen else 0)
             if needs <= room or not chosen:
@@ -57,7 +58,3 @@ class FittedTable:
             chosen[at] += more
             room -= more
         return chosen
-
-    @property
-    def _head(self) -> Sequence[str]:
-        return [column.name for column in self.columns]

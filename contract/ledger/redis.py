@@ -149,7 +149,7 @@ class RedisLedger(Ledger):
             created_at, todo, outcomes, state = pipeline.execute()
         total = self.run(run_id).questions if created_at is None else self._total(run_id, created_at)
         by_outcome = {Outcome(name): int(n) for name, n in outcomes.items() if int(n)}
-        return Counts(total=total, todo=todo, outcomes=by_outcome, state=_state(state))
+        return Counts(total=total, todo=todo, outcomes=by_outcome, state=RunState(state or RunState.RUNNING))
 
     def unsettled(self, run_id: str) -> Iterator[str]:
         own = keys.RunKeys(run_id)
@@ -379,7 +379,3 @@ class RedisLedger(Ledger):
 def _new_call() -> str:
     """Return a name for one call, by which a script tells a repeated call from a new one."""
     return uuid.uuid4().hex[:8]
-
-
-def _state(word: str | None) -> RunState:
-    return RunState(word) if word else RunState.RUNNING
