@@ -115,7 +115,7 @@ class BatchWork(abc.ABC):
     def uncount_under_way(self) -> None:
         """Take back the attempts at the questions begun here: this worker stops without waiting for them."""
         for works in list(self._under_way.values()):
-            self._recorder.uncount_all(works)
+            self._recorder.uncount(works)
 
     def _do(self, batch: Batch) -> Endings:
         """Process the batch's unsettled questions and return their endings."""
@@ -238,7 +238,7 @@ class BatchWork(abc.ABC):
         try:
             self._attempt_or_halve(batch, works, endings)
         except WaitEnded:
-            self._recorder.uncount_all(_left(works, endings))
+            self._recorder.uncount(_left(works, endings))
             raise
         except EngineDead as trouble:
             self._recorder.note_reason(_left(works, endings), reason_of(trouble))

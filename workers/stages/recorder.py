@@ -122,15 +122,11 @@ class Recorder:
             with contextlib.suppress(LedgerError):
                 self._ledger.note_trouble(run_id, [each.question_id for each in of_run], f"{self._worker}: {reason}")
 
-    def uncount(self, run_id: str, question_ids: Sequence[str]) -> None:
-        """Take the attempts back; if the ledger is unavailable, they stay counted."""
-        with contextlib.suppress(LedgerError):
-            self._ledger.uncount(run_id, question_ids, self._stage)
-
-    def uncount_all(self, works: Sequence[Work | Settled]) -> None:
-        """Take the attempts at `works` back, as `uncount` does."""
+    def uncount(self, works: Sequence[Work | Settled]) -> None:
+        """Take the attempts at `works` back; if the ledger is unavailable, they stay counted."""
         for run_id, of_run in by_run(works).items():
-            self.uncount(run_id, [each.question_id for each in of_run])
+            with contextlib.suppress(LedgerError):
+                self._ledger.uncount(run_id, [each.question_id for each in of_run], self._stage)
 
     def note_engine(self, run_id: str) -> None:
         """Record which engine answers the run here, if any: later, a worker of this name may have another.

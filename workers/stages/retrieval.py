@@ -75,7 +75,7 @@ class BatchRetriever(BatchWork):
             except UnknownRun:  # purged while it was searched; the other runs' questions go on
                 purged.add(run_id)
         # Those with a context of their own; a search that ended has its attempts taken back by `attach`.
-        self._recorder.uncount_all([each for each in works if not wants_passages(each.item.question, each.item.spec)])
+        self._recorder.uncount([each for each in works if not wants_passages(each.item.question, each.item.spec)])
         going_on = [each for each in works if id(each) not in staying and each.held.run_id not in purged]
         yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
         self._recorder.count_done(len(going_on))

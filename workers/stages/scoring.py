@@ -96,7 +96,7 @@ class BatchScorer(BatchWork):
     def _without_judge(self, settled: Sequence[Settled]) -> Endings:
         """Put the questions off that their judge did not serve; the attempts at them do not count."""
         endings: Endings = {}
-        self._recorder.uncount_all(settled)
+        self._recorder.uncount(settled)
         for run_id, of_run in by_run(settled).items():
             question_ids = [each.question_id for each in of_run]
             endings |= self._put_offs.add(run_id, question_ids, _no_judge(of_run[-1].unserved))
