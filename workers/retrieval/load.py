@@ -128,8 +128,6 @@ class IndexRetriever(Retriever):
 
     def search(self, queries: Sequence[str], top_k: int, kind: IndexKind | None = None) -> list[list[Passage]]:
         """See `Retriever.search`."""
-        if top_k < 1:
-            raise ValueError(f"top_k must be at least 1, found {top_k}")
         searcher = self._searcher(kind or self.manifest.plan.kind)
         asked = [at for at, query in enumerate(queries) if query.strip()]
         rankings = searcher.find([queries[at] for at in asked], min(top_k, len(self._passages))) if asked else []

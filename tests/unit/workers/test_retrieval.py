@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from contract.errors import IndexUnusable, InputError
-from contract.index import MANIFEST, PASSAGES, Bm25Options
+from contract.index import PASSAGES, Bm25Options
 from contract.spec import IndexKind
 from tests.support import build_test_index
 from tests.unit.producer.conftest import room_per_file
@@ -101,11 +101,6 @@ def test_the_best_are_those_with_the_highest_scores_and_ties_by_position() -> No
         assert list(zip(-found.scores, found.positions, strict=True)) == expected
 
 
-def test_nothing_is_not_a_number_of_passages(small: Path) -> None:
-    with pytest.raises(ValueError, match="top_k must be at least 1, found 0"):
-        load_index(small).search(["water"], 0)
-
-
 def test_an_index_by_words_cannot_be_asked_by_vectors(small: Path) -> None:
     with pytest.raises(IndexUnusable, match=r"is a bm25 index and cannot be searched as dense\. .*--kind dense"):
         load_index(small).search(["water"], 1, IndexKind.DENSE)
@@ -162,12 +157,6 @@ def test_an_open_index_that_is_renamed_or_deleted_is_searched_as_it_was(tmp_path
     build_test_index(tmp_path / "x", ["Water, copper."])
     assert not opened.changed()
     assert opened.search(["water copper"], 5) == before
-
-
-def test_a_folder_without_a_manifest_is_not_loaded(tmp_path: Path) -> None:
-    (build_test_index(tmp_path / "x", TEXTS) / MANIFEST).unlink()
-    with pytest.raises(IndexUnusable, match=r"has no manifest\.json"):
-        load_index(tmp_path / "x")
 
 
 def test_a_build_says_that_words_of_some_scripts_are_not_told_apart(tmp_path: Path) -> None:
