@@ -22,7 +22,6 @@ from contract.index import (
     IndexSize,
     Manifest,
     Precision,
-    can_answer,
     read_manifest,
 )
 from contract.spec import IndexKind
@@ -89,15 +88,6 @@ def test_the_digest_changes_with_everything_that_can_change_a_search(other: Mani
 )
 def test_the_digest_stays_with_another_name_time_or_place(other: Manifest) -> None:
     assert other.digest == manifest().digest
-
-
-@pytest.mark.parametrize(("index", "asked", "can"), [("bm25", "bm25", True), ("bm25", "dense", False)])
-def test_an_index_answers_as_what_it_holds(index: str, asked: str, can: bool) -> None:
-    assert can_answer(IndexKind(index), IndexKind(asked)) is can
-
-
-def test_a_hybrid_index_answers_in_all_ways() -> None:
-    assert all(can_answer(IndexKind.HYBRID, asked) for asked in IndexKind)
 
 
 @pytest.mark.parametrize(

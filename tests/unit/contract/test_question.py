@@ -84,10 +84,6 @@ def test_an_id_is_any_short_text_without_control_characters(name: str) -> None:
     assert question(id=name).id == name
 
 
-def test_a_question_without_a_key_has_no_answer() -> None:
-    assert question().answer is None
-
-
 def test_a_question_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         question().answer = "A"
