@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+
+from workers.scoring.extract.patterns import past
 
 __all__ = ["json_answers"]
 
@@ -32,31 +33,23 @@ def json_answers(said: str) -> list[str]:
     `{"answer": "C", "reason": "A is the best choice for Germany."}` → `["C"]`; an empty value for an object that calls
     its own answer wrong.
     """
-    values: list[str] = []
-    for fields in _objects(said):
-        if fields is None:
-            return []
-        values += _answers(fields)
-    return values
+    return [value for fields in _objects(said) for value in _answers(fields)]
 
 
-def _objects(said: str) -> Iterator[_Fields | None]:
-    """The objects that `said` consists of; None where it goes on otherwise."""
-    at = _end_of_gap(said, 0)
+def _objects(said: str) -> list[_Fields]:
+    """The objects that `said` consists of; none where there is anything else."""
+    found = []
+    at = past(_BETWEEN, said)
     while at < len(said):
         try:
-            found, at = _DECODER.raw_decode(said, at)
+            fields, at = _DECODER.raw_decode(said, at)
         except (ValueError, RecursionError):
-            found = None
-        yield found if isinstance(found, _Fields) else None
-        if found is None:
-            return
-        at = _end_of_gap(said, at)
-
-
-def _end_of_gap(said: str, at: int) -> int:
-    found = _BETWEEN.match(said, at)
-    return found.end() if found else at
+            return []
+        if not isinstance(fields, _Fields):
+            return []
+        found.append(fields)
+        at = past(_BETWEEN, said, at)
+    return found
 
 
 def _answers(fields: _Fields) -> list[str]:

@@ -252,14 +252,12 @@ def _stands(place: Place, found: re.Match[str]) -> bool:
     pronoun = letter == "I" and not _bracketed(found) and (not place.clear or place.lower.startswith(",", end))
     if pronoun or _is_name(place, letter, end):
         return False
-    ends = bool(ENDS.match(place.lower, end))
     if letter.isupper() or _bracketed(found):
         return (place.clear and _bracketed(found)) or _ends_or_goes_on(place, end)
-    if not place.clear:
-        return False
     before = place.lower[max(0, found.start() - 4) : found.start()].rstrip(" \"'")
     announced = not before or before[-1] in ":=|→-\n"
-    return ends and (announced or letter not in "aeiouy" or place.lower[end : end + 1] in tuple(".,;:!"))
+    sure = announced or letter not in "aeiouy" or place.lower[end : end + 1] in tuple(".,;:!")
+    return sure and ENDS.match(place.lower, end) is not None
 
 
 def _ends_or_goes_on(place: Place, end: int) -> bool:
