@@ -10,7 +10,7 @@ import yaml
 from contract.errors import InputError
 from contract.yaml_files import brief, load_yaml
 
-__all__ = ["OVERRIDE", "Place", "has", "merge", "nest", "parse_overrides"]
+__all__ = ["OVERRIDE", "Place", "all_of", "has", "merge", "nest", "parse_overrides"]
 
 #: Maps the path of a setting to the layer it came from, so that a message does not blame the file for a value given on
 #: the command line.
@@ -64,6 +64,15 @@ def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
         below = result.get(key)
         result[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
     return result
+
+
+def all_of(*layers: tuple[str, Mapping[str, Any]]) -> str:
+    """Name those of `layers` that have any value: one is not to blame for a mistake between several settings.
+
+    >>> all_of(("deploy.yaml", {"batch_size": 8}), ("--set", {"seed": 1}), ("environment", {}))
+    'deploy.yaml and --set'
+    """
+    return " and ".join(dict.fromkeys(name for name, layer in layers if layer))
 
 
 def has(layer: Mapping[str, Any], path: tuple[Any, ...]) -> bool:

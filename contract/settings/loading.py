@@ -15,7 +15,7 @@ from pydantic_settings import SettingsError as EnvironmentLayerError
 
 from contract.errors import SettingsError, nearest
 from contract.explain import FORMER_NAMES, explain, without_secrets
-from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
+from contract.layers import OVERRIDE, Place, all_of, has, merge, parse_overrides
 from contract.names import slug
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec
@@ -146,10 +146,12 @@ class _Layers:
         """Return a function that names the layer of a setting's value; `lower` are those below `--set`, upper first."""
 
         def place(path: tuple[Any, ...]) -> str:
+            if not path:
+                return all_of(*lower, (OVERRIDE, self.over), ("environment", self.environment))
             variables = [PREFIX + "__".join(map(str, path[:end])).upper() for end in range(1, len(path) + 1)]
-            if variables and variables[-1] in os.environ:
+            if variables[-1] in os.environ:
                 return variables[-1]
-            if path and has(self.over, path):
+            if has(self.over, path):
                 return OVERRIDE
             sources = [source for source, layer in lower if has(layer, path)]
             sources += [each for each in variables if each in os.environ]  # JSON with this setting in it

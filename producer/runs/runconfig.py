@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 from contract.errors import QuestionFileError, RunConfigError
 from contract.explain import explain
 from contract.index import can_answer, highest_score, read_manifest
-from contract.layers import OVERRIDE, Place, has, merge, parse_overrides
+from contract.layers import OVERRIDE, Place, all_of, has, merge, parse_overrides
 from contract.settings import Settings, refuse_no_server
 from contract.spec import (
     ChatTemplate,
@@ -356,7 +356,9 @@ def load_run_config(path: Path | None = None, overrides: Iterable[str] = ()) -> 
     over = parse_overrides(overrides, RunConfigError)
 
     def place(setting: tuple[Any, ...]) -> str:
-        return OVERRIDE if setting and has(over, setting) else str(path or OVERRIDE)
+        if not setting:
+            return all_of((str(path), file), (OVERRIDE, over))
+        return OVERRIDE if has(over, setting) else str(path or OVERRIDE)
 
     return run_config(merge(file, over), place)
 

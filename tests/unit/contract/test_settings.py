@@ -127,6 +127,14 @@ def test_lists_and_mappings_come_from_the_environment_as_json(monkeypatch: pytes
     assert message.endswith("Lists and mappings are given as JSON.")
 
 
+def test_a_mistake_between_settings_is_blamed_on_no_single_layer(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = "configuration: batches_in_flight 80 is more than max_batches_in_flight, 64: raise max_batches_in_flight."
+    assert refusal(None, "batches_in_flight=80") == f"--set: {wrong}"
+    assert refusal(deploy, "batches_in_flight=80") == f"{deploy} and --set: {wrong}"
+    monkeypatch.setenv("MCQUEUE_BATCHES_IN_FLIGHT", "80")
+    assert refusal(deploy) == f"{deploy} and environment: {wrong}"
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

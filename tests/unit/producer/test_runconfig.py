@@ -85,6 +85,14 @@ def test_a_wrong_setting_is_named_with_its_remedy(override: str, wanted: str) ->
     assert wanted in str(caught.value)
 
 
+def test_a_mistake_between_settings_is_blamed_on_no_single_layer(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("mode: letter")
+    with pytest.raises(RunConfigError) as caught:
+        load_run_config(file, ["judge.model=x"])
+    assert str(caught.value).startswith(f"{file} and --set: configuration: judge has no effect in mode letter")
+
+
 def test_a_key_inside_a_judges_url_is_refused_unseen_as_the_url_is_part_of_the_results() -> None:
     with pytest.raises(RunConfigError, match="judge_api_key") as caught:
         load_run_config(None, ["mode=judge", "judge.server=https://me:hush@judge.example/v1", "judge.model=j"])
