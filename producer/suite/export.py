@@ -24,8 +24,9 @@ __all__ = ["folder_of", "write_table"]
 COLUMNS = (
     *("suite", "entry", "model", "run_id", "state", "accuracy", "low", "high", "right", "of", "chance"),
     *("total", "settled", *(each.value for each in Outcome), "simulated", "mode", "source"),
-    *("context_low", "context_high", "without_failed", "without_failed_low", "without_failed_high"),
-    "left_to_model",
+    *("context_low", "context_high"),
+    *("without_failed", "without_failed_low", "without_failed_high"),
+    *("without_failed_context_low", "without_failed_context_high", "left_to_model"),
 )
 
 
@@ -58,14 +59,16 @@ def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
-    run, counts, found, responded = cell.run, cell.counts, cell.accuracy, cell.without_failed
+    run, counts, found = cell.run, cell.counts, cell.accuracy
+    responded, responded_contexts = cell.without_failed, cell.responded_context_interval
     figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
     return (
         *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
         *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
         *(cell.simulated, run.spec.mode.value, run.source),
         *_ends(cell.context_interval),
-        *((round(responded.value, 6), *_ends(cell.interval_without_failed)) if responded else (None,) * 3),
+        *((round(responded.value, 6), *_ends(responded.interval)) if responded else (None,) * 3),
+        *_ends(responded_contexts if responded else None),
         " ".join(cell.left_to_model),
     )
 

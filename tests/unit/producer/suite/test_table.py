@@ -307,6 +307,30 @@ def test_a_suite_whose_questions_share_contexts_tells_the_wider_intervals(
     assert (first["context_low"], first["without_failed"]) == (str(found["low"]), "")
 
 
+def test_the_csv_has_both_kinds_of_interval_under_names_of_their_own_also_without_failed_questions(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    """`without_failed_low` was clustered by context, although `low` beside it is for independent questions."""
+    write_contexts(write_rows)
+    path = write_suite([{"name": "red", "file": "red.jsonl"}])
+    producer(path)
+    (run,) = ledger.runs()
+    settle(ledger, run.run_id, *[Outcome.CORRECT] * 20, *[Outcome.WRONG] * 18, *[Outcome.FAILED] * 2)
+
+    told = producer.json(path, "--watch", exit_code=3)["runs"][0]
+
+    (row,) = csv.DictReader(io.StringIO(Path("results/mine/suite.csv").read_text()))
+    named = {
+        "": "accuracy_all",
+        "context_": "accuracy_context_interval",
+        "without_failed_": "accuracy_without_failed",
+        "without_failed_context_": "accuracy_without_failed_context_interval",
+    }
+    for start, name in named.items():
+        found = float(row[f"{start}low"]), float(row[f"{start}high"])
+        assert found == (told[name]["low"], told[name]["high"])
+
+
 def test_a_settled_suite_says_whether_its_models_differ(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger
 ) -> None:
