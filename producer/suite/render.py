@@ -194,7 +194,7 @@ def _made_up(table: Table) -> str:
 def _mean_remark(table: Table) -> str:
     over = "entries are weighted equally"
     if len(table.in_the_mean) < len(table.entries):
-        over += "; only entries that are settled for every model"
+        over += "; only entries that are settled, and have an accuracy, for every model"
     if table.shared:
         return f"{over}; no interval, as entries have questions or contexts in common"
     return f"{over}; the interval is for these entries and does not generalise to others"

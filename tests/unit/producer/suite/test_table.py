@@ -265,6 +265,7 @@ def test_an_entry_that_failed_as_a_whole_is_no_wrong_answer_in_a_mean(capsys: py
     assert (cells[0].accuracy, found.in_the_mean) == (None, ["b", "c"])
     assert [each.value for each in found.means()] == [pytest.approx(0.5)]
     assert "mean of 2 of 3" in shown(found, capsys)
+    assert "only entries that are settled, and have an accuracy, for every model" in markdown(found)
 
 
 def write_contexts(write_rows: WriteRows) -> None:
