@@ -12,7 +12,7 @@ from contract.commands import note
 from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
-from contract.wording import number
+from contract.wording import number, percent
 from producer.intake.contradictions import contradiction_warnings
 from producer.intake.options import describe_reading, how_to_read, reading_options
 from producer.intake.profile import Lengths, Profile, key_warnings
@@ -125,7 +125,8 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
     keys = profile.keys
     if not keys.keyed:
         return "no question has a key, so there will be no accuracy"
-    shares = " · ".join(f"{label} {count / keys.keyed:.1%}" for label, count in sorted(keys.guessing.answers.items()))
+    answers = sorted(keys.guessing.answers.items())
+    shares = " · ".join(f"{label} {percent(count / keys.keyed)}%" for label, count in answers)
     more = [f"given {inspector.file.way.value}"]
     more += [f"{keys.without_key:,} without a key"] if keys.without_key else []
     more += [f"{keys.several_right:,} with several right choices"] if keys.several_right else []

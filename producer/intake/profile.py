@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from contract.question import LABELS, Question
 from contract.spec import Mode, RunSpec
+from contract.wording import percent
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
 from producer.stats.guessing import Guessing
@@ -145,8 +146,8 @@ def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
     if skew is None:
         return []
     which = skew.label if place else repr(skew.label)
-    even = f"{skew.expected:.1%} would be expected (p = {skew.p:.1g})"
-    said = f"warning: the right answer is {which} in {skew.share:.1%} of the questions, {even}"
+    even = f"{percent(skew.expected)}% would be expected (p = {skew.p:.1g})"
+    said = f"warning: the right answer is {which} in {percent(skew.share)}% of the questions, {even}"
     if place:
         said += ": a prompt that shows the choices rewards a model that prefers that position. Use --set shuffle=true"
     if choice:

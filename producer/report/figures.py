@@ -11,7 +11,7 @@ from itertools import pairwise
 from contract.prompts import shows_choices
 from contract.question import LABELS
 from contract.spec import RunSpec
-from contract.wording import number
+from contract.wording import number, percent
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.svg import Axis, Plot
 from producer.stats import Calibration
@@ -60,9 +60,8 @@ def calibration_curve(calibration: Calibration, spec: RunSpec) -> Figure | None:
     for each, dot in zip(filled, dots, strict=True):
         claimed, right = each.claimed / each.count, each.right / each.count
         radius = 3 + 9 * math.sqrt(each.count / calibration.of)
-        picture.circle(
-            *dot, radius, "right", f"{number(each.count, 'answer')}: {claimed:.1%} confidence, {right:.1%} right"
-        )
+        shares = f"{percent(claimed)} % confidence, {percent(right)} % right"
+        picture.circle(*dot, radius, "right", f"{number(each.count, 'answer')}: {shares}")
         rows.append((f"{claimed:.3f}", f"{right:.3f}", f"{each.count:,}"))
     ece, brier = calibration.ece(), calibration.brier()
     fewer = f" (of {calibration.distributions:,})" if calibration.distributions != calibration.of else ""
@@ -112,8 +111,8 @@ def places(measures: Measures) -> Figure | None:
     rows = []
     for at in shown:
         key, choice = keys[at] / of, chosen[at] / of
-        picture.bar(at - 0.4, at, 0, key, "neutral", f"{LABELS[at]}: {key:.1%} of the keys")
-        picture.bar(at, at + 0.4, 0, choice, "right", f"{LABELS[at]}: {choice:.1%} of the chosen answers")
+        picture.bar(at - 0.4, at, 0, key, "neutral", f"{LABELS[at]}: {percent(key)} % of the keys")
+        picture.bar(at, at + 0.4, 0, choice, "right", f"{LABELS[at]}: {percent(choice)} % of the chosen answers")
         picture.mark(at, LABELS[at])
         rows.append((LABELS[at], f"{key:.3f}", f"{choice:.3f}"))
     what = "rotations of questions" if measures.run.spec.circular else "questions"

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
+from contract.wording import percent
 from producer.bar import reading
 from producer.engine_differences import engine_lines
 from producer.export.columns import iso
@@ -73,6 +74,7 @@ def build(
         undecided=UNDECIDED,
         responded_outcomes=RESPONDED,
         iso=iso,
+        percent=percent,
         now=time.time(),
     )
 

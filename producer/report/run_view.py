@@ -9,7 +9,7 @@ from typing import Any
 
 from contract.ledger import Run
 from contract.spec import Mode, Normalization
-from contract.wording import number
+from contract.wording import number, percent
 from producer.export.summary import Summary
 from producer.output import Lines
 from producer.report import figures
@@ -71,7 +71,7 @@ class Part:
         if found is None:
             return ""
         answer, value = found.constant
-        return f", but it is {found.how} always answering {answer!r}, which scores {100 * value:.1f} %"
+        return f", but it is {found.how} always answering {answer!r}, which scores {percent(value)} %"
 
     @property
     def answered_chance(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.wording import number
+from contract.wording import number, percent
 
 
 @pytest.mark.parametrize(
@@ -12,3 +12,9 @@ from contract.wording import number
 )
 def test_one_of_a_thing_is_no_plural(count: int, read: str) -> None:
     assert number(count, "message") == read
+
+
+def test_a_share_is_the_same_figure_in_percent_as_with_three_decimals() -> None:
+    for count in range(801):
+        share = count / 800
+        assert percent(share) == f"{float(f'{share:.3f}') * 100:.1f}"

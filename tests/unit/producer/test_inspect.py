@@ -185,6 +185,17 @@ def test_what_always_saying_yes_scores_is_told_where_all_questions_have_the_same
     assert "warning" not in run(session, "enqueue", even, "--dry-run").stderr
 
 
+def test_a_warning_does_not_round_a_share_in_two_ways(write_rows: WriteRows, session: Session) -> None:
+    """63 of 80 are 0.7875: it said that 'yes' was right in 78.8%, and that saying so scores 0.787."""
+    path = str(write_rows(*yes_or_no(63 * "A" + 17 * "B")))
+
+    found = run(session, "inspect", path)
+
+    assert "the right answer is A in 78.7% of the questions" in found.stderr
+    assert "Always answering 'yes' scores 0.787" in found.stderr
+    assert "A 78.7% · B 21.2%" in found.stdout
+
+
 def test_what_always_saying_yes_scores_is_told_where_it_stands_at_another_place_in_each_question(
     write_rows: WriteRows, session: Session
 ) -> None:

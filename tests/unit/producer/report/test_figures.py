@@ -132,6 +132,26 @@ def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
     assert "On the 20 questions it answered, it is above chance: chance is 50.0 %" in text
 
 
+def test_a_report_does_not_round_the_same_share_in_two_ways(ledger: MemoryLedger, report: Producer) -> None:
+    """An accuracy of 63 of 80 was 78.7 %, and the same of always answering 'yes' was 78.8 %."""
+    asked = [make_question(n, choices=("yes", "no"), answer="A" if n < 63 else "B", subject=None) for n in range(80)]
+    run = open_run(ledger, asked)
+    outcomes = [Outcome.CORRECT if each.answer == "A" else Outcome.WRONG for each in asked]
+    ledger.commit(
+        run.run_id,
+        [
+            Verdict(question_id=each.id, outcome=outcome, choice="A")
+            for each, outcome in zip(asked, outcomes, strict=True)
+        ],
+    )
+
+    report(run.run_id)
+
+    text = page_of(run).text
+    assert "right on 78.7 % of 80 questions" in text
+    assert "always answering 'yes', which scores 78.7 %" in text
+
+
 @pytest.mark.parametrize(
     ("answered", "told"),
     [
