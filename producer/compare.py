@@ -91,6 +91,7 @@ def _lines(found: Comparison) -> Lines:
     if found.recall:
         lines += recall_lines(found.recall)
     lines += _subject_lines(found.by_subject)
+    lines += [("rotations", found.rotated)] if found.rotated else []
     return [*lines, ("flipped", f"{pairs.discordant:,}, shown {len(found.flips):,}")]
 
 

@@ -147,6 +147,17 @@ class Comparison:
         return found
 
     @property
+    def rotated(self) -> str:
+        """What the choices of the flipped questions are in a circular run, as text; empty if there are none."""
+        runs = " and ".join(name for name, run in (("A", self.a), ("B", self.b)) if run.spec.circular)
+        if not (runs and self.flips):
+            return ""
+        return (
+            f"in {runs}, a choice is the most frequent one of a question's rotations, "
+            "and correct only if all of them are"
+        )
+
+    @property
     def besides_retrieval(self) -> list[str]:
         """Settings other than retrieval in which the runs differ, which may have caused a changed answer."""
         names = {name.partition(".")[0] for name in self.differences}

@@ -86,6 +86,18 @@ def test_runs_whose_guesses_are_worth_different_amounts_are_each_told_with_their
     assert "chance      A 0.500 · B -\n" in compare("one", "three").stdout
 
 
+def test_that_a_circular_run_was_wrong_although_its_choice_is_the_key_is_explained(ran: Ran, compare: Producer) -> None:
+    """A row of the flipped questions was `q1  red  A  A correct  A wrong`."""
+    ran("one", "ccwwuca")
+    ran("two", "cwcccwa", circular=True)
+    ran("three", "ccwwuca", circular=True, seed=1)
+
+    meant = "a choice is the most frequent one of a question's rotations, and correct only if all of them are"
+    assert f"rotations   in B, {meant}\n" in compare("one", "two").stdout
+    assert f"rotations   in A and B, {meant}\n" in compare("two", "three").stdout
+    assert "rotations" not in compare("one", "three").stdout, "no question flipped, so no choice is shown"
+
+
 def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, compare: Producer) -> None:
     ran("one", "ccwwufa")
     ran("two", "cwcccwa", model="large")

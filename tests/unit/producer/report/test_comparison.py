@@ -237,3 +237,16 @@ def test_runs_that_cannot_be_paired_are_reported_with_the_reason(ledger: MemoryL
     report(a.run_id, b.run_id)
     text = html_of(a)
     assert "asked different questions" in text
+
+
+def test_beside_the_flipped_questions_of_a_circular_run_stands_what_its_choices_are(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    questions = make_questions(4)
+    runs = [open_run(ledger, questions, circular=circular) for circular in (False, True)]
+    for run, lost in zip(runs, (0, 2), strict=True):
+        settle(ledger, run, right=lambda at, lost=lost: at >= lost)  # type: ignore[misc]
+
+    report(*(run.run_id for run in runs))
+
+    assert "In B, a choice is the most frequent one of a question's rotations" in page_of(runs[0]).text
