@@ -117,7 +117,7 @@ def _over(run: Run, tally: Tally, standing: str) -> str:
 def _accuracy_lines(run: Run, tally: Tally, over: str) -> Lines:
     over_all, over_answered = tally.over_all(), tally.over_answered()
     if tally.all_failed:
-        return [("accuracy", "none: every question with a verdict failed, and an error is not a wrong answer")]
+        return [("accuracy", "none: every settled question with a key failed, and an error is not a wrong answer")]
     if over_all is None and tally.keys_known:
         return [("accuracy", "none: no question has a key" if run.without_key >= run.questions else "none yet")]
     unknown = "it is not counted here which of the unanswered and failed questions have no key; `export` does"

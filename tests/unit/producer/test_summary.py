@@ -243,17 +243,20 @@ def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_cou
     assert "zoo" not in told
 
 
-def test_a_run_in_which_every_question_failed_has_no_accuracy(ledger: MemoryLedger, session: Session) -> None:
-    run = open_run(ledger, [make_question(n, context=f"Story {n // 2}.") for n in range(4)])
+def test_a_run_in_which_every_question_with_a_key_failed_has_no_accuracy(
+    ledger: MemoryLedger, session: Session
+) -> None:
+    asked = [make_question(n, context=f"Story {n // 2}.") for n in range(4)]
+    run = open_run(ledger, [*asked, make_question(4, answer=None)])
     failure = Failure(type="APIConnectionError", message="Connection error.")
     verdicts = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=failure) for n in range(4)]
-    ledger.commit(run.run_id, verdicts)
+    ledger.commit(run.run_id, [*verdicts, Verdict(question_id="q4", outcome=Outcome.ANSWERED, choice="A")])
 
     told = [CliRunner().invoke(main, [verb, run.run_id], obj=session).stdout for verb in ("status", "export")]
     summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
 
     for each in told:
-        assert "accuracy  none: every question with a verdict failed, and an error is not a wrong answer\n" in each
+        assert "accuracy  none: every settled question with a key failed, and an error is not a wrong answer\n" in each
         assert "0.000" not in each
     assert (summary["accuracy_all"], summary["macro_accuracy"]) == (None, None)
     assert "accuracy_by_normalization" not in summary

@@ -71,7 +71,7 @@ def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
     text = page_of(run).text
 
     assert "questions/s 1.1" not in text
-    assert "has no accuracy: every question with a verdict failed. An error is not a wrong answer." in text
+    assert "has no accuracy: every settled question with a key failed. An error is not a wrong answer." in text
     assert "0.0 %" not in text
 
 
