@@ -84,18 +84,21 @@ class Pairs:
         """Return the two-sided p-value of McNemar's mid-p test; the null hypothesis is that A and B are equally good.
 
         Under the null hypothesis the smaller discordant count k is Binomial(discordant, 1/2), with distribution
-        function F. Mid-p counts only half the probability of k itself: F(k - 1) + F(k), where the exact test has
-        2 F(k). The exact test is conservative and misses differences that the interval detects; the mid-p test agrees
-        with the interval except if p is near 0.05. Sources: Q. McNemar, Psychometrika 12 (1947); M. W. Fagerland,
-        S. Lydersen and P. Laake, "The McNemar test for binary matched-pairs data", BMC Medical Research Methodology 13
-        (2013), and on test and interval together "Recommended tests and confidence intervals for paired binomial
-        proportions", Statistics in Medicine 33 (2014).
+        function F. Of counts as far from the middle as k, mid-p counts only half the probability: F(k - 1) + F(k),
+        where the exact test has 2 F(k). For equal counts, only k itself is as far, so that half the probability of k
+        is missing from 1; without discordant pairs, it is 1. The exact test is conservative and misses differences
+        that the interval detects; the mid-p test agrees with the interval except if p is near 0.05. Sources: Q.
+        McNemar, Psychometrika 12 (1947); M. W. Fagerland, S. Lydersen and P. Laake, "The McNemar test for binary
+        matched-pairs data", BMC Medical Research Methodology 13 (2013), and on test and interval together "Recommended
+        tests and confidence intervals for paired binomial proportions", Statistics in Medicine 33 (2014).
         """
         from scipy.special import bdtr  # imported late: most commands run no test
 
         fewer = min(self.only_a, self.only_b)
         below = bdtr(fewer - 1, self.discordant, 0.5) if fewer else 0.0
-        return float(below + bdtr(fewer, self.discordant, 0.5))
+        up_to = bdtr(fewer, self.discordant, 0.5)
+        counted_twice = (up_to - below) / 2 if fewer and self.only_a == self.only_b else 0.0
+        return float(below + up_to - counted_twice)
 
     def detectable(self) -> float | None:
         """Return the smallest true difference that this number of pairs detects with about 80 % power at level 0.05.

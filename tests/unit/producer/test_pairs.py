@@ -27,6 +27,8 @@ def test_the_difference_is_b_minus_a() -> None:
 def test_mcnemar_by_hand() -> None:
     # Six discordant pairs, one of them for A: no head in six throws 1/64, one head 6/64, of which mid-p counts half.
     assert Pairs(both=10, only_a=1, only_b=5, neither=4).p_value() == pytest.approx(2 * (1 + 6 / 2) / 64)
+    # Three of six, of which the probability is 20/64: all other outcomes are further from the middle.
+    assert Pairs(both=10, only_a=3, only_b=3, neither=4).p_value() == pytest.approx(1 - 20 / 64 / 2)
 
 
 def test_the_p_values_of_what_passages_are_worth_are_those_of_the_questions_beside_them() -> None:
