@@ -17,6 +17,7 @@ from workers.hard_exit import end_at_once
 from workers.host.indexes import index_folders
 from workers.messages.batch import Batch
 from workers.monitoring.events import BatchEvents
+from workers.reading import ReadingProcesses
 from workers.retrieval.base import Retriever
 from workers.shutdown import stop_without_engine
 from workers.stages.base import BatchWork
@@ -89,7 +90,8 @@ class Scoring(Job):
         engine = make_engine(settings)
         self._engine = GuardedEngine(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
-        self._stage = BatchScorer(context, self._engine, self._judges.engine_of, self._judges.waits_for)
+        self._readers = ReadingProcesses(settings.reading_processes)
+        self._stage = BatchScorer(context, self._engine, self._judges.engine_of, self._judges.waits_for, self._readers)
         # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.
         engine.room_came = lambda: None if self._stage.asks_alone else room_came()
         engine.gone = stop_without_engine
@@ -111,6 +113,7 @@ class Scoring(Job):
     def start(self) -> None:
         """Boot the engine."""
         log.info("booting %s with %s", self._settings.engine, self._settings.answers_with)
+        self._readers.start()
         self._engine.start()
 
     def describe(self) -> dict[str, Any]:
@@ -121,6 +124,7 @@ class Scoring(Job):
         """Free the model, and close connections to judge servers."""
         self._engine.close()
         self._judges.close()
+        self._readers.close()
 
 
 class Searching(Job):

@@ -18,6 +18,7 @@ from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Passage, Verdict
 from workers.budget import fitted
 from workers.engines.base import Completion, Engine, Part, Request, UnexpectedFailure, in_order
+from workers.reading import Found, Reader, Unread, read_here
 from workers.scoring import MODES, FollowUp, Item, Reading
 from workers.verdicts import Provenance, in_original_labels, verdict_on
 
@@ -44,6 +45,7 @@ def score_in_parts(
     engine: Engine,
     judge_engine: JudgeEngine = no_judges,
     provenances: Sequence[Provenance] = (),
+    reader: Reader = read_here,
 ) -> Iterator[list[tuple[int, Verdict]]]:
     """Score `items` in one generate call; yield (position, verdict) pairs in parts, some empty, as answers complete.
 
@@ -56,7 +58,7 @@ def score_in_parts(
     items = fitted(items, engine)
     provenances = provenances or [Provenance()] * len(items)
     left = {i: _interviews(item) for i, item in enumerate(items)}
-    for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine):
+    for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine, reader):
         latency_ms = (time.monotonic() - started) * 1000
         ended = [i for i, of_item in left.items() if not any(each.requests for each in of_item)]
         yield [(i, _verdict(items[i], left.pop(i), latency_ms, provenances[i])) for i in ended]
@@ -66,16 +68,22 @@ def _interviews(item: Item) -> list[_Interview]:
     return [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
 
 
-def _ask_all(interviews: Sequence[_Interview], engine: Engine, judge_engine: JudgeEngine) -> Iterator[None]:
+def _ask_all(
+    interviews: Sequence[_Interview], engine: Engine, judge_engine: JudgeEngine, reader: Reader
+) -> Iterator[None]:
     """Send requests until no interview has any left; yield whenever some may be complete."""
     while waiting := [each for each in interviews if each.requests]:
         for judge, company in _by_judge(waiting):
-            yield from _ask(judge, company, engine, judge_engine)
+            yield from _ask(judge, company, engine, judge_engine, reader)
     yield
 
 
 def _ask(
-    judge: Judge | None, interviews: Sequence[_Interview], engine: Engine, judge_engine: JudgeEngine
+    judge: Judge | None,
+    interviews: Sequence[_Interview],
+    engine: Engine,
+    judge_engine: JudgeEngine,
+    reader: Reader,
 ) -> Iterator[None]:
     """Make one call with the requests of all `interviews`: to `judge`, if there is one, else to `engine`."""
     try:
@@ -86,9 +94,13 @@ def _ask(
         return
     places = [(interview, k) for interview in interviews for k in range(len(interview.requests))]
     for part in _generate(asked, [interview.requests[k] for interview, k in places]):
+        rounds = []
         for position, completion in part:
             interview, k = places[position]
-            interview.take(k, completion)
+            if unread := interview.take(k, completion):
+                rounds.append((interview, unread))
+        for (interview, _), found in zip(rounds, reader([unread for _, unread in rounds]), strict=True):
+            interview.conclude(found)
         yield
 
 
@@ -107,39 +119,35 @@ class _Interview:
     _answers: dict[int, Completion] = field(default_factory=dict)
     #: The judge that gets `requests`; None: the model under test.
     judge: Judge | None = None
-    _read: Callable[[Sequence[Completion]], Reading | FollowUp] | None = None
+    #: What reads the answers, if `requests` are a further step of the mode.
+    _follow_up: Callable[[Sequence[Completion]], Reading | FollowUp] | None = None
 
     def __post_init__(self) -> None:
         question, spec, mode = self.arrangement.question, self.spec, MODES[self.spec.mode]
         try:
             self.requests = mode.ask(question, turns_of(question, spec, self.passages), spec)
-            # Must not capture `self`: the reference cycle would keep the prompt until garbage collection.
-            self._read = lambda completions: mode.read(question, completions, spec)
         except Exception as trouble:  # noqa: BLE001 - one question's error must not fail its batch
             self.fail("asked", trouble)
 
-    def take(self, position: int, completion: Completion) -> None:
-        """Record the answer to one of `requests`. The last one completes the round and may lead to further requests."""
+    def take(self, position: int, completion: Completion) -> Unread | None:
+        """Record the answer to one of `requests`; return all answers, to be read, once there are as many."""
         self._answers[position] = completion
-        if len(self._answers) == len(self.requests):
-            completions = [self._answers[k] for k in range(len(self.requests))]
-            self._answers.clear()
-            self._complete_round(completions)
-
-    def _complete_round(self, completions: list[Completion]) -> None:
+        if len(self._answers) < len(self.requests):
+            return None
+        completions = [self._answers[k] for k in range(len(self.requests))]
+        self._answers.clear()
         self.requests = []
         self.completions += completions
         errors = [each.error for each in completions if each.error]
         self.failure = errors[0] if errors else None
-        if errors or self._read is None:
-            return
-        try:
-            found = self._read(completions)
-        except Exception as trouble:  # noqa: BLE001 - an unreadable answer only fails this question
-            self.fail("read", trouble)
-            return
-        if isinstance(found, FollowUp):
-            self.requests, self._read, self.judge = found.requests, found.read, found.judge
+        return None if errors else Unread(self.arrangement.question, completions, self.spec, self._follow_up)
+
+    def conclude(self, found: Found) -> None:
+        """Record what was read, which may lead to further requests."""
+        if isinstance(found, Exception):
+            self.fail("read", found)
+        elif isinstance(found, FollowUp):
+            self.requests, self._follow_up, self.judge = found.requests, found.read, found.judge
         else:
             self.reading = found
 

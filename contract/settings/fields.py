@@ -140,6 +140,12 @@ class Settings(BaseSettings):
         default=1800,
         description="Seconds a busy engine may go without returning any answer before it counts as dead.",
     )
+    reading_processes: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Processes of each worker that read generated texts, besides its own; for a GPU with cores to spare.",
+    )
     settle_every_s: Seconds = Field(
         default=5,
         description="Seconds between commits while the texts of a batch finish one by one; each costs engine time.",

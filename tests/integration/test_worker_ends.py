@@ -14,6 +14,7 @@ from celery import Celery
 
 from contract import RedisLedger, keys, load_settings
 from contract.errors import EXIT_RETRY
+from contract.spec import Mode, Sampling
 from tests.integration.runs import send, verdicts, wait_finished
 from tests.support import (
     PATIENCE_S,
@@ -140,6 +141,29 @@ def test_an_engines_process_dies_with_its_worker_where_nobody_is_left_to_end_it(
         assert len(processes_of_session(alone.pid)) == 2
         alone.kill()
         wait_until(lambda: not processes_of_session(alone.pid), "the engine's process to end")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_that_read_texts_lose_nothing_and_end_with_their_worker(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, how: signal.Signals
+) -> None:
+    asked = {"mode": Mode.GENERATE, "sampling": Sampling(max_tokens=9)}
+    run, again = (open_run(redis_ledger, make_questions(100), name=name, **asked) for name in ("apart", "here"))
+    with worker(tmp_path / "log", batch_size=32, reading_processes=2) as reading:
+        send(app, redis_ledger, run)
+        wait_finished(redis_ledger, run)
+        apart = [each for each in processes_of_session(reading.pid) if "spawn_main" in " ".join(each.cmdline())]
+        assert len(apart) == 2
+        apart[0].kill()
+        send(app, redis_ledger, again)
+        wait_finished(redis_ledger, again)
+        reading.send_signal(how)
+        reading.wait(timeout=PATIENCE_S)
+        wait_until(lambda: not processes_of_session(reading.pid), "the processes to end")
+    told = {"question_id", "outcome", "choice", "rule", "raw_text", "attempts"}
+    said, said_again = ([each.model_dump(include=told) for each in verdicts(redis_ledger, of)] for of in (run, again))
+    assert said == said_again
+    assert "the worker reads them itself from now on" in (tmp_path / "log").read_text()
 
 
 def run_to_its_end(*command: str, environment: dict[str, str], log: Path) -> tuple[int, str]:

@@ -155,7 +155,7 @@ class EngineThread(threading.Thread):
         until = time.monotonic() + PATIENCE_S
         while self.is_alive() and threading.current_thread() is not self and time.monotonic() < until:
             if not self._booted.is_set():
-                for process in multiprocessing.active_children():  # only vLLM uses multiprocessing here
+                for process in multiprocessing.active_children():  # vLLM's, and those that read texts
                     process.kill()
             self.join(timeout=LOOK_EVERY_S)
 

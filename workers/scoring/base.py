@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 from contract.question import Question
@@ -31,8 +30,8 @@ class Reading(NamedTuple):
 
     choice: str | None
     rule: str
-    choice_scores: Mapping[str, float] = MappingProxyType({})
-    unconditional_scores: Mapping[str, float] = MappingProxyType({})
+    choice_scores: Mapping[str, float] = {}
+    unconditional_scores: Mapping[str, float] = {}
     confidence: float | None = None
     margin: float | None = None
     label_mass: float | None = None
@@ -58,6 +57,8 @@ class ScoringMode(NamedTuple):
 
     ask: Callable[[Question, Turns, RunSpec], list[Request]]
     read: Callable[[Question, Sequence[Completion], RunSpec], Reading | FollowUp]
+    #: Whether `read` does no more than apply the rules for texts, so that another process can do it.
+    reads_texts: bool = False
 
 
 def compare(scores: dict[str, float], rule: str, label_mass: float | None = None) -> Reading:

@@ -13,6 +13,7 @@ from workers.budget import in_calls
 from workers.engines.base import Engine
 from workers.messages.batch import Batch
 from workers.pipeline import JudgeEngine, no_judges, score_in_parts
+from workers.reading import Reader, read_here
 from workers.retries import one_line
 from workers.stages.base import BatchWork
 from workers.stages.work import Endings, Settled, StageContext, Work, by_run, send_on
@@ -33,11 +34,13 @@ class BatchScorer(BatchWork):
         engine: Engine,
         judge_engine: JudgeEngine = no_judges,
         judge_waits_for: Callable[[Judge], str] = lambda _: "",
+        reader: Reader = read_here,
     ) -> None:
         super().__init__(context)
         self._judge_engine = judge_engine
         self._judge_waits_for = judge_waits_for
         self._engine = engine
+        self._reader = reader
         self._generated = context.generated
 
     def _hindrance(self, spec: RunSpec) -> str:
@@ -79,7 +82,9 @@ class BatchScorer(BatchWork):
         """Ask `works` in one generate call, and commit verdicts while its longest texts are still being generated."""
         provenances = self._recorder.provenances(batch, [(work.held, work.attempts) for work in works])
         latency_ms = 0.0
-        parts = score_in_parts([work.item for work in works], self._engine, self._judge_engine, provenances)
+        parts = score_in_parts(
+            [work.item for work in works], self._engine, self._judge_engine, provenances, self._reader
+        )
         for part in gathered(parts, self._settings.settle_every_s):
             latency_ms = part[-1][1].latency_ms
             yield self._settled(batch, [Settled(works[i].held, verdict) for i, verdict in part])

@@ -1,0 +1,132 @@
+"""Reading of completions: in this process, or in others beside it.
+
+The rules for texts (`workers/scoring/extract`) take most of a millisecond per text, and Python runs one thread at a
+time: a fast GPU with a small model writes more texts than a process can read and feed the engine besides.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import NamedTuple, TypeAlias
+
+from contract import logs
+from contract.chunks import chunks
+from contract.question import Question
+from contract.spec import RunSpec
+from workers.engines.base import Completion
+from workers.parent import follow_parent
+from workers.scoring import MODES, FollowUp, Reading
+
+__all__ = ["Found", "Reader", "ReadingProcesses", "Unread", "read_here"]
+
+log = logging.getLogger(__name__)
+
+#: Questions sent to a process at a time.
+TOGETHER = 16
+#: If there are fewer, they are read here: sending each alone costs this process as much as reading it.
+FEWEST = 4
+
+#: What was read, or the error that was raised.
+Found: TypeAlias = Reading | FollowUp | Exception
+
+
+class Unread(NamedTuple):
+    """All completions of a question's requests."""
+
+    question: Question
+    completions: Sequence[Completion]
+    spec: RunSpec
+    #: Reads them, if the requests were a further step of the mode.
+    follow_up: Callable[[Sequence[Completion]], Reading | FollowUp] | None = None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is worth sending to another process, which can be done with what is no further step."""
+        return MODES[self.spec.mode].reads_texts and self.follow_up is None
+
+
+#: Reads all that it is given, in order.
+Reader: TypeAlias = Callable[[Sequence[Unread]], list[Found]]
+
+
+def read_here(unread: Sequence[Unread]) -> list[Found]:
+    """`Reader` in this process."""
+    return [_read(each) for each in unread]
+
+
+def _read(unread: Unread) -> Found:
+    try:
+        if unread.follow_up:
+            return unread.follow_up(unread.completions)
+        return MODES[unread.spec.mode].read(unread.question, unread.completions, unread.spec)
+    except Exception as trouble:  # noqa: BLE001 - an unreadable answer only fails its question
+        return trouble
+
+
+class ReadingProcesses:
+    """`Reader` that has what is slow read by `count` other processes. Thread-safe.
+
+    Once one of them has ended, everything is read here.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self) -> None:
+        """Start the processes, if there are to be any. They die with the thread that calls this."""
+        if self._count:
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_set_up)
+            self._pool.submit(os.getpid)  # the first thing to do starts them all
+
+    def __call__(self, unread: Sequence[Unread]) -> list[Found]:
+        """Read all of `unread`, in order."""
+        slow = [i for i, each in enumerate(unread) if each.is_slow]
+        if self._pool is None or len(slow) < FEWEST:
+            return read_here(unread)
+        sent = [(part, self._send([unread[i] for i in part])) for part in chunks(slow, TOGETHER)]
+        found = {i: _read(each) for i, each in enumerate(unread) if not each.is_slow}
+        for part, future in sent:
+            found |= zip(part, self._await(future) or read_here([unread[i] for i in part]), strict=True)
+        return [found[i] for i in range(len(unread))]
+
+    def close(self) -> None:
+        """End the processes. May be called twice."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _send(self, unread: Sequence[Unread]) -> Future[list[Found]] | None:
+        try:
+            return self._pool.submit(read_here, unread) if self._pool else None
+        except Exception as trouble:  # noqa: BLE001 - they can be read here
+            self._note(trouble)
+            return None
+
+    def _await(self, future: Future[list[Found]] | None) -> list[Found]:
+        """Return what was read; nothing, if that failed."""
+        try:
+            return future.result() if future else []
+        except Exception as trouble:  # noqa: BLE001 - they can be read here
+            self._note(trouble)
+            return []
+
+    def _note(self, trouble: Exception) -> None:
+        if isinstance(trouble, BrokenProcessPool) and self._pool:
+            self._pool = None
+            log.warning("a process that reads texts has ended: the worker reads them itself from now on")
+        else:
+            log.debug("texts were not read by another process", exc_info=trouble)
+
+
+def _set_up() -> None:
+    """Follow the worker: it decides what Ctrl-C means, and its end is this process' end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""))
+    follow_parent()
