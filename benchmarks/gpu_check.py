@@ -80,7 +80,7 @@ TO_ALONE = {"generate": 20.0}
 #: Questions asked one at a time.
 ALONE = 8
 UTILISATION = 80.0
-#: The utilisation run has so many times the questions of a timed run, as the driver averages over up to a second.
+#: The utilisation run has so many times the texts of a timed run, as the driver averages over up to a second.
 WATCHED = 2
 #: Batches of the round that is not counted: with a few, each engine has run every kernel that the others use.
 WARM_UP_BATCHES = 2
@@ -95,8 +95,9 @@ CALL_WITHIN_S = 120.0
 STALLED_AFTER_S = 90.0
 #: Whole batches of configs/deploy/gpu.yaml, as a last one that is not full would wait for batch_timeout.
 QUESTIONS = 2048
-#: Mode → the share of the questions that it is timed with. By `likelihood`, `LLM.generate` reads a question per choice.
-SHARE_ASKED = {"likelihood": 0.5}
+#: Mode → how many times the questions it is timed with. By `likelihood`, `LLM.generate` reads a question per choice. Of
+#: texts, as many as fit into the engine end together, and the last ones are read while it has nothing left to do.
+TIMES_ASKED = {"likelihood": 0.5, "generate": 2.0}
 BOOT, BOOT_BESIDE, BUSY = "boot, s", "boot beside raw, s", "GPU utilisation, %"
 
 
@@ -144,7 +145,12 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.option("--config", existing_file, Path("configs/deploy/gpu.yaml"), "deploy file")
     parser.option("--model", str, None, "model for answers and speed (default: two that need no network)")
-    parser.option("--questions", positive, QUESTIONS, "questions of the timed runs; half as many by likelihood")
+    parser.option(
+        "--questions",
+        positive,
+        QUESTIONS,
+        "questions of the timed runs; half as many by likelihood, twice as many texts",
+    )
     parser.option("--rounds", positive, 1, "rounds that count, after a warm-up round")
     options = parser.parse_args()
     refuse_unfit()
@@ -274,7 +280,8 @@ def check_speed(
 
     `limit_s` is the time limit of a call of the engine alone.
     """
-    source = Source(made_up_questions(at.folder / "questions.jsonl", WATCHED * count), "made up")
+    texts = timed_questions("generate", count)
+    source = Source(made_up_questions(at.folder / "questions.jsonl", WATCHED * texts), "made up")
     bench = Bench(
         at,
         source,
@@ -298,12 +305,17 @@ def check_speed(
             checks.add(BOOT_BESIDE, time.monotonic() - started, at.settings.server_startup_timeout, most=True)
         for mode, wanted in names.items() if raw else ():
             with checks.making(*wanted):
-                some = max(1, round(count * SHARE_ASKED.get(mode, 1)))
+                some = timed_questions(mode, count)
                 speeds.append(row(mode, some, beside_raw(replace(bench, limit=some), raw, mode), base="mcqueue"))
                 for name, (figure, least) in wanted.items():
                     checks.add(name, speeds[-1][figure], least)
         with checks.making(BUSY):
-            checks.add(BUSY, utilisation(at, source, WATCHED * count), UTILISATION)
+            checks.add(BUSY, utilisation(at, source, WATCHED * texts), UTILISATION)
+
+
+def timed_questions(mode: str, count: int) -> int:
+    """Return how many questions that mode is timed with."""
+    return max(1, round(count * TIMES_ASKED.get(mode, 1)))
 
 
 def speed_checks(mode: str) -> dict[str, tuple[str, float]]:

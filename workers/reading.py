@@ -81,10 +81,17 @@ class ReadingProcesses:
 
     def start(self) -> None:
         """Start the processes, if there are to be any. They die with the thread that calls this."""
-        if self._count:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_set_up)
-            self._pool.submit(os.getpid)  # the first thing to do starts them all
+        if not self._count:
+            return
+        spawn = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_set_up)
+        # They inherit this: only the worker is to decide what Ctrl-C means, and also before they are up.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(self._count):  # one is started for each thing to do, while none is up to do it
+                self._pool.submit(os.getpid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
     def __call__(self, unread: Sequence[Unread]) -> list[Found]:
         """Read all of `unread`, in order."""
@@ -126,7 +133,5 @@ class ReadingProcesses:
 
 
 def _set_up() -> None:
-    """Follow the worker: it decides what Ctrl-C means, and its end is this process' end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""))
     follow_parent()

@@ -143,7 +143,7 @@ class Settings(BaseSettings):
     reading_processes: int = Field(
         default=0,
         ge=0,
-        le=64,
+        le=16,
         description="Processes of each worker that read generated texts, besides its own; for a GPU with cores to spare.",
     )
     settle_every_s: Seconds = Field(

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import copy
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
-from workers.engines.base import GenerateRequest
+from contract.spec import Sampling
 from workers.engines.prefill import Prefill
 
 __all__ = ["sampling_params"]
 
+#: Kinds of texts whose parameters are kept: callers over HTTP may each want another.
+TEMPLATES = 256
+
 
 def sampling_params(prefill: Prefill) -> Any:
-    """Return vLLM's SamplingParams for `prefill`, not shared with any other, so vLLM need not deep-copy them."""
+    """Return vLLM's SamplingParams for `prefill`, not shared with any other, so vLLM need not deep-copy them.
+
+    Constructing them is expensive, so a template is copied. To what the copies share, vLLM only adds the model's EOS
+    and, for a schema, the backend that it chooses.
+    """
     if prefill.generate is not None:
-        return _generating(prefill.generate)
-    # Constructing them is expensive, so copy a template. vLLM only adds the model's EOS to what the copies share.
+        generating = copy.copy(_generating(prefill.generate.sampling, prefill.generate.json_schema))
+        generating.seed = prefill.generate.seed
+        return generating
     scoring = copy.copy(_scoring(prefill.start > 0, prefill.use_cache))
     scoring.logprob_token_ids = list(prefill.next_ids)
     return scoring
 
 
-def _generating(request: GenerateRequest) -> Any:
+@lru_cache(TEMPLATES)
+def _generating(wanted: Sampling, schema: str) -> Any:
+    """Return parameters for texts, whose seed is to be set."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-    wanted, schema = request.sampling, request.json_schema
     return SamplingParams(
         n=wanted.samples,
         max_tokens=wanted.max_tokens,
@@ -37,7 +46,7 @@ def _generating(request: GenerateRequest) -> Any:
         presence_penalty=wanted.presence_penalty,
         repetition_penalty=wanted.repetition_penalty,
         stop=list(wanted.stop),
-        seed=request.seed,
+        seed=0,
         # Models mark their reasoning, and the end of a turn, by special tokens. Without them, one reads like the other.
         skip_special_tokens=False,
         structured_outputs=StructuredOutputsParams(json=schema) if schema else None,

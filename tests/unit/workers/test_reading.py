@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import subprocess
@@ -29,6 +30,7 @@ def processes() -> Iterator[ReadingProcesses]:
     found.start()
     yield found
     found.close()
+    wait_until(lambda: not children(), "the processes to end")
 
 
 def unread(mode: Mode = Mode.GENERATE, texts: int = 1) -> list[Unread]:
@@ -42,7 +44,13 @@ def unread(mode: Mode = Mode.GENERATE, texts: int = 1) -> list[Unread]:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "spawn_main" in " ".join(each.cmdline())]
+    """Return those that read."""
+    found = []
+    for each in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if "spawn_main" in " ".join(each.cmdline()):
+                found.append(each)
+    return found
 
 
 @pytest.mark.parametrize(("mode", "texts"), [(Mode.GENERATE, 1), (Mode.VOTE, 3)])
@@ -116,12 +124,13 @@ def test_after_they_were_closed_everything_is_read_here(processes: ReadingProces
 
 def test_ctrl_c_is_for_the_worker_to_understand(processes: ReadingProcesses) -> None:
     given = unread()
-    processes(given)
     started = children()
-    for each in started:
-        each.send_signal(signal.SIGINT)
-    assert processes(given) == read_here(given)
-    assert all(each.is_running() for each in started)
+    for _ in range(2):  # while they start, and when they are up
+        for each in started:
+            each.send_signal(signal.SIGINT)
+        assert processes(given) == read_here(given)
+    assert children() == started
+    assert len(started) == 2
 
 
 def test_they_end_with_the_process_that_started_them_however_it_ends() -> None:
@@ -131,7 +140,7 @@ import time
 if __name__ == "__main__":
     processes = ReadingProcesses(2)
     processes.start()
-    processes._pool.submit(int).result()
+    processes._pool.submit(int).result()  # they are up
     print("started", flush=True)
     time.sleep(600)
 """
