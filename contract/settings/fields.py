@@ -144,7 +144,7 @@ class Settings(BaseSettings):
         default=0,
         ge=0,
         le=16,
-        description="Processes of each worker that read generated texts, besides its own; for a GPU with cores to spare.",
+        description="Processes that read generated texts, beside each worker's own; for a GPU with cores to spare.",
     )
     settle_every_s: Seconds = Field(
         default=5,
