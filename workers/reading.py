@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple, TypeAlias
 
@@ -94,35 +94,28 @@ class ReadingProcesses:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
     def __call__(self, unread: Sequence[Unread]) -> list[Found]:
-        """Read all of `unread`, in order."""
+        """Read all of `unread`, in order; what is not slow, or was not read elsewhere, here."""
         slow = [i for i, each in enumerate(unread) if each.is_slow]
-        if self._pool is None or len(slow) < FEWEST:
-            return read_here(unread)
-        sent = [(part, self._send([unread[i] for i in part])) for part in chunks(slow, TOGETHER)]
-        found = {i: _read(each) for i, each in enumerate(unread) if not each.is_slow}
-        for part, future in sent:
-            found |= zip(part, self._await(future) or read_here([unread[i] for i in part]), strict=True)
-        return [found[i] for i in range(len(unread))]
+        found: dict[int, Found] = {}
+        if self._pool is not None and len(slow) >= FEWEST:
+            try:
+                self._read_apart(self._pool, unread, slow, found)
+            except Exception as trouble:  # noqa: BLE001 - the rest can be read here
+                self._note(trouble)
+        return [found[i] if i in found else _read(each) for i, each in enumerate(unread)]
 
     def close(self) -> None:
         """End the processes. May be called twice."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _send(self, unread: Sequence[Unread]) -> Future[list[Found]] | None:
-        try:
-            return self._pool.submit(read_here, unread) if self._pool else None
-        except Exception as trouble:  # noqa: BLE001 - they can be read here
-            self._note(trouble)
-            return None
-
-    def _await(self, future: Future[list[Found]] | None) -> list[Found]:
-        """Return what was read; nothing, if that failed."""
-        try:
-            return future.result() if future else []
-        except Exception as trouble:  # noqa: BLE001 - they can be read here
-            self._note(trouble)
-            return []
+    @staticmethod
+    def _read_apart(pool: Executor, unread: Sequence[Unread], slow: Sequence[int], found: dict[int, Found]) -> None:
+        """Have those of `unread` at the positions `slow` read by `pool`; add what it reads to `found`."""
+        parts = list(chunks(slow, TOGETHER))
+        sent = [pool.submit(read_here, [unread[i] for i in part]) for part in parts]
+        for part, future in zip(parts, sent, strict=True):
+            found.update(zip(part, future.result(), strict=True))
 
     def _note(self, trouble: Exception) -> None:
         if isinstance(trouble, BrokenProcessPool) and self._pool:
