@@ -100,7 +100,7 @@ def places(measures: Measures) -> Figure | None:
     seen = shows_choices(measures.run.spec.prompt)
     place = "position as shown to the model" if seen else "position, which the model was not shown"
     shown = range(max(*keys, *chosen) + 1)
-    of = keys.total()
+    of = chosen.total()
     tallest = max(*keys.values(), *chosen.values()) / of
     picture = Plot(
         "Share of keys and of chosen answers by position",
@@ -117,6 +117,8 @@ def places(measures: Measures) -> Figure | None:
         rows.append((LABELS[at], f"{key:.3f}", f"{choice:.3f}"))
     what = "rotations of questions" if measures.run.spec.circular else "questions"
     caption = f"{of:,} answered {what} with a key. Equal columns mean that there is no position bias."
+    if any(count % 1 for count in keys.values()):
+        caption += " Of several right choices, each counts as an equal part of a key."
     if not seen:
         caption += " The prompt shows no choices: any difference is due to their texts, or to ties."
     legend = (("neutral", "keys"), ("right", "chosen"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -51,8 +51,9 @@ class Measures:
     #: (label of the key, label chosen or NO_CHOICE) → number of questions with a key that did not fail; empty for runs
     #: with free answers.
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Positions of the key, and of the chosen answer, in the order that was shown.
-    key_places: Counter[int] = field(default_factory=Counter)
+    #: Positions of the key, and of the chosen answer, in the order that was shown. Of several right choices, each is an
+    #: equal part of the key: if the first stood for all, or the chosen one, a guesser would seem biased.
+    key_places: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     chosen_places: Counter[int] = field(default_factory=Counter)
     #: Milliseconds, one value per question that was asked.
     latency_ms: array[float] = field(default_factory=lambda: array("d"))
@@ -74,7 +75,7 @@ class Measures:
         if question.answer is None or verdict.outcome is Outcome.FAILED or self.run.spec.mode is Mode.JUDGE:
             return
         chosen = verdict.choice if verdict.choice in question.labels else None
-        # With several right choices, the chosen one counts as the key.
+        # With several right choices, the chosen one counts as the key, or else the first.
         key = chosen if chosen in question.right else question.answer
         self.confusion[key, chosen or NO_CHOICE] += 1
         if chosen is None or verdict.outcome not in ANSWERED:
@@ -82,16 +83,17 @@ class Measures:
         if self.run.spec.circular:
             self._add_rotations(question, verdict)
         else:
-            self._add_places(orders(question, self.run.spec)[0], key, chosen)
+            self._add_places(orders(question, self.run.spec)[0], question, chosen)
 
     def _add_rotations(self, question: Question, verdict: Verdict) -> None:
         """Count each answered rotation, if the verdict has them individually."""
         for choice, order in zip(verdict.rotation_choices, orders(question, self.run.spec), strict=False):
             if choice in question.labels:
-                self._add_places(order, choice if choice in question.right else question.right[0], choice)
+                self._add_places(order, question, choice)
 
-    def _add_places(self, order: tuple[int, ...], key: str, chosen: str) -> None:
-        self.key_places[order.index(LABELS.index(key))] += 1
+    def _add_places(self, order: tuple[int, ...], question: Question, chosen: str) -> None:
+        for label in question.right:
+            self.key_places[order.index(LABELS.index(label))] += 1 / len(question.right)
         self.chosen_places[order.index(LABELS.index(chosen))] += 1
 
     def _add_times(self, verdict: Verdict) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from contract.ledger import MemoryLedger
+from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.report.figures import places
 from producer.report.measures import Measures, Spread, Throughput, steps, throughput
@@ -41,6 +43,36 @@ def test_positions_are_those_that_the_model_was_shown(ledger: MemoryLedger) -> N
     assert measures.key_places == measures.chosen_places
     assert [measures.key_places[at] for at in range(4)] != [10, 10, 10, 10], "in the file the key walks"
     assert measures.confusion == {(label, label): 10 for label in "ABCD"}
+
+
+def test_a_guesser_shows_no_position_bias_where_several_choices_are_right(ledger: MemoryLedger) -> None:
+    # Every pair of right choices once with every choice: right and wrong answers are at all positions alike.
+    pairs = list(combinations("ABCD", 2))
+    asked = [
+        Question(id=f"{a}{b}{chosen}", question="?", choices=tuple("wxyz"), answer=a, also_right=(b,))
+        for a, b in pairs
+        for chosen in "ABCD"
+    ]
+    run = open_run(ledger, asked)
+    ledger.commit(
+        run.run_id,
+        [
+            Verdict(
+                question_id=each.id,
+                choice=each.id[-1],
+                outcome=Outcome.CORRECT if each.id[-1] in each.right else Outcome.WRONG,
+            )
+            for each in asked
+        ],
+    )
+    measures = Measures(run)
+    for question, verdict in ledger.results(run.run_id):
+        measures.add(question, verdict)
+    assert measures.chosen_places == measures.key_places == {0: 6, 1: 6, 2: 6, 3: 6}
+    figure = places(measures)
+    assert figure is not None
+    assert figure.rows == [(label, "0.250", "0.250") for label in "ABCD"]
+    assert figure.caption.startswith("24 answered questions with a key.")
 
 
 def test_a_spread_is_by_nearest_rank() -> None:
