@@ -107,11 +107,13 @@ _NOUN = compact(r"""
     |my (?:final )?(?:choice|pick|guess|selection|vote|response|decision|verdict)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
 """)
-#: "The answer, I believe, is", "the answer to this question is"; but not "the answer that might be".
+#: "The answer, I believe, is", "the answer to this question is"; but not "the answer that might be", nor "… that most
+#: people give is".
 _ASIDE = compact(r"""
     (?:,[^,.;:!?\n]{1,60},
     |\sto (?:the|this|your) question,?\s"[^"\n]{1,300}",?
-    |\s(?:to|for|here|among|in|from|given|based|according|that|which
+    |\s(?:to|for|here|among|in|from|given|based|according
+    |(?:that|which)(?! (?:(?:most|many|some|other) )?(?:people|students)\b)
     |of (?:these|those|the (?:question|options|choices|following)))\b
     (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can|similar|another|different|related|previous)\b)[^.,;:!?\n]){0,80}?)
 """)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.explicit import called_right
-from workers.scoring.extract.hedged import also_possible
+from workers.scoring.extract.hedged import also_possible, is_less_likely
 from workers.scoring.extract.implicit import final_label, leading_label
 from workers.scoring.extract.json_answer import json_answers
 from workers.scoring.extract.lists import DENIAL
@@ -45,7 +45,8 @@ class Extraction:
     """What was read from a text, and by which rule.
 
     Without a label, `rule` says why: `none` (nothing to read), `ambiguous` (several answers, named in `candidates`),
-    `retracted` (the last answer was taken back and no other given), `no-such-choice` (the answer names no choice),
+    `retracted` (the last answer was taken back, or called less likely than another, and no other given),
+    `no-such-choice` (the answer names no choice),
     `unfinished-reasoning` (the model was cut off while it still reasoned).
     """
 
@@ -138,7 +139,7 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
     listed = {label for claim in claims for label in claim.labels}
     if len(last.labels) == 1 and len(claims) == len(listed) == len(answer.options.labels) > 2:
         return Extraction(None, "ambiguous", tuple(sorted(listed)))
-    if _is_retracted(last, answer):
+    if _is_retracted(last, answer) or is_less_likely(answer, claims):
         return Extraction(None, "retracted", last.labels)
     too = _with_possible(replace(last, labels=tuple({*last.labels, *also_right(answer, last)})), answer)
     later = [] if answer.options.sought else called_right(answer, last.end)

@@ -37,6 +37,13 @@ _ARTICLE = re.compile(r"[ao] (?=(?:letra|alternativa|opção) |[(\"']?[A-Z](?!\w
 _NAMED = compiled(r"""
     (?:,?\s?\(?(?:option|choice|answer|letter) \(?|\s?\((?=[a-z]\)))(?P<label>[a-z])(?![\w'])
 """)
+#: A word or sign between two labels, which a comma is not: "(C), (A) being in Germany".
+_JOINS = re.compile(r"[^\W_]|[&/+]")
+#: Behind a label in brackets: it is the answer under a condition only, or the first of several.
+_LEFT_OPEN = compiled(r"""
+    \s(?:(?:only )?(?:if|unless|when|while|until|assuming|provided|depending)\b|or (?:none|neither|both)\b
+    |(?:through|to|nor|plus|minus|versus|vs\.?|then|followed by)\s[(\[][a-z][)\]])
+""")
 _OF_SEVERAL = re.compile(r"\b(?:between|either|both)\b")
 _AFTER_STOP = re.compile(r"\. ?([^\W\d_]\w{0,30})")
 _COUNTER = re.compile(r"번|番|号")
@@ -118,10 +125,10 @@ def read_target(place: Place, rule: str) -> Claim | None:
 
 
 def _besides(options: Options, behind: str) -> tuple[str, ...]:
-    """What is named right behind the text of a choice: others, or a label, be it its own: `Rome, option C`."""
-    if (named := _NAMED.match(behind)) and named["label"].upper() in options.labels:
-        return (named["label"].upper(),)
+    """What is named right behind the text of a choice: a label, be it its own, and others: `Rome, option C`."""
     others: list[str] = []
+    if (named := _NAMED.match(behind)) and named["label"].upper() in options.labels:
+        others, behind = [named["label"].upper()], behind[named.end() :]
     for _ in options.labels:  # a text in a loop names them for ever
         between = OR.match(behind)
         if between is None:
@@ -224,8 +231,11 @@ def _others(place: Place, end: int) -> tuple[str, ...]:
             break
         label = found["label"].upper()
         own = place.options.follows(place.said(found.end("label")), label)
+        joined = found.re is _BRACKETED or (
+            (own or _bracketed(found)) and _JOINS.search(place.lower, end, found.start()) is not None
+        )
         end = found.end("label") + own if own else found.end()
-        if not (found.re is _BRACKETED or ENDS.match(place.lower, end) or OR.match(place.lower, end)):
+        if not (joined or ENDS.match(place.lower, end) or OR.match(place.lower, end)):
             break
         others.append(label)
     return tuple(others)
@@ -253,7 +263,8 @@ def _stands(place: Place, found: re.Match[str]) -> bool:
     if pronoun or _is_name(place, letter, end):
         return False
     if letter.isupper() or _bracketed(found):
-        return (place.clear and _bracketed(found)) or _ends_or_goes_on(place, end)
+        left_open = _LEFT_OPEN.match(place.lower, end) is not None
+        return (place.clear and _bracketed(found) and not left_open) or _ends_or_goes_on(place, end)
     before = place.lower[max(0, found.start() - 4) : found.start()].rstrip(" \"'")
     announced = not before or before[-1] in ":=|→-\n"
     sure = announced or letter not in "aeiouy" or place.lower[end : end + 1] in tuple(".,;:!")

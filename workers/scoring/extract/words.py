@@ -127,11 +127,15 @@ JUDGED_RIGHT = compiled(rf"""
 WORKS = re.compile(
     r"[)\]\"']{0,2}\s(?:is (?:possible|left|correct|valid)|works|fits|satisf\w{1,6}|remains|holds|makes sense)\b"
 )
-#: Behind a choice that is a word of assent as well: nothing is answered yet. "Yes, let me think step by step."
+#: Behind a choice that is a word of assent as well: nothing is answered yet. "Yes, let me think step by step.", "Yes, I
+#: can help with that."
 BEGINS_TO_THINK = compiled(r"""
-    [,.!]\s?(?:(?:so|well|okay|ok)[, ]\s?)?(?:let me|let's|let us|(?:i|we)(?:'ll| will| need to| have to| must
-    | should))\s(?:first |now |just |carefully )?(?:think|see|consider|look|check|work|analy[sz]e|break|go (?:through
-    |over)|start|begin|reason|examine|evaluate|recall|figure|reflect)\b
+    [,.!]\s?(?:(?:so|well|okay|ok|of course|certainly|sure)[,.! ]\s?)?(?:
+    (?:let me|let's|let us|(?:i|we)(?:'ll| will| need to| have to| must| should))\s(?:first |now |just |carefully )?
+    (?:think|see|consider|look|check|work|analy[sz]e|break|go (?:through|over)|start|begin|reason|examine|evaluate
+    |recall|figure|reflect)
+    |i(?: can|'d be (?:happy|glad) to|'m (?:happy|glad) to| would be (?:happy|glad) to| am (?:happy|glad) to)\s
+    (?:help|assist|answer)|(?:happy|glad) to (?:help|assist|answer))\b
 """)
 
 # --- before a cue ---------------------------------------------------------------------------------------------------
