@@ -157,7 +157,8 @@ SUPPOSED = compiled(r"""
     answers?(?= [(\"']?[a-z][)\"']?(?!\w))
     |(?:people|students|they)(?: (?:often|usually|typically|commonly|would|might))?(?= $)
     |(?:wrong|incorrect|false|untrue|mistaken) (?:that|to (?:say|claim|conclude|think|assume|believe|infer|suggest))
-    |it (?:could|might|may|can) be (?:argued|said|thought)|unlikely that|hard to argue that|refuse)\b
+    |it (?:could|might|may|can) be (?:argued|said|thought)|unlikely that|hard to (?:argue|believe|accept|imagine)
+    |refuse|disagree|used to (?:think|believe)|nothing (?:\w{1,15} )?(?:suggests|says|indicates|shows|implies))\b
     |错误|误以为|误认为|有人|लोग|छात्र|البعض|الكثير|برخی|บางคน|หลายคน
     |\b(?:misconception|misunderstanding|misbelief|myth|fallacy|error|slip|trap|pitfall|blunder|confusion)s?
     (?: of(?: \w{1,12}){1,3}| here)?(?: (?:is|was|would be)(?: simply| just| often)?)?
@@ -168,8 +169,9 @@ SUPPOSED = compiled(r"""
     |\b(?:beware|careless(?:ly)?|hast(?:e|y|ily)|fooled|misled|tricked|easy to (?:think|believe|assume|conclude|say))\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their
     |(?<!it')(?<!that')s|first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative
-    |old|outdated|former|original|possible|plausible|distractor|student|user|tempting|common|popular|obvious|naive|intuitive|trap|tricky
-    |falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next|(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
+    |old|outdated|former|original|possible|plausible|distractor|student|user|tempting|common|popular|obvious|naive|intuitive|trap|tricky|trick
+    |example|sample|falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next
+    |(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
 DENIED_BEFORE = compiled(r"""
