@@ -1,4 +1,4 @@
-"""Another choice that a text calls possible, or better, behind its answer: `A - not sure, maybe C`. Then neither is it.
+"""Another choice that a text calls possible or better behind its answer: `A - not sure, maybe C`. Neither is read.
 
 Other readers of such texts know no hedge: lm-evaluation-harness and simple-evals take the first letter that their
 pattern finds, MMLU-Pro the first one announced and else the last one, so that the same text is A for one and C for the

@@ -41,8 +41,8 @@ _NAMED = compiled(r"""
 _JOINS = re.compile(r"[^\W_]|[&/+]")
 #: Behind a label in brackets: it is the answer under a condition only, or the first of several.
 _LEFT_OPEN = compiled(r"""
-    \s(?:(?:only )?(?:if|unless|when|while|until|assuming|provided|depending)\b|or (?:none|neither|both)\b
-    |(?:through|to|nor|plus|minus|versus|vs\.?|then|followed by)\s[(\[][a-z][)\]])
+    \s(?:(?:only )?(?:if|unless|when(?! \w{2,15}ed\b)|until|assuming|provided(?! by)|depending)\b
+    |or (?:none|neither|both)\b|(?:through|to|nor|plus|minus|versus|vs\.?|then|followed by)\s[(\[][a-z][)\]])
 """)
 _OF_SEVERAL = re.compile(r"\b(?:between|either|both)\b")
 _AFTER_STOP = re.compile(r"\. ?([^\W\d_]\w{0,30})")
