@@ -196,7 +196,7 @@ class RunConflict(LedgerError):
 
 
 class UnreadableRun(McqueueError):
-    """The run was written by a version of mcqueue that this one cannot read. The ledger itself is fine."""
+    """The run, or a part of it, was written by a version of mcqueue that this one cannot read. The ledger is fine."""
 
 
 class WorkerStays(McqueueError):

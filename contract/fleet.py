@@ -11,11 +11,12 @@ import os
 import socket
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from enum import StrEnum
-from typing import Any, Self, cast
+from typing import Annotated, Any, Self, cast
 
 import redis
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from contract import keys
 from contract.connection import connect, lua, translating
@@ -47,6 +48,8 @@ MISSING_S = 3600
 STARTING_S = 30
 #: A wish that its worker has not read for this long, e.g. because its host is gone, expires.
 WISH_S = 600
+#: The state of a worker whose record this version cannot read.
+UNREADABLE = "of another version of mcqueue"
 
 
 class WorkerState(StrEnum):
@@ -74,7 +77,8 @@ class WorkerRecord(BaseModel):
     name: str
     #: The model it serves, or the index it searches.
     model: str
-    state: WorkerState
+    #: A text, if a newer worker is in a state that this version does not know.
+    state: Annotated[WorkerState | str, Field(union_mode="left_to_right")]
     #: The queue it takes messages from.
     queue: str = ""
     gpus: str = ""
@@ -116,6 +120,18 @@ class WorkerRecord(BaseModel):
     def died_here(self) -> bool:
         """Whether the process ran in this process namespace and has ended."""
         return died_here(self.owner)
+
+    @classmethod
+    def read(cls, name: str, found: str) -> Self:
+        """Parse the stored record of worker `name`.
+
+        One that this version cannot read belongs to a live worker all the same, whose messages must be left to it. It
+        serves no queue that is known here, and its state says why.
+        """
+        try:
+            return cls.model_validate_json(found)
+        except ValidationError:
+            return cls(name=name, model="?", state=UNREADABLE, host="?", place=name, pid=0, process_started=0)
 
 
 class BootFailure(BaseModel):
@@ -207,7 +223,7 @@ class Fleet:
         """Return the record of `name`, if its lease is valid."""
         with translating(self._place):
             found = cast("str | None", self._redis.get(keys.worker(name)))
-        return WorkerRecord.model_validate_json(found) if found else None
+        return WorkerRecord.read(name, found) if found else None
 
     def names(self) -> list[str]:
         """Return every worker that may hold messages, alive or not."""
@@ -220,7 +236,7 @@ class Fleet:
             return []
         with translating(self._place):
             found = cast("list[str | None]", self._redis.mget([keys.worker(name) for name in names]))
-        records = [WorkerRecord.model_validate_json(each) for each in found if each]
+        records = [WorkerRecord.read(name, each) for name, each in zip(names, found, strict=True) if each]
         return [record for record in records if not record.died_here()]
 
     def dead(self) -> list[str]:
@@ -251,7 +267,7 @@ class Fleet:
     def _seen(self) -> list[WorkerRecord]:
         with translating(self._place):
             found = cast("dict[str, str]", self._redis.hgetall(keys.seen()))
-        return [WorkerRecord.model_validate_json(found[name]) for name in sorted(found)]
+        return [WorkerRecord.read(name, found[name]) for name in sorted(found)]
 
     def _stop_missing(self, names: Collection[str]) -> None:
         if names:
@@ -273,10 +289,10 @@ class Fleet:
         return (self.wish(name) if kept else None) or wish
 
     def wish(self, name: str) -> Wish | None:
-        """Return the pending wish for worker `name`."""
+        """Return the pending wish for worker `name`; None also for a newer version's, which it could not grant."""
         with translating(self._place):
             found = cast("str | None", self._redis.get(keys.wish(name)))
-        return Wish(found) if found else None
+        return Wish(found) if found in set(Wish) else None
 
     def fulfilled(self, name: str) -> None:
         """Delete the wish for worker `name`, which is fulfilled."""
@@ -314,4 +330,8 @@ class Fleet:
         """Return the boot failures of workers of `queue` whose last boot failed, by name."""
         with translating(self._place):
             found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted(queue)))
-        return [BootFailure.model_validate_json(found[name]) for name in sorted(found)]
+        failures: list[BootFailure] = []
+        for name in sorted(found):
+            with suppress(ValidationError):  # another version's, whose own commands tell it
+                failures.append(BootFailure.model_validate_json(found[name]))
+        return failures

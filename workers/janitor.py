@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from celery import Celery
@@ -120,7 +120,7 @@ class Janitor(Rounds):
     def _audit(self, runs: Iterable[Run], *, thoroughly: bool) -> None:
         stalled: set[str] = set()
         for run in runs:
-            with _skipping(run.run_id):
+            with _skipping(run.run_id, self._tell_unreadable):
                 if self._needs_healing(run, thoroughly, stalled):
                     self._heal(run)
         self._stalled = stalled
@@ -159,12 +159,14 @@ class Janitor(Rounds):
 
 
 @contextmanager
-def _skipping(run_id: str) -> Iterator[None]:
+def _skipping(run_id: str, tell_unreadable: Callable[[str, UnreadableRun], object]) -> Iterator[None]:
     """Keep a run that cannot be audited from affecting the others. A Redis that is away fails all."""
     try:
         yield
     except UnknownRun:  # purged meanwhile, as the HTTP server does after each request
         return
+    except UnreadableRun as trouble:
+        tell_unreadable(run_id, trouble)
     except (RedisUnreachable, WritesRefused):
         raise
     except Exception as trouble:

@@ -14,7 +14,7 @@ import redis
 from benchmarks.faults.worker import WorkerProcess
 from benchmarks.waiting import LOST_AFTER_S, wait_until
 from contract import Run, Verdict, keys
-from contract.queue import held_question_ids, queue_length
+from contract.queue import held_question_ids
 from producer.export.results import export
 
 if TYPE_CHECKING:
@@ -151,9 +151,14 @@ class Case:
         return cast("list[str]", self.stage.client.hvals(keys.RunKeys(self.run.run_id).verdicts))
 
     def _messages(self) -> int:
-        queue = keys.score_queue(self.run.spec.model)
-        held = sum(int(self.stage.client.hlen(keys.unacked(each))) for each in self.stage.fleet.names())
-        return queue_length(self.stage.client, queue) + held
+        """Messages that wait or are held, read in one step: one that goes to and fro is never in between."""
+        names = self.stage.fleet.names()
+        pipeline = self.stage.client.pipeline(transaction=True)
+        for each in names:
+            pipeline.hlen(keys.unacked(each))
+        for each in keys.broker_lists(keys.score_queue(self.run.spec.model)):
+            pipeline.llen(each)
+        return sum(pipeline.execute())
 
     def _exported(self) -> list[str]:
         folder = self.stage.folder / "export"

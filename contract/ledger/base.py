@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
 __all__ = ["UNCOUNTED", "Begun", "Ledger"]
+
+log = logging.getLogger(__name__)
 
 #: As `suspect_from`: count no attempts; the caller only wants to know which questions are unsettled.
 UNCOUNTED = -1
@@ -115,14 +118,20 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def counts(self, run_id: str) -> Counts:
-        """Return the run's progress."""
+        """Return the run's progress. Raises UnreadableRun if this version cannot read it."""
 
     def standings(self, runs: Iterable[Run]) -> Iterator[tuple[Run, Counts]]:
-        """Yield each of `runs` with its progress. Runs purged meanwhile (as the HTTP server does) are left out."""
+        """Yield each of `runs` with its progress.
+
+        Runs purged meanwhile (as the HTTP server does) are left out, and those whose progress this version cannot read.
+        """
         for run in runs:
             try:
                 counts = self.counts(run.run_id)
             except UnknownRun:
+                continue
+            except UnreadableRun as trouble:
+                log.warning("%s It is skipped.", trouble)
                 continue
             yield run, counts
 
@@ -140,6 +149,7 @@ class Ledger(abc.ABC):
         begin it alone: it may have killed the earlier batches. With `UNCOUNTED` no attempt is counted at all.
 
         Raises RunHalted for a paused or cancelled run, after putting the unsettled ones aside: drop their message.
+        Raises UnreadableRun, with no attempt counted, if another version of mcqueue wrote one of them.
         """
 
     @abc.abstractmethod
@@ -163,7 +173,10 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
-        """Return the passages attached so far, by question id; none of an unknown run, so that its batch goes on."""
+        """Return the passages attached so far, by question id; none of an unknown run, so that its batch goes on.
+
+        Raises UnreadableRun if another version of mcqueue attached them.
+        """
 
     @abc.abstractmethod
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:

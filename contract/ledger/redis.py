@@ -41,6 +41,7 @@ _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 _read_question = _QUESTION.validator.validate_json
 _read_verdict = _VERDICT.validator.validate_json
 _written = _VERDICT.serializer.to_json
+_INSTALL = "Install the version of mcqueue that wrote it."
 log = logging.getLogger(__name__)
 
 
@@ -49,11 +50,32 @@ def _run(run_id: str, body: str) -> Run:
     try:
         return Run.model_validate_json(body)
     except ValidationError as trouble:
-        fields = ", ".join(".".join(map(str, each["loc"])) for each in trouble.errors())
+        fields = ", ".join(".".join(map(str, each["loc"])) or "its record" for each in trouble.errors())
         raise UnreadableRun(
-            f"Run {run_id} was written by another version of mcqueue: {fields} cannot be read here.",
-            hint="Install the version of mcqueue that wrote it.",
+            f"Run {run_id} was written by another version of mcqueue: {fields} cannot be read here.", hint=_INSTALL
         ) from None
+
+
+def _read_passages(run_id: str, question_id: str, body: str) -> tuple[Passage, ...]:
+    """Parse the stored passages of a question. Raises UnreadableRun."""
+    try:
+        return _PASSAGES.validate_json(body)
+    except ValidationError as trouble:
+        raise _of_another_version(run_id, f"passages of question {question_id!r}", trouble) from None
+
+
+def _of_another_version(run_id: str, what: str, trouble: ValidationError) -> UnreadableRun:
+    """Return the error for a part of the run that does not fit our types.
+
+    Raises `trouble` itself if it is no JSON or lacks what every version writes: it is damaged, and none can read it.
+    """
+    if any(each["type"] in {"json_invalid", "missing"} for each in trouble.errors()):
+        raise trouble
+    first = trouble.errors()[0]
+    field = ".".join((trouble.title, *map(str, first["loc"])))
+    return UnreadableRun(
+        f"Run {run_id}, {what}: written by another version of mcqueue ({field}: {first['msg']}).", hint=_INSTALL
+    )
 
 
 class RedisLedger(Ledger):
@@ -148,8 +170,13 @@ class RedisLedger(Ledger):
             pipeline.get(own.state)
             created_at, todo, outcomes, state = pipeline.execute()
         total = self.run(run_id).questions if created_at is None else self._total(run_id, created_at)
-        by_outcome = {Outcome(name): int(n) for name, n in outcomes.items() if int(n)}
-        return Counts(total=total, todo=todo, outcomes=by_outcome, state=RunState(state or RunState.RUNNING))
+        try:
+            by_outcome = {Outcome(name): int(n) for name, n in outcomes.items() if int(n)}
+            return Counts(total=total, todo=todo, outcomes=by_outcome, state=RunState(state or RunState.RUNNING))
+        except ValueError as trouble:
+            raise UnreadableRun(
+                f"Run {run_id}: its progress was written by another version of mcqueue ({trouble}).", hint=_INSTALL
+            ) from None
 
     def unsettled(self, run_id: str) -> Iterator[str]:
         own = keys.RunKeys(run_id)
@@ -163,18 +190,32 @@ class RedisLedger(Ledger):
     ) -> list[Begun]:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.questions, own.todo, own.attempts_at(stage), own.state, own.aside]
-        found = self._step(self._begin, run_id, script_keys, [_new_call(), suspect_from, *question_ids])
+        call = _new_call()
+        found = self._step(self._begin, run_id, script_keys, [call, suspect_from, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
-        return [
-            Begun(_read_question(body), int(attempts), counted=bool(int(counted)))
-            for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
-        ]
+        try:
+            return [
+                Begun(_read_question(body), int(attempts), counted=bool(int(counted)))
+                for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
+            ]
+        except ValidationError as trouble:
+            error = _of_another_version(run_id, "a question", trouble)
+            self._uncount_those_of(call, run_id, question_ids, stage)
+            raise error from None
 
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.attempts_at(stage)]
         self._step(self._uncount, run_id, script_keys, [_new_call(), *question_ids])
+
+    def _uncount_those_of(self, call: str, run_id: str, question_ids: Sequence[str], stage: Stage) -> None:
+        """Take back the attempts that this call of `begin` counted: suspects have been handed out uncounted."""
+        attempts = keys.RunKeys(run_id).attempts_at(stage)
+        with translating(self._place):
+            found = cast("list[str | None]", self._redis.hmget(attempts, list(question_ids)))
+        counted = [each for each, said in zip(question_ids, found, strict=True) if said and said.endswith(f" {call}")]
+        self.uncount(run_id, counted, stage)
 
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
         own = keys.RunKeys(run_id)
@@ -200,7 +241,7 @@ class RedisLedger(Ledger):
         with translating(self._place):
             found = cast("list[str | None]", self._redis.hmget(keys.RunKeys(run_id).passages, list(question_ids)))
         there = zip(question_ids, found, strict=True)
-        return {each: _PASSAGES.validate_json(body) for each, body in there if body is not None}
+        return {each: _read_passages(run_id, each, body) for each, body in there if body is not None}
 
     def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
         own = keys.RunKeys(run_id)
@@ -231,7 +272,10 @@ class RedisLedger(Ledger):
         self._refuse_unknown(run_id)
         with translating(self._place):
             found = cast("list[str]", self._redis.hvals(keys.RunKeys(run_id).engines))
-        return sorted((EngineUsed.model_validate_json(each) for each in found), key=lambda each: each.since)
+        try:
+            return sorted((EngineUsed.model_validate_json(each) for each in found), key=lambda each: each.since)
+        except ValidationError as trouble:
+            raise self._unreadable(run_id, "an engine that answered it", trouble) from None
 
     def results(
         self, run_id: str, start: int = 0, stop: int | None = None
@@ -335,20 +379,19 @@ class RedisLedger(Ledger):
             question = _read_question(cast(str, body))
             return question, None if verdict is None else _read_verdict(verdict)
         except ValidationError as trouble:
-            raise self._unreadable(run_id, question_id, trouble) from None
+            raise self._unreadable(run_id, f"question {question_id!r}", trouble) from None
 
     def _failed(self, run_id: str, question_id: str, verdict: str) -> bool:
         try:
             return _read_verdict(verdict).outcome is Outcome.FAILED
         except ValidationError as trouble:
-            raise self._unreadable(run_id, question_id, trouble) from None
+            raise self._unreadable(run_id, f"question {question_id!r}", trouble) from None
 
-    def _unreadable(self, run_id: str, question_id: str, trouble: ValidationError) -> LedgerError:
+    def _unreadable(self, run_id: str, of: str, trouble: ValidationError) -> LedgerError:
         first = trouble.errors()[0]
         what = ".".join((trouble.title, *map(str, first["loc"])))
         return LedgerError(
-            f"Run {run_id}, question {question_id!r}: cannot be read from the ledger at {self._place} "
-            f"({what}: {first['msg']}).",
+            f"Run {run_id}, {of}: cannot be read from the ledger at {self._place} ({what}: {first['msg']}).",
             hint="Another version of mcqueue wrote it, or it is damaged: use that version, or purge the run.",
         )
 

@@ -45,7 +45,7 @@ def _member(seen: Sequence[WorkerRecord]) -> Member:
     last = seen[-1]
     return Member(
         name=last.name,
-        state=last.state.value,
+        state=str(last.state),
         queue=last.queue,
         questions_per_s=pace(seen),
         fill=fill(seen),

@@ -220,7 +220,7 @@ def clocks(here_s: float, redis_s: float, records: Sequence[WorkerRecord]) -> It
     if abs(here_s - redis_s) > SKEW_S:
         yield Finding("warning", "clock", f"{here_s - redis_s:+.1f} s from Redis' clock", remedy)
     for each in records:
-        ahead_s = each.seen_at - redis_s
+        ahead_s = each.seen_at - redis_s if each.seen_at else 0.0  # another version's record may not be readable
         if ahead_s > SKEW_S or ahead_s < -LEASE_S:
             yield Finding(
                 "warning", "clock", f"{each.host} ({each.name}) is {ahead_s:+.1f} s from Redis' clock", remedy

@@ -180,13 +180,15 @@ class BatchWork(abc.ABC):
         longer needed. Raises NotNow if this worker currently cannot process the run.
         """
         try:
-            spec, hindrance = self._spec_or_hindrance(run_id)
+            spec, hindrance = self._spec_or_hindrance(run_id, asked.values())
             suspect_from = UNCOUNTED if hindrance else self._suspect_from
             begun = self._ledger.begin(run_id, list(asked), suspect_from=suspect_from, stage=self.stage)
         except UnknownRun:
             self._put_offs.end(run_id)
             log.warning("run %s is unknown or purged: %d of its questions are dropped", run_id, len(asked))
             return []
+        except UnreadableRun as trouble:  # its questions, though not its spec
+            raise NotNow(str(trouble)) from None
         if hindrance and begun:
             raise NotNow(hindrance)
         self._put_offs.end(run_id)
@@ -197,8 +199,11 @@ class BatchWork(abc.ABC):
             for each in begun
         ]
 
-    def _spec_or_hindrance(self, run_id: str) -> tuple[RunSpec | None, str]:
+    def _spec_or_hindrance(self, run_id: str, held: Iterable[HeldMessage]) -> tuple[RunSpec | None, str]:
         """Return the run's spec, and why this worker cannot process it now; None if only an updated one can read it."""
+        version = max(each.version for each in held)
+        if version > MESSAGE_VERSION:
+            return None, f"message version {version}, this worker reads up to {MESSAGE_VERSION}: update the worker"
         try:
             spec = self._spec(run_id)
         except UnreadableRun as trouble:
@@ -207,10 +212,6 @@ class BatchWork(abc.ABC):
 
     def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
         """Return why this worker must not take the question; None if it may. `unfit` is why for the whole run."""
-        version = work.held.version
-        if version > MESSAGE_VERSION:
-            message = f"message version {version}, this worker reads up to {MESSAGE_VERSION}: update the worker"
-            return Failure(type="MessageTooNew", message=message)
         if unfit is not None:
             return unfit
         if work.attempts > self._settings.max_attempts:

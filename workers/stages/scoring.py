@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from contract.errors import UnreadableRun
 from contract.prompts import wants_passages
 from contract.spec import Judge, RunSpec, Stage
 from contract.verdict import Failure
@@ -73,8 +74,8 @@ class BatchScorer(BatchWork):
         return self._engine.describe()
 
     def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
-        works, astray = self._with_passages(works)
-        yield astray
+        works, not_asked = self._with_passages(works)
+        yield not_asked
         for part in self._calls(works):
             yield from self._scored(batch, part)
 
@@ -99,13 +100,16 @@ class BatchScorer(BatchWork):
         return endings | self._without_judge([each for each in settled if each.unserved])
 
     def _without_judge(self, settled: Sequence[Settled]) -> Endings:
-        """Put the questions off that their judge did not serve; the attempts at them do not count."""
+        """Put the questions off that their judge did not serve."""
         endings: Endings = {}
-        self._recorder.uncount(settled)
         for run_id, of_run in by_run(settled).items():
-            question_ids = [each.question_id for each in of_run]
-            endings |= self._put_offs.add(run_id, question_ids, _no_judge(of_run[-1].unserved))
+            endings |= self._put_off(run_id, of_run, _no_judge(of_run[-1].unserved))
         return endings
+
+    def _put_off(self, run_id: str, begun: Sequence[Work | Settled], why: str) -> Endings:
+        """Put off questions of a run that were begun already; the attempts at them do not count."""
+        self._recorder.uncount(begun)
+        return self._put_offs.add(run_id, [each.question_id for each in begun], why)
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
         """Split `works` into generate calls: a single one, unless `batch_tokens` limits it."""
@@ -118,12 +122,20 @@ class BatchScorer(BatchWork):
             yield works[part]
 
     def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
-        """Attach the retrieved passages to `works`; send questions that still lack them back to retrieval."""
+        """Attach the retrieved passages to `works`; send questions that still lack them back to retrieval.
+
+        Those of a run whose passages only an updated worker can read are put off.
+        """
         ready: list[Work] = []
         astray: list[Work] = []
+        put_off: Endings = {}
         for run_id, of_run in by_run(works).items():
             wanting = {each.question_id for each in of_run if wants_passages(each.item.question, each.item.spec)}
-            found = self._ledger.passages(run_id, list(wanting))
+            try:
+                found = self._ledger.passages(run_id, list(wanting))
+            except UnreadableRun as trouble:
+                put_off |= self._put_off(run_id, of_run, str(trouble))
+                continue
             for work in of_run:
                 question_id = work.question_id
                 if question_id not in wanting:
@@ -132,7 +144,7 @@ class BatchScorer(BatchWork):
                     ready.append(work._replace(item=work.item._replace(passages=found[question_id])))
                 else:
                     astray.append(work)
-        return ready, send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")
+        return ready, put_off | send_on(self._send, astray, Stage.RETRIEVE, "back to retrieval")
 
 
 def gathered(

@@ -16,7 +16,7 @@ import pytest
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
 from contract.errors import EngineDead, LedgerError, RedisUnreachable, RequestRejected, UnreadableRun, WaitEnded
 from contract.question import Question
-from contract.queue import MESSAGE_VERSION, QuestionBatch
+from contract.queue import QuestionBatch
 from contract.verdict import Failure, Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
@@ -555,19 +555,18 @@ def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_aske
 
 
 @pytest.mark.parametrize(
-    ("spec", "version", "failure"),
+    ("spec", "failure"),
     [
-        ({"model": "another"}, MESSAGE_VERSION, "WrongModel"),
-        ({"adapter": "law"}, MESSAGE_VERSION, "NoAdapter"),
-        ({"vllm_version": "0.1.0"}, MESSAGE_VERSION, "WrongEngine"),
-        ({}, MESSAGE_VERSION + 1, "MessageTooNew"),
+        ({"model": "another"}, "WrongModel"),
+        ({"adapter": "law"}, "NoAdapter"),
+        ({"vllm_version": "0.1.0"}, "WrongEngine"),
     ],
 )
 def test_what_this_worker_must_not_score_is_failed_with_the_reason(
-    books: MemoryLedger, engine: CountingEngine, spec: dict[str, object], version: int, failure: str
+    books: MemoryLedger, engine: CountingEngine, spec: dict[str, object], failure: str
 ) -> None:
     run = open_run(books, make_questions(1), "test", **spec)
-    score(books, engine, message(run, "q0", version=version))
+    score(books, engine, message(run, "q0"))
     verdict = verdict_of(books, run, "q0")
     assert verdict.error is not None
     assert verdict.error.type == failure
