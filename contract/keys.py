@@ -11,7 +11,7 @@ mcqueue:run:<id>:verdicts       hash        question id → Verdict as JSON; fir
 mcqueue:run:<id>:counts         hash        outcome → number; updated atomically with `verdicts`
 mcqueue:run:<id>:attempts       hash        question id → attempts to score it, and the last call that changed them
 mcqueue:run:<id>:lookups        hash        question id → the same for retrieving; until one succeeds
-mcqueue:run:<id>:troubles       hash        question id → the last call, and why attempts failed, as JSON; until settled
+mcqueue:run:<id>:troubles       hash        question id → the last call, and why attempts of this stage failed, as JSON
 mcqueue:run:<id>:passages       hash        question id → its passages as JSON; until settled
 mcqueue:run:<id>:engines        hash        worker and digest of an engine that answered → EngineUsed as JSON
 mcqueue:run:<id>:state          string      `paused` or `cancelled`; absent: running

@@ -160,7 +160,7 @@ class Ledger(abc.ABC):
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
         """Record why an attempt at each of `question_ids` failed; return how many reasons each has now.
 
-        Reasons are kept until the question is settled; a settled one has 0.
+        Reasons are kept until the question is settled, or its passages are attached; a settled one has 0.
         """
 
     @abc.abstractmethod
@@ -169,7 +169,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def attach(self, run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
-        """Store the retrieved passages, by question id, until the question is settled."""
+        """Store the retrieved passages, by question id, until the question is settled, and forget its lookups."""
 
     @abc.abstractmethod
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:

@@ -123,6 +123,7 @@ class MemoryLedger(Ledger):
             books = self._books(run_id)
             for each, found in passages.items():
                 books.attempts[Stage.RETRIEVE].pop(each, None)
+                books.troubles.pop(each, None)
                 if each in books.questions and each not in books.verdicts:
                     books.passages[each] = tuple(found)
 

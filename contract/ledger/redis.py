@@ -233,7 +233,8 @@ class RedisLedger(Ledger):
         arguments: list[str] = []
         for question_id, found in passages.items():
             arguments += (question_id, _PASSAGES.dump_json(tuple(found), exclude_defaults=True).decode())
-        self._step(self._attach, run_id, [own.meta, own.todo, own.passages, own.lookups], arguments)
+        script_keys = [own.meta, own.todo, own.passages, own.lookups, own.troubles]
+        self._step(self._attach, run_id, script_keys, arguments)
 
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
         if not question_ids:

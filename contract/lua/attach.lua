@@ -1,7 +1,8 @@
 -- Store the passages retrieved for questions until these are settled.
--- KEYS  1 meta  2 todo  3 passages  4 lookups
+-- KEYS  1 meta  2 todo  3 passages  4 lookups  5 troubles
 -- ARGV  pairs: question id, its passages as JSON
--- Returns false for a purged run, else 1. A question settled in the meantime needs no passages.
+-- Returns false for a purged run, else 1. A question settled in the meantime needs no passages. The attempts to find
+-- them have succeeded; why some failed must not count among the attempts at scoring.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
@@ -10,5 +11,6 @@ for i = 1, #ARGV, 2 do
     redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
   end
   redis.call('HDEL', KEYS[4], ARGV[i])
+  redis.call('HDEL', KEYS[5], ARGV[i])
 end
 return 1

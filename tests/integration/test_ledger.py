@@ -531,6 +531,14 @@ def test_a_purged_run_is_unknown_and_stays_so_whatever_is_asked_of_it(ledger: Le
     assert ledger.open_runs() == []
 
 
+def test_why_searches_failed_does_not_count_among_the_attempts_at_scoring(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    assert ledger.note_trouble(run.run_id, ["q0"], "cpu0: the index was overwritten") == [1]
+    ledger.attach(run.run_id, {"q0": [Passage(id="p", score=1.0, text="Iron is Fe.")]})
+    assert ledger.troubles(run.run_id, "q0") == []
+    assert ledger.note_trouble(run.run_id, ["q0"], "gpu0: odd") == [1]
+
+
 def test_a_purged_run_has_no_passages_and_no_troubles_which_ends_no_batch_that_has_it(ledger: Ledger) -> None:
     assert ledger.passages("purged", ["q0"]) == {}
     assert ledger.troubles("purged", "q0") == []
