@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
@@ -236,7 +236,16 @@ def _refuse_unknown_variables() -> None:
     for name in os.environ:
         if not name.startswith(PREFIX) or name in OTHER_VARIABLES:
             continue
-        field = name.removeprefix(PREFIX).split("__")[0].lower()
+        setting, *parts = name.split("__")
+        field = setting.removeprefix(PREFIX).lower()
         if field not in Settings.model_fields:
             known = [PREFIX + each.upper() for each in Settings.model_fields]
             raise SettingsError(f"environment: unknown variable {name}.", hint=nearest(name, known))
+        if parts and not _has_parts(field):  # pydantic would ignore it
+            raise SettingsError(f"environment: unknown variable {name}.", hint=f"{setting} has no parts.")
+
+
+def _has_parts(field: str) -> bool:
+    annotation = Settings.model_fields[field].annotation
+    kind = get_origin(annotation) or annotation
+    return isinstance(kind, type) and issubclass(kind, (dict, BaseModel))

@@ -197,6 +197,14 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
             "MCQUEUE_SIMULATED__CALL_S",
             "MCQUEUE_SIMULATED__CALL_S: unknown setting 'simulated.call_s'. Did you mean 'call_ms'?",
         ),
+        (
+            "MCQUEUE_BATCH_SIZE__VLLM",
+            "environment: unknown variable MCQUEUE_BATCH_SIZE__VLLM. MCQUEUE_BATCH_SIZE has no parts.",
+        ),
+        (
+            "MCQUEUE_GPU_GROUPS__0",
+            "environment: unknown variable MCQUEUE_GPU_GROUPS__0. MCQUEUE_GPU_GROUPS has no parts.",
+        ),
     ],
 )
 def test_an_unknown_variable_is_refused_with_the_nearest_known_one(
