@@ -76,7 +76,7 @@ class Qrels:
                 path=self.path,
                 hint="Ids must match those of the question file; use --map id=FIELD if they are in another field.",
             )
-        text = f"{self.path}: {len(self.joined):,} of {number(questions, 'question')} have judgements"
+        text = f"{self.path}: judgements of {len(self.joined):,} of {number(questions, 'question')}"
         if strangers:
             text += f"; no selected question has {len(strangers):,} of its ids, the first is {strangers[0]!r}"
         return text

@@ -92,7 +92,7 @@ def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_cou
         )
         return result.output
 
-    said = "1 of 2 questions have judgements; no selected question has 1 of its ids, the first is 'q2'"
+    said = "judgements of 1 of 2 questions; no selected question has 1 of its ids, the first is 'q2'"
     assert said in " ".join(enqueue("qrels").split())
     (run,) = ledger.runs()
     assert [each.gold_passages for each, _ in ledger.results(run.run_id)] == [("own", "p1", "p2"), ()]
