@@ -38,7 +38,7 @@ unacked_mutex:<worker>          string      lock: restoring this worker's messag
 
 from __future__ import annotations
 
-from contract.names import slug
+from contract.names import distinct_slug
 from contract.spec import RunSpec, Stage
 
 __all__ = [
@@ -188,7 +188,7 @@ def trial() -> str:
 
 def score_queue(model: str) -> str:
     """Celery queue of the workers that serve `model`."""
-    return f"{Stage.SCORE}.{slug(model)}"
+    return f"{Stage.SCORE}.{distinct_slug(model)}"
 
 
 def is_score_queue(queue: str) -> bool:
@@ -198,7 +198,7 @@ def is_score_queue(queue: str) -> bool:
 
 def retrieve_queue(index: str) -> str:
     """Celery queue of the workers that search `index`."""
-    return f"{Stage.RETRIEVE}.{slug(index)}"
+    return f"{Stage.RETRIEVE}.{distinct_slug(index)}"
 
 
 def index_of(queue: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from typing import Annotated, TypeAlias
@@ -10,7 +11,7 @@ from pydantic import StringConstraints
 
 from contract.spec import RunSpec
 
-__all__ = ["LAST", "RunId", "is_called", "is_request", "request_id", "run_id_for", "slug"]
+__all__ = ["LAST", "RunId", "distinct_slug", "is_called", "is_request", "request_id", "run_id_for", "slug"]
 
 #: What commands take for a run's name: the newest run that is not an HTTP request. No run may be called so.
 LAST = "last"
@@ -26,6 +27,21 @@ def slug(text: str) -> str:
     'huggingfacetb-smollm2-135m-instruct'
     """
     return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.") or "unnamed"
+
+
+def distinct_slug(text: str) -> str:
+    """Return `text` as a slug that other letters and digits would not give.
+
+    `slug` keeps only a to z and 0 to 9; if there are others, 8 hex digits of a SHA-256 stand for them. Upper and lower
+    case are the same.
+
+    >>> distinct_slug("Qwen2 7B"), distinct_slug("模型 7B")
+    ('qwen2-7b', '7b-745617de')
+    """
+    if not any(each.isalnum() and not each.isascii() for each in text):
+        return slug(text)
+    digest = hashlib.sha256(text.lower().encode(errors="surrogatepass")).hexdigest()
+    return f"{slug(text)}-{digest[:8]}"
 
 
 def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:

@@ -32,7 +32,7 @@ from contract.index import (
     can_answer,
     read_manifest,
 )
-from contract.names import slug
+from contract.names import distinct_slug
 from contract.spec import IndexKind
 from contract.wording import number
 from producer.corpus.document import PARTS
@@ -145,7 +145,7 @@ def index(corpus: Path, out: Path, device: str, skip_bad: bool, force: bool, as_
             documents = gate.good(steps.counted("reading", read_documents(corpus, reading)))
             stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
         plan = IndexPlan(
-            name=slug(out.resolve().name),
+            name=distinct_slug(out.resolve().name),
             corpus_digest=stored.digest,
             chunking=chunking,
             counts=stored.counts,

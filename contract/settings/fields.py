@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from contract import address
 from contract.errors import SettingsError
-from contract.names import slug
+from contract.names import distinct_slug
 from contract.yaml_files import LONGEST, brief, load_yaml
 
 __all__ = [
@@ -285,8 +285,8 @@ class Settings(BaseSettings):
         """
         known = [(each["hf_model_id"], model_name(each)) for each in self._each_model()]
         exact: dict[str, str] = dict(known) | {name: name for _, name in known}
-        alike = {slug(spelled): name for spelled, name in exact.items()}
-        return exact.get(model) or alike.get(slug(model), model)
+        alike = {distinct_slug(spelled): name for spelled, name in exact.items()}
+        return exact.get(model) or alike.get(distinct_slug(model), model)
 
     @property
     def every_adapter(self) -> set[str]:
@@ -301,7 +301,7 @@ class Settings(BaseSettings):
     def served_model(self) -> str:
         """Name of the model in runs and in the queue name. Raises SettingsError if there are several models."""
         self.refuse_several_models()
-        return self.model or slug(Path(self.openai.model or self.hf_model_id).name)
+        return self.model or distinct_slug(Path(self.openai.model or self.hf_model_id).name)
 
     @property
     def full_batch(self) -> int:
@@ -345,7 +345,7 @@ def model_name(settings: Mapping[str, Any]) -> str:
     remote = settings.get("openai")
     there = remote.get("model") if isinstance(remote, Mapping) else None
     path = there or settings.get("hf_model_id") or Settings.model_fields["hf_model_id"].default
-    return str(settings.get("model") or slug(Path(str(path)).name))
+    return str(settings.get("model") or distinct_slug(Path(str(path)).name))
 
 
 def _refuse_what_json_cannot_say(value: Any) -> None:

@@ -16,7 +16,7 @@ from pydantic_settings import SettingsError as EnvironmentLayerError
 from contract.errors import SettingsError, nearest
 from contract.explain import FORMER_NAMES, explain, without_secrets
 from contract.layers import OVERRIDE, Place, all_of, has, merge, parse_overrides
-from contract.names import slug
+from contract.names import distinct_slug
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec
 from contract.wording import number
@@ -185,7 +185,7 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
                 hint="Move it to the top level of the file.",
             )
     named = {model_name({**layers, "model": "", **entry}): entry for entry in entries}
-    queues = {slug(name) for name in named}
+    queues = {distinct_slug(name) for name in named}
     if len(queues) < len(entries):
         raise SettingsError(
             f"{source}: models: {len(entries)} models, but only {number(len(queues), 'queue name')}: "

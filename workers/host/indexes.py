@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contract.errors import PlanError
 from contract.index import read_manifest
-from contract.names import slug
+from contract.names import distinct_slug
 from contract.settings import Settings
 
 __all__ = ["index_folders"]
@@ -19,10 +19,10 @@ def index_folders(fleet: Sequence[Settings]) -> dict[str, Path]:
     taken: dict[str, Path] = {}
     for path in dict.fromkeys(path for settings in fleet for path in settings.indexes):
         name = read_manifest(path).plan.name
-        if other := taken.get(slug(name)):
+        if other := taken.get(distinct_slug(name)):
             raise PlanError(
-                f"indexes: {other} and {path} are both called {slug(name)!r}, so they would share a queue.",
+                f"indexes: {other} and {path} are both called {distinct_slug(name)!r}, so they would share a queue.",
                 hint="Build one of them into a folder with another name (-o).",
             )
-        folders[name] = taken[slug(name)] = path
+        folders[name] = taken[distinct_slug(name)] = path
     return folders

@@ -48,6 +48,11 @@ def test_a_queue_is_called_after_the_model_in_whatever_spelling() -> None:
     assert keys.score_queue("Org/Model 7B") == keys.score_queue("org-model-7b") == "score.org-model-7b"
 
 
+def test_models_and_indexes_share_no_queue_because_their_names_have_no_latin_letters() -> None:
+    names = ["模型", "文心", "unnamed"]
+    assert len({keys.score_queue(each) for each in names}) == len({keys.retrieve_queue(each) for each in names}) == 3
+
+
 def test_questions_of_a_run_with_retrieval_pass_through_its_index_first() -> None:
     rag = Retrieval(index="Facts", index_digest="0" * 64, kind=IndexKind.BM25)
     assert keys.route(make_spec(model="m", rag=rag)) == ("retrieve.facts", "score.m")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.names import is_request, request_id, run_id_for, slug
+from contract.names import distinct_slug, is_request, request_id, run_id_for, slug
 from tests.support import make_spec
 
 
@@ -48,8 +49,21 @@ def test_a_slug_keeps_what_is_safe_in_a_queue_name_and_a_path(text: str, expecte
     assert slug(text) == expected
 
 
+@pytest.mark.parametrize("names", [("模型", "文心", ""), ("模型 7B", "文心 7B", "7B"), ("Grün", "gr-n", "Grän")])
+def test_names_with_other_letters_than_latin_ones_stay_distinct(names: Sequence[str]) -> None:
+    made = [distinct_slug(each) for each in names]
+    assert len(set(made)) == len(names)
+    assert [distinct_slug(each) for each in made] == made
+    assert [distinct_slug(each.upper()) for each in names] == made
+
+
+@pytest.mark.parametrize("name", ["HuggingFaceTB/SmolLM2-135M Instruct", "already-safe_1.5", "--.hidden.--", ""])
+def test_a_name_in_latin_letters_is_distinct_as_its_slug(name: str) -> None:
+    assert distinct_slug(name) == slug(name)
+
+
 @given(st.text())
 def test_a_slug_is_safe_whatever_it_was_made_of_and_a_slug_of_itself(text: str) -> None:
-    made = slug(text)
-    assert re.fullmatch(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?", made)
-    assert slug(made) == made
+    for made in (slug(text), distinct_slug(text)):
+        assert re.fullmatch(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?", made)
+        assert slug(made) == made

@@ -487,6 +487,13 @@ def test_a_model_may_be_asked_for_by_the_id_that_the_deploy_file_has(several: Pa
     assert load_settings(several).served_as(asked) == served
 
 
+def test_models_in_folders_without_latin_letters_are_not_taken_for_one_another() -> None:
+    settings = load_settings(None, ["hf_model_id=/models/模型"])
+    other = load_settings(None, ["hf_model_id=/models/文心"])
+    assert settings.served_model != other.served_model
+    assert settings.served_as("文心") == "文心"
+
+
 def test_an_id_that_is_also_the_name_of_workers_is_that_name() -> None:
     settings = load_settings(None, ["hf_model_id=owner/Large", "model=owner/Large"])
     assert settings.served_as("owner/Large") == "owner/Large"
