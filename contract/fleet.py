@@ -109,6 +109,9 @@ class WorkerRecord(BaseModel):
     metrics_at: str = ""
     #: Whether a launcher supervises it and restarts it.
     launched: bool = False
+    #: How long it may take to boot, and to end once it drains; None: it does not say (an older worker).
+    startup_timeout_s: float | None = None
+    drain_timeout_s: float | None = None
     seen_at: float = 0.0
 
     @computed_field  # type: ignore[prop-decorator]

@@ -212,6 +212,8 @@ class Worker:
             busy=self._hardware.busy(),
             metrics_at=self._metrics_at,
             launched=boot_pipe.is_launched(),
+            startup_timeout_s=self._settings.server_startup_timeout,
+            drain_timeout_s=self._settings.drain_timeout_s,
         )
 
 

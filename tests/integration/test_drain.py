@@ -52,11 +52,13 @@ def test_a_worker_that_is_drained_while_it_ends_to_restart_stays_down(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     fleet = Fleet(redis_ledger.client)
-    with launched(tmp_path, "batch_size=8", "simulated.call_ms=5000") as up:
+    own = ("drain_timeout_s=70", "server_startup_timeout=700")
+    with launched(tmp_path, "batch_size=8", "simulated.call_ms=5000", *own) as up:
         up.wait_ready(1)
         run = sent(app, redis_ledger, 16)
         wait_until(lambda: begun(redis_ledger, run), "the call to begin")
         (record,) = fleet.alive()
+        assert (record.drain_timeout_s, record.startup_timeout_s) == (70, 700), "for whoever waits, with other settings"
         fleet.ask(record.name, Wish.RESTART)
         wait_until(lambda: [each.state for each in fleet.alive()] == [WorkerState.DRAINING], "the restart to begin")
         drained = CliRunner().invoke(workers_main, ["drain", "cpu0"])  # a process of its own might come too late

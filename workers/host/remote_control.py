@@ -80,7 +80,7 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
         if record is None:
             say(f"{before.name}: has ended meanwhile, and is not restarted")
             continue
-        boot_s = settings.server_startup_timeout if record.state is WorkerState.BOOTING else 0.0
+        boot_s = _startup_timeout_s(settings, record) if record.state is WorkerState.BOOTING else 0.0
         if fleet.ask(record.name, Wish.RESTART, boot_s) is Wish.DRAIN:
             say(f"{record.name}: is being drained, and is not restarted")
             continue
@@ -117,9 +117,10 @@ def _stays_down(fleet: Fleet, record: WorkerRecord) -> bool:
 
 def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: float = 0.0) -> None:
     """Wait until the process of `record` has ended, which may take `boot_s` longer. Raises WorkerStays."""
+    drain_s = settings.drain_timeout_s if record.drain_timeout_s is None else record.drain_timeout_s
     _wait(
         lambda: _is_gone(fleet.get(record.name), record),
-        boot_s + settings.drain_timeout_s + GRACE_S,
+        boot_s + drain_s + GRACE_S,
         f"{record.name} did not stop. See its log; its process is {record.pid} on {record.host}.",
     )
 
@@ -127,9 +128,14 @@ def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: f
 def _await_successor(fleet: Fleet, settings: Settings, record: WorkerRecord) -> None:
     _wait(
         lambda: _is_ready(fleet.get(record.name), record),
-        settings.server_startup_timeout + GRACE_S,
+        _startup_timeout_s(settings, record) + GRACE_S,
         f"{record.name} stopped but did not come back. See its log.",
     )
+
+
+def _startup_timeout_s(settings: Settings, record: WorkerRecord) -> float:
+    """Return how long the worker may boot: as its own deploy file says, which need not be the caller's."""
+    return settings.server_startup_timeout if record.startup_timeout_s is None else record.startup_timeout_s
 
 
 def _is_gone(there: WorkerRecord | None, before: WorkerRecord) -> bool:

@@ -29,9 +29,10 @@ class Clock:
 class Booting:
     """The registry where one worker boots for `boot_s`, then ends at once if asked to restart, and is back in 10 s."""
 
-    def __init__(self, clock: Clock, boot_s: float) -> None:
+    def __init__(self, clock: Clock, boot_s: float, may_boot_s: float | None = None) -> None:
         self._clock = clock
         self._boot_s = boot_s
+        self._may_boot_s = may_boot_s
         self.kept_s = 0.0
 
     def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:  # noqa: ARG002 - there is one worker
@@ -51,7 +52,14 @@ class Booting:
 
     def _record(self, name: str, pid: int, state: WorkerState) -> WorkerRecord:
         return WorkerRecord(
-            name=name, model="m", state=state, place="elsewhere", pid=pid, process_started=pid, launched=True
+            name=name,
+            model="m",
+            state=state,
+            place="elsewhere",
+            pid=pid,
+            process_started=pid,
+            launched=True,
+            startup_timeout_s=self._may_boot_s,
         )
 
 
@@ -62,12 +70,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def restarted(clock: Clock, boot_s: float) -> list[str]:
+def restarted(clock: Clock, boot_s: float, may_boot_s: float | None = None) -> list[str]:
     said: list[str] = []
-    fleet = Booting(clock, boot_s)
+    fleet = Booting(clock, boot_s, may_boot_s)
     settings = load_settings(None, ["drain_timeout_s=60", "server_startup_timeout=600"])
     restart(cast("Fleet", cast(Any, fleet)), settings, ["gpu0"], said.append)
-    assert fleet.kept_s == 600
+    assert fleet.kept_s == (may_boot_s or 600)
     return said
 
 
@@ -100,6 +108,11 @@ def test_workers_that_are_drained_meanwhile_do_not_hold_up_the_restart_of_the_ot
         "gpu1@host: has ended meanwhile, and is not restarted",
     ]
     assert clock.now_s < 60
+
+
+def test_a_worker_is_waited_for_as_long_as_its_own_settings_let_it_boot(clock: Clock) -> None:
+    _, back = restarted(clock, boot_s=3000, may_boot_s=3600)
+    assert back.startswith("gpu0@host: ready again 10")
 
 
 def test_a_worker_that_boots_longer_than_it_may_is_not_waited_for_any_longer(clock: Clock) -> None:
