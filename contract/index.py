@@ -278,7 +278,8 @@ def read_manifest(path: Path) -> Manifest:
     except ValidationError as trouble:
         first = trouble.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise IndexUnusable(f"field {field!r}: {first['msg']}", path=manifest, hint=_REBUILD) from None
+        hint = "Another version of mcqueue built it, or it is damaged: use that version, or build the index again."
+        raise IndexUnusable(f"field {field!r}: {first['msg']}", path=manifest, hint=hint) from None
 
 
 def replaced_beside(path: Path) -> Path:

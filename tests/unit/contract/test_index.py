@@ -135,6 +135,10 @@ def test_a_folder_without_a_manifest_is_no_index(tmp_path: Path) -> None:
         ("[]", "has format None"),
         (json.dumps({"format_version": FORMAT_VERSION + 1}), r"has format 2, this version .* reads 1\. Update mcqueue"),
         (json.dumps({"format_version": FORMAT_VERSION, "files": {}}), "field 'plan': Field required"),
+        (
+            json.dumps({**json.loads(manifest().model_dump_json()), "language": "en"}),
+            "field 'language': .* Another version of mcqueue built it",
+        ),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_told_with_its_path_and_the_remedy(
