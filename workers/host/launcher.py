@@ -288,5 +288,10 @@ def _prepare(plan: WorkerPlan) -> Callable[[], None]:
 def _meaning(exit_code: int) -> str:
     if exit_code >= 0:
         return f"exit code {exit_code}"
+    if exit_code == -signal.SIGBUS:
+        return (
+            "signal SIGBUS: a file that it had mapped was cut short, as by copying an index or a model over the one in "
+            "use (copy it next to that, and rename it), or /dev/shm is full"
+        )
     known = {each.value: each.name for each in signal.Signals}
     return f"signal {known.get(-exit_code, -exit_code)}"

@@ -161,6 +161,17 @@ def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
     assert told[-1].endswith("--only gpu4-5")
 
 
+def test_of_a_worker_whose_mapped_file_was_cut_short_it_is_said_what_that_means(tmp_path: Path) -> None:
+    """It dies without a word in its log."""
+    told: list[str] = []
+    supervisor = Supervisor([WorkerPlan("gpu0", "m")], tmp_path, told.append)
+    (child,) = supervisor.children
+    child.process = subprocess.Popen([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGBUS)"])
+    child.process.wait(timeout=PATIENCE_S)
+    supervisor._watch()
+    assert "ended with signal SIGBUS: a file that it had mapped was cut short" in told[0]
+
+
 def test_a_hung_boot_that_a_kill_does_not_end_is_announced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
