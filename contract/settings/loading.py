@@ -59,7 +59,7 @@ def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> 
     """Load settings from all layers. Without `config`, the YAML layer is the file named by `MCQUEUE_CONFIG`, if any.
 
     If they have several `models`, load the one selected by `model` (--set or MCQUEUE_MODEL); without a selection, the
-    settings they have in common.
+    settings they have in common. A single one needs no selection.
 
     Raises SettingsError that names the setting, the value found, and the closest known name.
     """
@@ -122,8 +122,9 @@ class _Layers:
 
     @property
     def chosen(self) -> str:
-        """The selected model, if any."""
-        return str(self.environment.get("model") or self.over.get("model") or "")
+        """The selected model: the only one of `models`, if none is named; else empty."""
+        only = "".join(self.models) if len(self.models) == 1 else ""
+        return str(self.environment.get("model") or self.over.get("model") or only)
 
     def common(self) -> Settings:
         return _checked(self._over(self.file), self._place((self.source, self.file)))

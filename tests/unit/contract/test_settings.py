@@ -471,6 +471,12 @@ def test_a_wrong_setting_in_an_entry_of_models_is_told_with_the_place_where_they
     assert refusal(several, "model=mine").startswith(f"{several}: model mine: batch_size: "), "the rest is the file's"
 
 
+def test_a_single_entry_of_models_needs_no_selection() -> None:
+    only = ["models=[{hf_model_id: org/Small, batch_size: 4}]"]
+    assert (load_settings(None, only).served_model, load_settings(None, only).batch_size) == ("small", 4)
+    assert load_fleet(None, only) == (load_settings(None, only),)
+
+
 @pytest.mark.parametrize(
     ("asked", "served"),
     [
