@@ -280,8 +280,7 @@ class Settings(BaseSettings):
     def served_as(self, model: str) -> str:
         """Return the name that `model` is served under: `model` may be a name, hub id or folder of these settings.
 
-        Upper and lower case do not matter, as they do not for queues: otherwise workers would take a run's questions
-        and then fail them for asking for another model.
+        Upper and lower case do not matter, as they do not for queues and workers (`serves`).
         """
         known = [(each["hf_model_id"], model_name(each)) for each in self._each_model()]
         exact: dict[str, str] = dict(known) | {name: name for _, name in known}
@@ -302,6 +301,14 @@ class Settings(BaseSettings):
         """Name of the model in runs and in the queue name. Raises SettingsError if there are several models."""
         self.refuse_several_models()
         return self.model or distinct_slug(Path(self.openai.model or self.hf_model_id).name)
+
+    def serves(self, model: str) -> bool:
+        """Whether runs of `model` are these settings' own: whether its queue is theirs, so that they get its questions.
+
+        One spelling of a name may come from another host's deploy file, or from a producer that has none. Raises
+        SettingsError if there are several models.
+        """
+        return distinct_slug(model) == distinct_slug(self.served_model)
 
     @property
     def full_batch(self) -> int:

@@ -11,6 +11,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from contract.fleet import WorkerRecord
+from contract.keys import score_queue
 from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
 from contract.wording import percent
@@ -88,7 +89,7 @@ def _part(ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, 
             measures.add(question, verdict)
             if table:
                 table.add(question, verdict)
-    here = [each for each in live if each.model == run.spec.model]
+    here = [each for each in live if each.queue == score_queue(run.spec.model)]
     content = summary_json(summary, here, ledger.engines(run.run_id))
     return Part(run, summary, measures, content, engine_lines(ledger, run))
 

@@ -16,13 +16,14 @@ def serving(fleet: Sequence[Settings], run: Run) -> Settings:
 
     Another model's answers must not be compared with the run's.
     """
-    names = [each.served_model for each in fleet]
-    if run.spec.model not in names:
-        raise SettingsError(
-            f"{run.run_id} is for {run.spec.model}, but the settings serve {', '.join(names)}.",
-            hint="Use a deploy file that serves it: --config FILE.",
-        )
-    return fleet[names.index(run.spec.model)]
+    for settings in fleet:
+        if settings.serves(run.spec.model):
+            return settings
+    names = ", ".join(each.served_model for each in fleet)
+    raise SettingsError(
+        f"{run.run_id} is for {run.spec.model}, but the settings serve {names}.",
+        hint="Use a deploy file that serves it: --config FILE.",
+    )
 
 
 def refuse_lacking_adapter(settings: Settings, run: Run) -> None:

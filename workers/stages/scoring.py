@@ -49,7 +49,7 @@ class BatchScorer(BatchWork):
         return said and _no_judge(said)
 
     def _unfit(self, spec: RunSpec) -> Failure | None:
-        if spec.model != self._settings.served_model:
+        if not self._settings.serves(spec.model):
             message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
             return Failure(type="WrongModel", message=message)
         if spec.adapter and spec.adapter not in self._settings.adapters:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from contract import Settings, load_settings
 from contract.errors import SettingsError
+from contract.keys import score_queue
 from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, load_fleet
 from contract.settings.fields import PARALLEL_SIZES
 from tests.support import ROOT
@@ -350,6 +351,12 @@ def test_a_model_is_served_under_its_own_name_or_the_last_part_of_where_it_lies(
     assert load_settings(None, overrides).served_model == served
 
 
+def test_whose_runs_settings_serve_is_decided_by_the_queue() -> None:
+    settings = load_settings(None, ["hf_model_id=owner/Qwen-7B"])
+    for spelled in ("qwen-7b", "Qwen-7B", "Qwen 7B", "owner/Qwen-7B", "千问-7B"):
+        assert settings.serves(spelled) is (score_queue(spelled) == score_queue(settings.served_model))
+
+
 def test_an_engine_uses_as_many_gpus_as_tensor_times_pipeline_parallel() -> None:
     assert load_settings().gpus_per_worker == 1
     both = ["vllm_args.tensor_parallel_size=2", "vllm_args.pipeline_parallel_size=3"]
@@ -484,7 +491,7 @@ def test_a_single_entry_of_models_needs_no_selection() -> None:
         ("large", "large"),
         ("small", "small"),
         ("owner/Other", "owner/Other"),
-        # Their queue is the same: with another name, workers would take the questions and fail them.
+        # Their queue is the same.
         ("Large", "large"),
         ("Owner/large", "large"),
     ],

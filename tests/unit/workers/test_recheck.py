@@ -379,6 +379,7 @@ def test_of_several_models_the_run_s_own_is_asked_again_and_another_is_refused(b
     large, small, other = (Settings(engine="simulated", model=name) for name in ("large", "small", "other"))
 
     assert serving([large, small], run) is small
+    assert serving([large, small], open_run(books, make_questions(1), model="Small")) is small
     with pytest.raises(SettingsError, match=r"old-\w+ is for small, but the settings serve large, other\."):
         serving([large, other], run)
 

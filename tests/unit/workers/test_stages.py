@@ -15,6 +15,7 @@ import pytest
 
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
 from contract.errors import EngineDead, LedgerError, RedisUnreachable, RequestRejected, UnreadableRun, WaitEnded
+from contract.keys import score_queue
 from contract.question import Question
 from contract.queue import QuestionBatch
 from contract.verdict import Failure, Verdict
@@ -571,6 +572,15 @@ def test_what_this_worker_must_not_score_is_failed_with_the_reason(
     assert verdict.error is not None
     assert verdict.error.type == failure
     assert engine.calls == []
+
+
+def test_a_worker_scores_a_run_that_spells_the_name_of_its_model_otherwise_since_it_gets_its_questions(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(1), model=SIMULATED_MODEL.title())
+    assert score_queue(run.spec.model) == score_queue(SETTINGS.served_model)
+    score(books, engine, message(run, "q0"))
+    assert verdict_of(books, run, "q0").error is None
 
 
 def test_a_worker_that_must_not_score_a_run_is_not_told_as_one_that_answered_it(
