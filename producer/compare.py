@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from itertools import takewhile
 
 import click
 
@@ -22,6 +22,8 @@ __all__ = ["compare"]
 
 #: Characters shown of a spec's value; JSON output has all of it.
 MOST_SHOWN = 60
+#: Of these, the characters before the first that differs: two prompts often differ at their end only.
+LEAD = 20
 #: Largest number of subjects that are listed.
 MOST_SUBJECTS = 12
 #: Columns of the table of flipped questions; the last one only if exactly one of the runs used retrieval.
@@ -139,12 +141,15 @@ def _nothing(found: Comparison) -> str:
 
 def _changes(found: Comparison) -> Iterator[str]:
     for name, (a, b) in found.differences.items():
-        yield f"{name}: {_shown(a)} → {_shown(b)}"
+        one, other = repr(a), repr(b)
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        start = max(alike - LEAD, 0) if max(len(one), len(other)) > MOST_SHOWN else 0
+        yield f"{name}: {_shown(one, start)} → {_shown(other, start)}"
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+def _shown(text: str, start: int) -> str:
+    end = start + MOST_SHOWN
+    return f"{'…' if start else ''}{text[start:end]}{'…' if text[end:] else ''}"
 
 
 def _detectable(found: Comparison) -> str:

@@ -437,6 +437,15 @@ def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Producer) -> 
     assert "long " * 50 in json.loads(compare("one", "two", "--json").stdout)["spec_differences"]["prompt.text"]["b"]
 
 
+def test_long_values_are_shown_where_they_begin_to_differ(ran: Ran, compare: Producer) -> None:
+    for name, end in ("one", "Answer:"), ("two", "The answer is"):
+        ran(name, "ccccccc", prompt=Prompt(name="plain", text=f"{'long ' * 50}{end}"))
+
+    text = " ".join(compare("one", "two").stdout.split())
+
+    assert "prompt.text: …long long long long Answer:' → …long long long long The answer is'" in text
+
+
 def in_subjects(*subjects: str | None) -> list[Question]:
     return [
         Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", subject=each)
