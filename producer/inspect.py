@@ -56,6 +56,8 @@ def inspect(
     """
     how = how_to_read(rest)
     asked = load_run_config(config, overrides)
+    # Nobody is asked, so of a deployment's several models none needs to be named; all see the same prompt.
+    asked = asked.model_copy(update={"model": asked.model or "any"})
     shown: list[Question] = []
     with opened(file, how) as source:
         spec = asked.to_spec("0" * 64, session.settings, asked.texts(source))
