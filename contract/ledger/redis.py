@@ -376,6 +376,8 @@ class RedisLedger(Ledger):
         self, run_id: str, question_id: str, body: str | None, verdict: str | None
     ) -> tuple[Question, Verdict | None]:
         """Parse a stored question and its verdict. Raises LedgerError if either cannot be parsed."""
+        if body is None:
+            self._refuse_unknown(run_id)  # purged since its ids were read
         try:
             question = _read_question(cast(str, body))
             return question, None if verdict is None else _read_verdict(verdict)
@@ -404,6 +406,7 @@ class RedisLedger(Ledger):
             with translating(self._place):
                 ids = cast("list[str]", self._redis.lrange(order, start, end - 1))
             if not ids:
+                self._refuse_unknown(run_id)  # what was purged meanwhile must not pass for a run that ends here
                 return
             yield ids
             start += len(ids)

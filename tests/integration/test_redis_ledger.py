@@ -21,6 +21,7 @@ from contract.errors import (
     WritesRefused,
 )
 from contract.ledger import RunState
+from contract.ledger.redis import CHUNK
 from contract.metrics import RedisMetrics
 from contract.spec import Stage
 from contract.verdict import Passage
@@ -144,6 +145,31 @@ def test_a_purge_leaves_no_key_behind_and_nobody_writes_one_again(redis_ledger: 
         with pytest.raises(UnknownRun):
             ASKED[method](redis_ledger, run.run_id)
     assert list(redis_ledger.client.scan_iter("mcqueue:*")) == []
+
+
+def test_results_of_a_run_that_is_purged_meanwhile_do_not_pass_for_those_of_a_shorter_run(
+    redis_ledger: RedisLedger,
+) -> None:
+    run = open_run(redis_ledger, make_questions(CHUNK + 1))
+    results = redis_ledger.results(run.run_id)
+    next(results)
+    redis_ledger.purge(run.run_id)
+    with pytest.raises(UnknownRun):
+        list(results)
+
+
+def test_a_run_that_is_purged_while_its_results_are_read_is_not_called_damaged(
+    redis_ledger: RedisLedger, settings: Settings
+) -> None:
+    class PurgedAfterItsIds(RedisLedger):
+        def _ids(self, run_id: str, start: int = 0, stop: int | None = None) -> Iterator[list[str]]:
+            for ids in super()._ids(run_id, start, stop):
+                self.purge(run_id)
+                yield ids
+
+    run = open_run(redis_ledger, make_questions(2))
+    with pytest.raises(UnknownRun):
+        list(PurgedAfterItsIds.connect(settings).results(run.run_id))
 
 
 def test_a_finished_run_keeps_no_books_of_its_attempts(redis_ledger: RedisLedger) -> None:
