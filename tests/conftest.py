@@ -37,10 +37,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Variables of a site, a terminal or a cluster job must not reach the programs that tests start: requests to 127.0.0.1
-# would go to a proxy, output would be coloured or truncated or have no bars (TERM=dumb), and a job script would mistake
-# our own job for its own.
+# would go to a proxy, output would be coloured or truncated or have no bars (TERM=dumb), a job script would mistake our
+# own job for its own, and workers that are started once for a whole file would take the developer's Redis for theirs.
 FROM_OUTSIDE = re.compile(
-    "(https?|all)_proxy|(HTTPS?|ALL)_PROXY|(FORCE|NO)_COLOR|TERM|TTY_.*|COLUMNS|LINES|(SLURM|PBS)_.*"
+    "(https?|all)_proxy|(HTTPS?|ALL)_PROXY|(FORCE|NO)_COLOR|TERM|TTY_.*|COLUMNS|LINES|(SLURM|PBS|MCQUEUE)_.*"
 )
 for name in filter(FROM_OUTSIDE.fullmatch, list(os.environ)):
     del os.environ[name]
@@ -116,7 +116,7 @@ def _give_way_to_vllm(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside() -> Iterator[None]:
-    """Keep MCQUEUE_ variables from affecting a test: the developer's own, and those that a test's commands have set."""
+    """Keep MCQUEUE_ variables that one test's commands have set from affecting another."""
     _forget_settings()
     yield
     _forget_settings()

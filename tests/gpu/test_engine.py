@@ -29,7 +29,6 @@ MODEL = "smollm2-135m-instruct"
 def engine() -> Iterator[VllmEngine]:
     small = ["gpu_memory_utilization=0.3", "max_model_len=2048", "enforce_eager=true"]  # boots without compiling
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MCQUEUE_CONFIG", raising=False)  # this comes before what keeps a test's settings clean
         float32 = ["vllm_args.dtype=float32", *(f"vllm_args.{each}" for each in small)]
         found = VllmEngine(load_settings(None, [f"hf_model_id={MODEL}", *float32]))
         for name, value in IEEE.items():
