@@ -1,19 +1,21 @@
-"""What a worker's processes can do beside a GPU: texts of a small model, with and without `reading_processes`.
+"""What a worker's processes can do beside a GPU that serves a small model, with and without `reading_processes`.
 
 No GPU is needed, and none is measured: vLLM runs whole, but instead of a model's computation it waits for as long as a
 GPU would take, by `--ms-per-1000-tokens` and `--least-ms`, and its tokens are random (benchmarks.timed_executor). The
 defaults are calculated for a model of 1.5 billion parameters on an H100: 3 GFLOP per token at 550 TFLOP/s, and 3 GB of
-weights at 3.35 TB/s, with as much again for what else a step does.
+weights at 3.35 TB/s, with as much again for what else a step does. Log-probabilities take no time.
 
 The whole path, with the settings of `--config`, is compared with `LLM.generate` over the same prompts, as in
-benchmarks.whole_path, for each number of reading processes in turn. With two cores, a third process takes them from the
-other two, and shows less than on a machine with cores to spare: see the table's CPU seconds.
+benchmarks.whole_path, for each number of reading processes in turn; only texts are read by them. With two cores, a
+third process takes them from the other two, and shows less than on a machine with cores to spare: see the table's CPU
+seconds.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,13 @@ from benchmarks.asking import pin, speed_settings
 from benchmarks.command import Parser, above_zero, existing_file, from_zero, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import Stand, made_up_questions, stand, worker
-from benchmarks.whole_path import Bench, Raw, beside_raw, row
+from benchmarks.whole_path import MODES_ASKED, Bench, Raw, Times, beside_raw, row
 from contract.errors import EngineError
 from producer.readers import Source
 from workers.engines.installed import is_cpu_build, require_vllm
 
 MODEL = "smollm2-135m-instruct"
 EXECUTOR = "benchmarks.timed_executor.TimedExecutor"
-MODE = "generate"
 #: For 1,024 texts of a 135M, twice what they need in 16 bits.
 CACHE_BYTES = 6 * 1024**3
 WARM_UP_BATCHES = 2
@@ -38,6 +39,7 @@ WARM_UP_BATCHES = 2
 def main() -> None:
     parser = Parser(__doc__)
     parser.option("--config", existing_file, Path("configs/deploy/gpu.yaml"), "deploy file; its model is not used")
+    parser.option("--modes", str, ("generate",), "modes", choices=list(MODES_ASKED))
     parser.option("--limit", positive, 4096, "questions of a timed run")
     parser.option("--rounds", positive, 2, "rounds that count with each pair of processes, after a warm-up round")
     parser.option("--boots", positive, 2, "fresh pairs of processes for each number of reading processes")
@@ -62,37 +64,41 @@ def main() -> None:
         "kv_cache_memory_bytes": CACHE_BYTES,
     }
     with stand(options.config, hf_model_id=MODEL, vllm_args=arguments) as at:
-        rows = measure(at, options.limit, options.boots, options.rounds, options.processes)
+        rows = measure(at, options.modes, options.limit, options.boots, options.rounds, options.processes)
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings)}
-    print_table("texts beside a GPU's waiting times", [without(each, "rounds") for each in rows])
+    print_table("questions beside a GPU's waiting times", [without(each, "rounds") for each in rows])
     print(write("host_bound", rows, options, **more))
 
 
-def measure(at: Stand, count: int, boots: int, rounds: int, processes: list[int]) -> list[dict[str, Any]]:
-    """Return a row per number of reading processes."""
+def measure(
+    at: Stand, modes: Sequence[str], count: int, boots: int, rounds: int, processes: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Return a row per mode and number of reading processes."""
     source = Source(made_up_questions(at.folder / "questions.jsonl", count), "made up")
     warm_up = min(count, WARM_UP_BATCHES * at.settings.batch_size)
     bench = Bench(at, source, count, rounds, in_full=False, warm_up=warm_up)
     pin(at)
-    times: dict[int, dict[str, list[float]]] = {number: {} for number in processes}
-    busy_s: dict[int, list[float]] = {number: [] for number in processes}
+    asked = rounds * (count + at.settings.batch_size) + warm_up + at.settings.batch_size
+    cases = [(mode, number) for mode in modes for number in processes]
+    times: dict[tuple[str, int], Times] = {case: {} for case in cases}
+    busy_s: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
     for boot in range(boots):
-        for number in processes[:: -1 if boot % 2 else 1]:
-            mark = boot * len(processes) + processes.index(number)  # no two pairs ask the same
+        for mode, number in cases[:: -1 if boot % 2 else 1]:
+            case = mode, number
+            mark = boot * len(cases) + cases.index(case)  # no two pairs ask the same
             with closing(Raw(bench)) as raw, worker(at, reading_processes=number) as served:
                 before_s = sum(served.process.cpu_times()[:2])
-                found = beside_raw(bench, raw, MODE, mark)
-                asked = rounds * (count + at.settings.batch_size) + warm_up + at.settings.batch_size
-                busy_s[number].append((sum(served.process.cpu_times()[:2]) - before_s) / asked)
+                found = beside_raw(bench, raw, mode, mark)
+                busy_s[case].append((sum(served.process.cpu_times()[:2]) - before_s) / asked)
             for name, seconds in found.items():
-                times[number].setdefault(name, []).extend(seconds)
+                times[case].setdefault(name, []).extend(seconds)
     return [
         {
             "reading processes": number,
-            **row(MODE, count, times[number], base="mcqueue"),
-            "worker's own CPU per question, ms": 1000 * statistics.median(busy_s[number]),
+            **row(mode, count, times[mode, number], base="mcqueue"),
+            "worker's own CPU per question, ms": 1000 * statistics.median(busy_s[mode, number]),
         }
-        for number in processes
+        for mode, number in cases
     ]
 
 
