@@ -65,7 +65,7 @@ def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
     return (
         *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
         *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
-        *(cell.simulated, run.spec.mode.value, run.source),
+        *(str(cell.simulated).lower(), run.spec.mode.value, run.source),  # as in results.csv
         *_ends(cell.context_interval),
         *((round(responded.value, 6), *_ends(responded.interval)) if responded else (None,) * 3),
         *_ends(responded_contexts if responded else None),

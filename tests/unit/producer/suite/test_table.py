@@ -189,7 +189,7 @@ def test_made_up_answers_are_called_so(producer: Producer, two_by_two: Path, led
     settle_all(ledger)
     producer(two_by_two, "--watch")
     assert f"**the simulated engine answered {run_id}, whose" in Path("results/mine/suite.md").read_text()
-    assert Path("results/mine/suite.csv").read_text().count(",True,likelihood,") == 1
+    assert Path("results/mine/suite.csv").read_text().count(",true,likelihood,") == 1
 
 
 def test_values_that_a_model_did_not_sample_with_are_told_with_the_entries_that_have_them(
