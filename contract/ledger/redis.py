@@ -71,11 +71,15 @@ def _of_another_version(run_id: str, what: str, trouble: ValidationError) -> Unr
     """
     if any(each["type"] in {"json_invalid", "missing"} for each in trouble.errors()):
         raise trouble
-    first = trouble.errors()[0]
-    field = ".".join((trouble.title, *map(str, first["loc"])))
     return UnreadableRun(
-        f"Run {run_id}, {what}: written by another version of mcqueue ({field}: {first['msg']}).", hint=_INSTALL
+        f"Run {run_id}, {what}: written by another version of mcqueue ({_first(trouble)}).", hint=_INSTALL
     )
+
+
+def _first(trouble: ValidationError) -> str:
+    """Return the first field that does not fit, and why."""
+    first = trouble.errors()[0]
+    return f"{'.'.join((trouble.title, *map(str, first['loc'])))}: {first['msg']}"
 
 
 class RedisLedger(Ledger):
@@ -391,10 +395,8 @@ class RedisLedger(Ledger):
             raise self._unreadable(run_id, f"question {question_id!r}", trouble) from None
 
     def _unreadable(self, run_id: str, of: str, trouble: ValidationError) -> LedgerError:
-        first = trouble.errors()[0]
-        what = ".".join((trouble.title, *map(str, first["loc"])))
         return LedgerError(
-            f"Run {run_id}, {of}: cannot be read from the ledger at {self._place} ({what}: {first['msg']}).",
+            f"Run {run_id}, {of}: cannot be read from the ledger at {self._place} ({_first(trouble)}).",
             hint="Another version of mcqueue wrote it, or it is damaged: use that version, or purge the run.",
         )
 

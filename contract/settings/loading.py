@@ -123,8 +123,9 @@ class _Layers:
     @property
     def chosen(self) -> str:
         """The selected model: the only one of `models`, if none is named; else empty."""
-        only = "".join(self.models) if len(self.models) == 1 else ""
-        return str(self.environment.get("model") or self.over.get("model") or only)
+        named = self.environment.get("model") or self.over.get("model")
+        models = list(self.models)
+        return str(named or (models[0] if len(models) == 1 else ""))
 
     def common(self) -> Settings:
         return _checked(self._over(self.file), self._place((self.source, self.file)))

@@ -42,6 +42,11 @@ _BETTER = compiled(r"""
     \s(?:better|best|more (?:accurate|precise|correct|appropriate|suitable|plausible|likely))
     (?=[.,;!)\n]|$|\s(?:answer|choice|option|fit|match)\b)
 """)
+#: Before an answer: how likely it is.
+_LIKELY = compiled(r"""
+    \b(\d{1,3}(?:\.\d{1,4})?)\s?(?:%|percent)
+    \s(?:sure|certain|confident|confidence|chance|likely|likelihood|probability)\b
+""")
 
 
 def also_possible(answer: Answer, claim: Claim) -> set[str]:
@@ -57,13 +62,6 @@ def also_possible(answer: Answer, claim: Claim) -> set[str]:
             if ends.match(answer.lower, end):
                 found |= set(labels)
     return found
-
-
-#: Before an answer: how likely it is.
-_LIKELY = compiled(r"""
-    \b(\d{1,3}(?:\.\d{1,4})?)\s?(?:%|percent)
-    \s(?:sure|certain|confident|confidence|chance|likely|likelihood|probability)\b
-""")
 
 
 def is_less_likely(answer: Answer, claims: Sequence[Claim]) -> bool:
