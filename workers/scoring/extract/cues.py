@@ -107,15 +107,21 @@ _NOUN = compact(r"""
     |my (?:final )?(?:choice|pick|guess|selection|vote|response|decision|verdict)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
 """)
+#: The form that the prompt asked for, repeated: "(A, B, C, or D)", "[A/B/C/D]", "(letter only)", "with a letter".
+_FORM = compact(r"""
+    \s?[(\[](?:[a-z](?:(?:\s?[,/|-]\s?(?:or\s)?|\sor\s)[a-z]){1,25}
+    |(?:[a-z]{1,10}\s){0,3}(?:letters?|only)(?:\s[a-z]{1,10}){0,3})[)\]]
+    |\swith (?:only )?(?:a|the|one) (?:single |correct )?letter(?: only)?
+""")
 #: "The answer, I believe, is", "the answer to this question is"; but not "the answer that might be", nor "… that most
 #: people give is".
-_ASIDE = compact(r"""
-    (?:,[^,.;:!?\n]{1,60},
-    |\sto (?:the|this|your) question,?\s"[^"\n]{1,300}",?
+_ASIDE = compact(rf"""
+    (?:{_FORM}|,[^,.;:!?\n]{{1,60}},
+    |\sto (?:the|this|your) question,?\s"[^"\n]{{1,300}}",?
     |\s(?:to|for|here|among|in|from|given|based|according
     |(?:that|which)(?! (?:(?:most|many|some|other) )?(?:people|students)\b)
     |of (?:these|those|the (?:question|options|choices|following)))\b
-    (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can|similar|another|different|related|previous)\b)[^.,;:!?\n]){0,80}?)
+    (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can|similar|another|different|related|previous)\b)[^.,;:!?\n]){{0,80}}?)
 """)
 _IS = compact(r"""
     (?:is|was|are|be|being|remains|becomes|(?:would|will|should|must|has to|have to|seems to|appears to) be)(?![\w'])
