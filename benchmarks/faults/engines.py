@@ -15,6 +15,7 @@ from benchmarks.faults.worker import WorkerProcess
 from benchmarks.waiting import LOST_AFTER_S, wait_until
 from contract import keys
 from contract.queue import publish
+from contract.spec import Mode, Sampling
 from contract.verdict import Outcome
 from workers.engines.simulated import CORE
 
@@ -46,6 +47,24 @@ def _core_killed(stage: Stage, rng: random.Random, worker: WorkerProcess, case: 
 
 def _is_core(process: psutil.Process) -> bool:
     return any(word == CORE or word.startswith("VLLM::EngineCore") for word in process.cmdline())
+
+
+def reading_process_killed(stage: Stage, rng: random.Random) -> Found:
+    """Kill -9 of a process that reads a worker's texts: the worker reads on by itself, and asks nothing again."""
+    with stage.special_worker("readers", reading_processes=2) as worker:
+        case = stage.enqueue(QUESTIONS * 5, model="readers", mode=Mode.GENERATE, sampling=Sampling(max_tokens=9))
+        wait_until(case.begun, 15.0)
+        time.sleep(rng.uniform(0.0, 0.3))
+        readers = [each for each in worker.offspring() if "spawn_main" in " ".join(each.cmdline())]
+        since = time.monotonic()
+        rng.choice(readers).kill()
+        found = case.found(case.wait_progress(since))
+        if worker.process.poll() is not None or "reads them itself from now on" not in worker.said():
+            raise AssertionError("the worker did not go on by itself")
+    _only_failed(case, set())
+    if found.asked_again:
+        raise AssertionError(f"{found.asked_again} questions were asked again")
+    return found
 
 
 def poisoned(deadline_s: float = 0.0, **settings: object) -> Fault:
@@ -113,6 +132,7 @@ def _only_failed(case: Case, expected: set[str]) -> None:
 
 FAULTS: Mapping[str, tuple[int, Fault]] = {
     "engine's process killed": (8, core_killed),
+    "process that reads texts killed": (3, reading_process_killed),
     "question that kills the engine": (3, poisoned(simulated={"kill_text": "poison"})),
     "question that hangs the engine": (3, poisoned(1.0, simulated={"hang_text": "poison"}, batch_deadline_s=1)),
     "question that makes calls fail": (5, poisoned(simulated={"crash_text": "poison"})),

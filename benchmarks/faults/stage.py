@@ -138,12 +138,17 @@ class Stage:
             worker.end()
             worker.proxy.close()
 
-    def write(self, count: int, *, model: str = "chaos", texts: Mapping[int, str] | None = None) -> Case:
-        """A run of `count` questions in the ledger, nothing of it sent; `texts` replaces questions' words."""
+    def write(
+        self, count: int, *, model: str = "chaos", texts: Mapping[int, str] | None = None, **asked: object
+    ) -> Case:
+        """A run of `count` questions in the ledger, nothing of it sent; `texts` replaces questions' words.
+
+        `asked` says how, where not by likelihood.
+        """
         self._cases += 1
         changes = {number: {"question": text} for number, text in (texts or {}).items()}
         questions = [made_up_question(number, **changes.get(number, {})) for number in range(count)]
-        run = made_up_run(f"case-{self._cases}", questions, made_up_spec(questions, model))
+        run = made_up_run(f"case-{self._cases}", questions, made_up_spec(questions, model, **asked))
         case = Case(self, run, [each.id for each in questions])
         self.put(case, questions)
         return case

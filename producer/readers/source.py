@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,8 @@ __all__ = ["STDIN", "HowToRead", "Source", "opened"]
 STDIN = "-"
 #: The prefix of a path that names a dataset on the hub.
 HUB = "hf:"
+#: What a shell passes for `<(zcat …)`; the number says nothing, and may be another one next time.
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|\d+))/fd/\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,9 @@ class Source:
 
     @property
     def stem(self) -> str:
-        """The base name for a run over this source."""
+        """The base name for a run over this source: the same whenever the same command is repeated."""
+        if _DESCRIPTOR.fullmatch(self.shown):
+            return "pipe"
         name = Path(self.shown.strip("<>").removeprefix(HUB)).name or self.path.resolve().name
         base = name.split(".")[0] or name
         return "-".join(filter(None, (base, self.how.subset, self.how.split)))

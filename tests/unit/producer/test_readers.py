@@ -428,7 +428,7 @@ def test_a_pipe_can_be_read_twice() -> None:
 
     assert len(first) == 1
     assert first == second
-    assert source.shown == f"/dev/fd/{reader}"
+    assert (source.shown, source.stem) == (f"/dev/fd/{reader}", "pipe"), "a run of that name is found again"
     assert not source.path.exists(), "the copy is gone"
 
 
