@@ -129,7 +129,7 @@ def _make_switch(name: str) -> None:
         _ip("-n", name, "link", "add", "bridge", "type", "bridge", "forward_delay", "0")
         _ip("-n", name, "link", "set", "bridge", "up")
     except subprocess.CalledProcessError as trouble:
-        lacking(f"no network namespaces here: {trouble.stderr.decode().strip()}")
+        lacking(f"no network namespaces here (they need root): {trouble.stderr.decode().strip()}")
 
 
 def _ip(*words: str) -> None:
