@@ -191,7 +191,7 @@ def difference_by_context(sizes: Sequence[int], alike: float, apart: float, diff
         clusters = _clusters(2 * only_b - differ, questions)
         interval = clusters.interval(pairs, lowest=-1.0)
         assert interval is not None, "contexts are shared"
-        return Found(interval, clusters.p_value(pairs.p_value()))
+        return Found(interval, clusters.p_value(pairs.variance, pairs.p_value()))
 
     sample = f"contexts of {_sizes(sizes)} pairs, {differing:g} of them differ, alike {alike:g}"
     return Case("difference_context_interval", sample, apart, draw)

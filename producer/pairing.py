@@ -172,7 +172,7 @@ class Comparison:
     def p_value(self) -> float:
         """McNemar's p-value, or the one clustered by context if questions share contexts."""
         independent = self.pairs.p_value()
-        clustered = self.contexts.p_value(independent)
+        clustered = self.contexts.p_value(self.pairs.variance, independent)
         return independent if clustered is None else clustered
 
     @property

@@ -57,11 +57,10 @@ class ContextValues:
 class Contexts:
     """Question values summed by context, or by any other cluster.
 
-    The standard error of their mean m over N questions in G clusters is √(G/(G-1) Σ_g (x_g - m n_g)²) / N, where x_g is
-    the sum over the n_g questions of cluster g. Intervals and tests use Student's t with G-1 degrees of freedom.
-    Sources: for evaluations E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for the
-    factor and t with few clusters Cameron and Miller, "A practitioner's guide to cluster-robust inference", Journal of
-    Human Resources 50 (2015), section VI.
+    Here N questions with mean m are in G clusters, and x_g is the sum over the n_g questions of cluster g. Intervals
+    and tests use the standard error of `_error` and Student's t with G-1 degrees of freedom, as for evaluations
+    E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for t with few clusters Cameron and
+    Miller, "A practitioner's guide to cluster-robust inference", Journal of Human Resources 50 (2015), section VI.
     """
 
     #: (sum, number of questions) of a cluster → number of such clusters; a question without a context is its own.
@@ -102,27 +101,27 @@ class Contexts:
         all clusters have the same mean, as they often do if nearly all is right: where questions are right or wrong
         together, 20 contexts of 5 questions held an accuracy of 0.95 in 64 of 100 samples, and in all with the third.
         """
-        mean, reach = self._mean, _quantile(self._count) * self._error
+        mean, reach = self._mean, _quantile(self._count) * self._error(figure.variance)
         found = figure.interval_at(self._of), figure.interval_at(self._effective(figure.variance))
         low, high = min(each.low for each in found), max(each.high for each in found)
         return Interval(min(low, max(lowest, mean - reach)), max(high, min(1.0, mean + reach)))
 
-    def p_value(self, apart: float) -> float | None:
+    def p_value(self, variance: float, apart: float) -> float | None:
         """Return the two-sided p-value of a zero mean with contexts as the sampling unit; None if `interval` is None.
 
-        Student's t of the mean over its standard error, so that it agrees with the interval. It is never below `apart`,
-        the p-value that treats questions as independent, nor below 2⁻ᵏ, where k contexts have a mean other than zero:
-        that is the mid-p of the sign test if all k have the same sign, and no test that only assumes that contexts are
-        symmetric under the null hypothesis finds less. Student's t alone finds zero for five contexts with the same
-        mean. Source: Canay, Romano and Shaikh, "Randomization tests under an approximate symmetry assumption",
-        Econometrica 85 (2017).
+        Student's t of the mean over its standard error, so that it agrees with the interval; `variance` is that of a
+        question's value. It is never below `apart`, the p-value that treats questions as independent, nor below 2⁻ᵏ,
+        where k contexts have a mean other than zero: that is the mid-p of the sign test if all k have the same sign,
+        and no test that only assumes that contexts are symmetric under the null hypothesis finds less. Student's t
+        alone finds zero for five contexts with the same mean. Source: Canay, Romano and Shaikh, "Randomization tests
+        under an approximate symmetry assumption", Econometrica 85 (2017).
         """
         if not self._together:
             return None
         from scipy.special import stdtr
 
         signed = sum(times for (total, _), times in self.clusters.items() if total)
-        least, error = max(apart, 2.0**-signed), self._error
+        least, error = max(apart, 2.0**-signed), self._error(variance)
         return max(least, float(2 * stdtr(self._count - 1, -abs(self._mean) / error))) if error else least
 
     def _effective(self, variance: float) -> float:
@@ -136,16 +135,44 @@ class Contexts:
         Methodology 24 (1998); for Wilson's interval N. Dean and M. Pagano, "Evaluating confidence interval methods for
         binomial proportions in clustered surveys", Journal of Survey Statistics and Methodology 3 (2015).
         """
-        least = self._of**2 / sum(size * size * times for (_, size), times in self.clusters.items())
+        least = self._of**2 / self._sizes_squared
         if not variance:
             return least
-        effect = max(1.0, self._error**2 * self._of / variance)
+        effect = max(1.0, self._error(variance) ** 2 * self._of / variance)
         return max(least, self._of / effect * (_quantile(self._of) / _quantile(self._count)) ** 2)
 
+    def _error(self, variance: float) -> float:
+        """Return the standard error of the mean, if `variance` is that of a question's value; the larger of two.
+
+        The robust one is √(G/(G-1) Σ_g (x_g - m n_g)²) / N. It is too small if a few clusters have most of the
+        questions, as m is then little else than their own mean. The other one is that of `_modelled`. If all clusters
+        are of the same size, both are the same. Source: A. V. Carter, K. T. Schnepel and D. G. Steigerwald, "Asymptotic
+        behavior of a t-test robust to cluster heterogeneity", Review of Economics and Statistics 99 (2017).
+        """
+        robust = self._count / (self._count - 1) * self._squares
+        return math.sqrt(max(robust, self._modelled(variance))) / self._of
+
+    def _modelled(self, variance: float) -> float:
+        """Return the variance of the sum of all values if questions are equally alike in all clusters; 0 if not alike.
+
+        It is N W + b Σ_g n_g². By analysis of variance, W is the mean square within clusters, B that between them,
+        b = (B - W) / n₀ the variance of the clusters' own means, and n₀ = (N - Σ_g n_g² / N) / (G-1). Source: M. S.
+        Ridout, C. G. B. Demétrio and D. Firth, "Estimating intraclass correlation for binary data", Biometrics 55
+        (1999).
+        """
+        of, count, mean = self._of, self._count, self._mean
+        if count == of:
+            return 0.0
+        between = sum(times * size * (total / size - mean) ** 2 for (total, size), times in self.clusters.items())
+        within = max(0.0, variance * of - between) / (of - count)
+        between /= count - 1
+        typical_size = (of - self._sizes_squared / of) / (count - 1)
+        means_variance = (between - within) / typical_size
+        return of * within + means_variance * self._sizes_squared if means_variance > 0 else 0.0
+
     @property
-    def _error(self) -> float:
-        """Standard error of the mean."""
-        return math.sqrt(self._count / (self._count - 1) * self._squares) / self._of
+    def _sizes_squared(self) -> int:
+        return sum(size * size * times for (_, size), times in self.clusters.items())
 
     @property
     def _count(self) -> int:

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,15 @@ def values(*given: tuple[str | None, int]) -> ContextValues:
 
 def contexts(*given: tuple[str | None, int]) -> Contexts:
     return Contexts.of([values(*given)])
+
+
+def accuracies(
+    generator: np.random.Generator, mean: float, alike: float, size: int | tuple[int, int]
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Accuracies of contexts, whose answers have a correlation of `alike`."""
+    if alike == 1:
+        return generator.binomial(1, mean, size).astype(float)
+    return generator.beta(mean * (1 - alike) / alike, (1 - mean) * (1 - alike) / alike, size)
 
 
 def test_contexts_are_to_questions_what_subjects_are_and_a_question_without_one_stands_alone() -> None:
@@ -116,7 +126,7 @@ def test_contexts_that_are_somewhat_alike_tell_as_much_as_the_questions_that_the
 
 def test_contexts_without_a_difference_make_no_other_ones_significant() -> None:
     found = Contexts(Counter({(2, 2): 3, (0, 2): 7}))
-    assert found.p_value(0.0) == 1 / 8, "three contexts of one sign; by Student's t it would be 0.08"
+    assert found.p_value(0.25, 0.0) == 1 / 8, "three contexts of one sign; by Student's t it would be 0.08"
 
 
 def test_contexts_that_one_run_wins_as_a_whole_tell_no_more_than_as_many_questions() -> None:
@@ -129,7 +139,9 @@ def test_contexts_that_one_run_wins_as_a_whole_tell_no_more_than_as_many_questio
 
         assert within is not None
         assert within.low < 0.75
-        assert found.p_value(pairs.p_value()) == alone.p_value() == 1 / 32, "as of twenty questions it is 1e-6"
+        assert found.p_value(pairs.variance, pairs.p_value()) == alone.p_value() == 1 / 32, (
+            "as of twenty questions it is 1e-6"
+        )
         if not lost:
             assert within == alone.interval()
 
@@ -153,11 +165,7 @@ def test_however_alike_the_answers_of_a_context_are_95_of_100_intervals_hold_the
     count: int, size: int, mean: float, alike: float
 ) -> None:
     generator = np.random.default_rng(7)
-    if alike == 1:
-        chances = generator.binomial(1, mean, size=(400, count)).astype(float)
-    else:  # a correlation of `alike` between the answers of a context
-        chances = generator.beta(mean * (1 - alike) / alike, (1 - mean) * (1 - alike) / alike, size=(400, count))
-    samples = generator.binomial(size, chances)
+    samples = generator.binomial(size, accuracies(generator, mean, alike, (400, count)))
     held, width = 0, 0.0
     for right in samples.tolist():
         found = Contexts(Counter((each, size) for each in right)).interval(accuracy(sum(right), count * size))
@@ -169,6 +177,30 @@ def test_however_alike_the_answers_of_a_context_are_95_of_100_intervals_hold_the
     independent = count * size / (1 + (size - 1) * alike)
     ideal = accuracy(round(mean * independent), round(independent))
     assert width < 1.5 * (ideal.high - ideal.low), "the t of five contexts alone is 1.42 times the z of Wilson"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mean", "alike"),
+    [
+        ([20] * 5 + [1] * 60, 0.9, 1.0),
+        ([20] * 10 + [1] * 200, 0.9, 0.5),
+        ([50] * 2 + [1] * 50, 0.5, 0.5),
+        ([20] * 9 + [400], 0.6, 0.05),
+        ([1] * 500 + [2] * 10, 0.8, 0.5),
+    ],
+)
+def test_intervals_hold_the_accuracy_also_where_a_few_contexts_have_most_of_the_questions(
+    sizes: list[int], mean: float, alike: float
+) -> None:
+    generator = np.random.default_rng(7)
+    held = 0
+    for _ in range(400):
+        right = generator.binomial(sizes, accuracies(generator, mean, alike, len(sizes))).tolist()
+        found = Contexts(Counter(zip(right, sizes, strict=True))).interval(accuracy(sum(right), sum(sizes)))
+        assert found is not None
+        held += found.low <= mean <= found.high
+
+    assert held > 0.92 * 400, "the robust standard error alone held it in 61 to 85 %, but for the last"
 
 
 @pytest.fixture
@@ -249,9 +281,28 @@ def test_the_p_by_contexts_is_students_where_contexts_are_of_one_size() -> None:
         )
     )
 
-    assert found.p_value(0.0) == pytest.approx(ttest_1samp(sums / 4, 0).pvalue)
-    assert found.p_value(0.99) == 0.99, "questions that share contexts prove no more than others"
-    assert contexts(("a", 1), ("b", 0)).p_value(0.5) is None
+    of = 4 * len(sums)
+    variance = float(abs(sums).sum() / of - (sums.sum() / of) ** 2)
+    assert found.p_value(variance, 0.0) == pytest.approx(ttest_1samp(sums / 4, 0).pvalue)
+    assert found.p_value(variance, 0.99) == 0.99, "questions that share contexts prove no more than others"
+    assert contexts(("a", 1), ("b", 0)).p_value(0.25, 0.5) is None
+
+
+def test_where_few_contexts_have_most_questions_the_error_is_by_analysis_of_variance() -> None:
+    """B wins seven of a context's eight questions, one of another's four, and as many of the single ones as A."""
+    groups = [np.array([0] + [1] * 7), np.array([0, 0, 0, 1]), *np.array([[1], [-1]] * 12)]
+    found = Contexts(Counter((int(each.sum()), len(each)) for each in groups))
+    every = np.concatenate(groups)
+
+    sizes = np.array([len(each) for each in groups])
+    within = sum(((each - each.mean()) ** 2).sum() for each in groups) / (len(every) - len(groups))
+    between = sum(len(each) * (each.mean() - every.mean()) ** 2 for each in groups) / (len(groups) - 1)
+    typical_size = (len(every) - (sizes**2).sum() / len(every)) / (len(groups) - 1)
+    error = np.sqrt(len(every) * within + (between - within) / typical_size * (sizes**2).sum()) / len(every)
+    squares = sum((each.sum() - every.mean() * len(each)) ** 2 for each in groups)
+    assert error > np.sqrt(len(groups) / (len(groups) - 1) * squares) / len(every)
+    expected = 2 * student.sf(every.mean() / error, len(groups) - 1)
+    assert found.p_value(float(every.var()), 0.0) == pytest.approx(expected)
 
 
 def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) -> None:
