@@ -13,6 +13,7 @@ from producer.output import Line, Lines, labelled
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
 from producer.stats.normalized import HOW, METRIC
+from producer.stats.positions import Preference
 
 __all__ = [
     "COMPARED",
@@ -23,6 +24,7 @@ __all__ = [
     "judge_lines",
     "outcome_line",
     "p_value",
+    "position_lines",
     "result_lines",
     "shared_context",
     "sharing",
@@ -164,6 +166,15 @@ def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
     )
     longer = ", or a larger sampling.max_tokens" if tally.truncated else ""
     return [("unanswered", f"{unread:,} of {tally.settled:,}: most texts name no choice; {remedy}{longer}")]
+
+
+def position_lines(found: Preference | None, spec: RunSpec) -> Lines:
+    """Return which position the model prefers, if any, and how to score without it."""
+    if found is None:
+        return []
+    chosen = f"{found.label} is chosen in {found.chosen:,} of {found.of:,} answers and right in {found.right:,.0f}"
+    every_order = "" if spec.circular else ", or ask every order with --set circular=true"
+    return [("position", f"{chosen}, whatever stands there; try mode likelihood{every_order}")]
 
 
 def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:

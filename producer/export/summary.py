@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from contract.chunks import TOGETHER, chunks
 from contract.ledger import Run, RunState
+from contract.prompts import shows_choices
 from contract.question import Question
 from contract.spec import Mode, Normalization
 from contract.verdict import Outcome, Verdict
@@ -16,6 +17,7 @@ from producer.stats import (
     Contexts,
     Interval,
     Outcomes,
+    Positions,
     RetrievalTally,
     Share,
     SubjectMean,
@@ -29,6 +31,7 @@ from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.stats.failures import Failures
 from producer.stats.guessing import Constant
 from producer.stats.normalized import right_by
+from producer.stats.positions import Preference
 from producer.stats.proportion import Sum
 
 __all__ = ["Summary", "Unbeaten"]
@@ -74,6 +77,8 @@ class Summary:
     rotations: Sum = field(default_factory=Sum)
     #: Number of questions that are correct under each normalization (`likelihood`).
     normalized: Counter[Normalization] = field(default_factory=Counter)
+    #: Of right and chosen answers, as shown to the model.
+    positions: Positions = field(default_factory=Positions)
     failures: Failures = field(default_factory=Failures)
     #: By subject and outcome, the right answers to questions with a key, with their contexts.
     found_in: defaultdict[tuple[str, Outcome], ContextValues] = field(default_factory=_values)
@@ -139,6 +144,7 @@ class Summary:
         self.cached_tokens += other.cached_tokens
         self.rotations.include(other.rotations)
         self.normalized.update(other.normalized)
+        self.positions.include(other.positions)
         self.failures.include(other.failures)
         for where, found in other.found_in.items():
             self.found_in[where].include(found)
@@ -180,6 +186,7 @@ class Summary:
         spec, is_right = self.run.spec, verdict.outcome is Outcome.CORRECT
         shared = shared_by(question, repeats=self.run.repeats)
         self.found_in[question.subject or "", verdict.outcome].add(shared, int(is_right))
+        self.positions.add(question, verdict, spec)
         if verdict.rotations:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
         if spec.mode is Mode.LIKELIHOOD and verdict.choice_scores:
@@ -286,6 +293,19 @@ class Summary:
         if constant is None or found is None or chance is None or not chance < found.low <= constant.value:
             return None
         return Unbeaten(constant, "below" if found.high < constant.value else "not distinguishable from")
+
+    @property
+    def preferred_position(self) -> Preference | None:
+        """The position that the model prefers whatever choice it is shown there.
+
+        None also if the prompt shows no choices, or if all questions have the same ones in the file's order: then it
+        cannot be told whether the position is preferred or the choice.
+        """
+        spec = self.run.spec
+        in_every_order = spec.shuffle or spec.circular
+        if not shows_choices(spec.prompt) or (self.tally.guessing().same and not in_every_order):
+            return None
+        return self.positions.preferred()
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
         """Return the contexts of the questions with one of `outcomes`."""

@@ -44,6 +44,7 @@ def summary_json(
         "rates": tally.rates(),
         **normalized_json(summary),
         **_label_mass(tally),
+        **_positions(summary),
         "calibration": {"confidence": confidence_of(run.spec), **tally.calibration.to_json()},
         "by_subject": _by_subject(summary),
         **rotations_json(summary),
@@ -117,6 +118,14 @@ def _label_mass(tally: Tally) -> dict[str, Any]:
     """Return the mean probability of all labels together (`letter` only). Near zero, the choices are noise."""
     mean = tally.mean_label_mass()
     return {} if mean is None else {"label_mass": {"mean": round(mean, 6), "of": tally.label_mass.of}}
+
+
+def _positions(summary: Summary) -> dict[str, Any]:
+    """Return where right and chosen answers were, and which position the model prefers; empty without such answers."""
+    if not summary.positions.of:
+        return {}
+    preferred = summary.preferred_position
+    return {"positions": {**summary.positions.to_json(), "preferred": preferred.label if preferred else None}}
 
 
 def _by_subject(summary: Summary) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from contract.prompts import shows_choices
-from contract.question import LABELS
 from contract.spec import RunSpec
 from contract.wording import number, percent
 from producer.report.measures import Measures, Spread, steps, throughput
 from producer.report.svg import Axis, Plot
-from producer.stats import Calibration
+from producer.stats import Calibration, Positions
 from producer.stats.calibration import EDGES, confidence_of
 
 __all__ = ["Figure", "batch_sizes", "calibration_curve", "confidence_histogram", "latency", "places", "rate_over_time"]
@@ -92,15 +91,14 @@ def confidence_histogram(calibration: Calibration, spec: RunSpec) -> Figure | No
     return Figure("Confidence", caption, picture, ("confidence", "right", "wrong"), rows, legend)
 
 
-def places(measures: Measures) -> Figure | None:
+def places(positions: Positions, spec: RunSpec) -> Figure | None:
     """Return the position bias: the positions of the keys, and of the chosen answers."""
-    keys, chosen = measures.key_places, measures.chosen_places
-    if not keys:
+    keys, chosen, of = positions.keys, positions.chosen, positions.of
+    if not of:
         return None
-    seen = shows_choices(measures.run.spec.prompt)
+    seen = shows_choices(spec.prompt)
     place = "position as shown to the model" if seen else "position, which the model was not shown"
-    shown = range(max(*keys, *chosen) + 1)
-    of = chosen.total()
+    shown = positions.labels
     tallest = max(*keys.values(), *chosen.values()) / of
     picture = Plot(
         "Share of keys and of chosen answers by position",
@@ -109,13 +107,13 @@ def places(measures: Measures) -> Figure | None:
         name_ticks=False,
     )
     rows = []
-    for at in shown:
-        key, choice = keys[at] / of, chosen[at] / of
-        picture.bar(at - 0.4, at, 0, key, "neutral", f"{LABELS[at]}: {percent(key)} % of the keys")
-        picture.bar(at, at + 0.4, 0, choice, "right", f"{LABELS[at]}: {percent(choice)} % of the chosen answers")
-        picture.mark(at, LABELS[at])
-        rows.append((LABELS[at], f"{key:.3f}", f"{choice:.3f}"))
-    what = "rotations of questions" if measures.run.spec.circular else "questions"
+    for at, label in enumerate(shown):
+        key, choice = keys.get(label, 0.0) / of, chosen[label] / of
+        picture.bar(at - 0.4, at, 0, key, "neutral", f"{label}: {percent(key)} % of the keys")
+        picture.bar(at, at + 0.4, 0, choice, "right", f"{label}: {percent(choice)} % of the chosen answers")
+        picture.mark(at, label)
+        rows.append((label, f"{key:.3f}", f"{choice:.3f}"))
+    what = "rotations of questions" if spec.circular else "questions"
     caption = f"{of:,} answered {what} with a key. Equal columns mean that there is no position bias."
     if any(count % 1 for count in keys.values()):
         caption += " Of several right choices, each counts as an equal part of a key."

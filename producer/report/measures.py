@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from contract.choice_order import orders
 from contract.ledger import Run
-from contract.question import LABELS, Question
+from contract.question import Question
 from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
-from producer.stats.denominators import ANSWERED
 from producer.stats.percentile import percentile
 
 __all__ = ["Measures", "Spread", "Throughput", "steps", "throughput"]
@@ -51,10 +49,6 @@ class Measures:
     #: (label of the key, label chosen or NO_CHOICE) → number of questions with a key that did not fail; empty for runs
     #: with free answers.
     confusion: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Positions of the key, and of the chosen answer, in the order that was shown. Of several right choices, each is an
-    #: equal part of the key: if the first stood for all, or the chosen one, a guesser would seem biased.
-    key_places: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    chosen_places: Counter[int] = field(default_factory=Counter)
     #: Milliseconds, one value per question that was asked.
     latency_ms: array[float] = field(default_factory=lambda: array("d"))
     queued_ms: array[float] = field(default_factory=lambda: array("d"))
@@ -78,23 +72,6 @@ class Measures:
         # With several right choices, the chosen one counts as the key, or else the first.
         key = chosen if chosen in question.right else question.answer
         self.confusion[key, chosen or NO_CHOICE] += 1
-        if chosen is None or verdict.outcome not in ANSWERED:
-            return
-        if self.run.spec.circular:
-            self._add_rotations(question, verdict)
-        else:
-            self._add_places(orders(question, self.run.spec)[0], question, chosen)
-
-    def _add_rotations(self, question: Question, verdict: Verdict) -> None:
-        """Count each answered rotation, if the verdict has them individually."""
-        for choice, order in zip(verdict.rotation_choices, orders(question, self.run.spec), strict=False):
-            if choice in question.labels:
-                self._add_places(order, question, choice)
-
-    def _add_places(self, order: tuple[int, ...], question: Question, chosen: str) -> None:
-        for label in question.right:
-            self.key_places[order.index(LABELS.index(label))] += 1 / len(question.right)
-        self.chosen_places[order.index(LABELS.index(chosen))] += 1
 
     def _add_times(self, verdict: Verdict) -> None:
         if verdict.settled_at:

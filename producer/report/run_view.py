@@ -15,7 +15,7 @@ from producer.output import Lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
-from producer.result_lines import COMPARED, doubt_lines, judge_lines, sharing
+from producer.result_lines import COMPARED, doubt_lines, judge_lines, position_lines, sharing
 from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Mean, Share, Tally
@@ -146,7 +146,8 @@ class Part:
     def doubts(self) -> Lines:
         """Warnings about the quality of the answers."""
         judge = judge_lines(self.run.spec.judge, self.summary.judge_agrees, self.summary.judged_and_read)
-        return [*doubt_lines(self.run.spec, self.tally), *judge, *self.engines]
+        position = position_lines(self.summary.preferred_position, self.run.spec)
+        return [*doubt_lines(self.run.spec, self.tally), *position, *judge, *self.engines]
 
     @cached_property
     def answers(self) -> list[Figure]:
@@ -155,7 +156,7 @@ class Part:
         drawn = (
             figures.calibration_curve(calibration, spec),
             figures.confidence_histogram(calibration, spec),
-            figures.places(self.measures),
+            figures.places(self.summary.positions, spec),
         )
         return list(filter(None, drawn))
 

@@ -4,6 +4,7 @@ from producer.stats.calibration import Calibration
 from producer.stats.clusters import Contexts
 from producer.stats.outcomes import Outcomes, Tally
 from producer.stats.paired import Pairs
+from producer.stats.positions import Positions
 from producer.stats.proportion import Interval, Mean, Share, share
 from producer.stats.retrieval import RetrievalTally
 from producer.stats.subjects import SubjectMean, cluster_interval, macro, mean_interval
@@ -15,6 +16,7 @@ __all__ = [
     "Mean",
     "Outcomes",
     "Pairs",
+    "Positions",
     "RetrievalTally",
     "Share",
     "SubjectMean",

@@ -11,7 +11,15 @@ from contract.wording import number
 from producer.engine_differences import engine_lines
 from producer.export.summary import Summary
 from producer.output import Lines, labelled
-from producer.result_lines import COMPARED, chance, interval, judge_lines, result_lines, shared_context
+from producer.result_lines import (
+    COMPARED,
+    chance,
+    interval,
+    judge_lines,
+    position_lines,
+    result_lines,
+    shared_context,
+)
 from producer.retrieval_summary import retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Share, SubjectMean
@@ -27,7 +35,13 @@ def summary_lines(ledger: Ledger, summary: Summary, files: Sequence[Path]) -> Li
     run, tally = summary.run, summary.tally
     why = failed_lines(run.run_id, summary.failures)
     judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
-    more = [*judge, *retrieval_lines(summary.retrieval), *why, *_speed_lines(summary)]
+    more = [
+        *position_lines(summary.preferred_position, run.spec),
+        *judge,
+        *retrieval_lines(summary.retrieval),
+        *why,
+        *_speed_lines(summary),
+    ]
     more += engine_lines(ledger, run)
     beside = [*_normalized_lines(summary), *taken_lines(run), *_context_lines(summary)]
     beside += [*_subject_lines(summary), *_rotation_lines(summary)]

@@ -37,12 +37,13 @@ def test_three_subjects_by_hand() -> None:
 
 
 def test_a_large_subject_weighs_more() -> None:
-    found = cluster_interval(subjects((500, 1000), (60, 100)))
+    found = cluster_interval(subjects((200, 400), (60, 100), (40, 100), (55, 100), (65, 100), (35, 100)))
 
-    # The figure is 560/1100, not the mean of 0.5 and 0.6; both lie 9.09 right answers from it. For one degree of
-    # freedom Student's t is 12.706205: 0.509091 ± 12.706205 · √(2 · 2 · 9.0909²) / 1100.
+    # The figure is 455/900. By analysis of variance, the mean squares are 1.344444 between subjects and 0.244128 within
+    # them, so that subjects have a variance of 1.100317 / 133.333 = 0.008252. The standard error of the figure is
+    # √(900 · 0.244128 + (400² + 5 · 100²) · 0.008252) / 900 = 0.049099, and Student's t 2.570582.
     assert found is not None
-    assert (found.low, found.high) == pytest.approx((0.509091 - 0.210020, 0.509091 + 0.210020), abs=1e-5)
+    assert (found.low, found.high) == pytest.approx((0.505556 - 0.126214, 0.505556 + 0.126214), abs=1e-5)
 
 
 @pytest.mark.parametrize("counted", [[], [(3, 4)]], ids=["none", "one"])

@@ -2,77 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import Any
-
 import pytest
 
-from contract.ledger import MemoryLedger
-from contract.question import Question
-from contract.verdict import Outcome, Verdict
-from producer.report.figures import places
-from producer.report.measures import Measures, Spread, Throughput, steps, throughput
-from tests.support import make_questions, open_run
-from tests.unit.producer.report.conftest import settle
-
-
-def test_where_a_circular_runs_choices_stood_is_counted_rotation_by_rotation(ledger: MemoryLedger) -> None:
-    run = open_run(ledger, make_questions(2), circular=True)
-    rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "rotations": 4, "rotations_right": 1}
-    # Of q0 the first one shown is chosen whatever it is; of q1 nothing is told, as before this was kept.
-    first_shown = Verdict(question_id="q0", choice="A", rotation_choices=tuple("ABCD"), **rotated)
-    ledger.commit(run.run_id, [first_shown, Verdict(question_id="q1", choice="A", **rotated)])
-    measures = Measures(run)
-    for question, verdict in ledger.results(run.run_id):
-        measures.add(question, verdict)
-
-    assert measures.chosen_places == {0: 4}
-    assert measures.key_places == {0: 1, 1: 1, 2: 1, 3: 1}
-    figure = places(measures)
-    assert figure is not None
-    assert figure.caption.startswith("4 answered rotations of questions with a key.")
-
-
-def test_positions_are_those_that_the_model_was_shown(ledger: MemoryLedger) -> None:
-    questions = make_questions(40)
-    run = open_run(ledger, questions, shuffle=True)
-    settle(ledger, run, right=lambda _: True)
-    measures = Measures(run)
-    for question, verdict in ledger.results(run.run_id):
-        measures.add(question, verdict)
-    assert measures.key_places == measures.chosen_places
-    assert [measures.key_places[at] for at in range(4)] != [10, 10, 10, 10], "in the file the key walks"
-    assert measures.confusion == {(label, label): 10 for label in "ABCD"}
-
-
-def test_a_guesser_shows_no_position_bias_where_several_choices_are_right(ledger: MemoryLedger) -> None:
-    # Every pair of right choices once with every choice: right and wrong answers are at all positions alike.
-    pairs = list(combinations("ABCD", 2))
-    asked = [
-        Question(id=f"{a}{b}{chosen}", question="?", choices=tuple("wxyz"), answer=a, also_right=(b,))
-        for a, b in pairs
-        for chosen in "ABCD"
-    ]
-    run = open_run(ledger, asked)
-    ledger.commit(
-        run.run_id,
-        [
-            Verdict(
-                question_id=each.id,
-                choice=each.id[-1],
-                outcome=Outcome.CORRECT if each.id[-1] in each.right else Outcome.WRONG,
-            )
-            for each in asked
-        ],
-    )
-    measures = Measures(run)
-    for question, verdict in ledger.results(run.run_id):
-        measures.add(question, verdict)
-    assert measures.chosen_places == measures.key_places == {0: 6, 1: 6, 2: 6, 3: 6}
-    figure = places(measures)
-    assert figure is not None
-    assert figure.rows == [(label, "0.250", "0.250") for label in "ABCD"]
-    assert figure.caption.startswith("24 answered questions with a key.")
+from producer.report.measures import Spread, Throughput, steps, throughput
 
 
 def test_a_spread_is_by_nearest_rank() -> None:
