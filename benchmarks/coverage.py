@@ -104,8 +104,10 @@ def of_one_run() -> Iterator[Case]:
 
 def of_two_runs() -> Iterator[Case]:
     """Yield the cases of comparisons."""
-    for of, differing, apart in product((50, 200, 1000), (0.05, 0.2, 0.5), (0.0, None)):
-        yield difference(of, differing, apart)
+    for of, differing in product((50, 200, 1000), (0.05, 0.2, 0.5)):
+        yield difference(of, differing)
+        if just_detectable := detectable(of, differing):
+            yield difference(of, differing, just_detectable)
     for sizes, alike, apart in product((*EVEN, *UNEVEN), ALIKE, (0.0, 0.1)):
         yield difference_by_context(sizes, alike, apart)
 
@@ -162,12 +164,14 @@ def of_subjects(subjects: int, size: int, mean: float, context_size: int = 1, al
     return Case("macro_accuracy", f"{subjects} subjects of {size} questions{shared}", mean, draw)
 
 
-def difference(of: int, differing: float, apart: float | None) -> Case:
-    """The difference of two runs that differ in the share `differing` of independent pairs; None: a detectable one."""
-    named = "" if apart is not None else ", a detectable difference"
-    if apart is None:
-        one_sided = round(of * differing)
-        apart = Pairs(0, one_sided // 2, one_sided - one_sided // 2, of - one_sided).detectable() or differing
+def detectable(of: int, differing: float) -> float | None:
+    """Return the `minimum_detectable_effect` of pairs of which as many differ; None if there is none."""
+    discordant = round(of * differing)
+    return Pairs(of - discordant, discordant, 0, 0).detectable()
+
+
+def difference(of: int, differing: float, apart: float = 0.0) -> Case:
+    """The difference of two runs that differ in the share `differing` of independent pairs."""
     only_b = (differing + apart) / 2
     kinds = [0.5 - differing / 2, differing - only_b, only_b, 0.5 - differing / 2]
 
@@ -175,6 +179,7 @@ def difference(of: int, differing: float, apart: float | None) -> Case:
         pairs = Pairs(*map(int, chance.multinomial(of, kinds)))
         return Found(pairs.interval(), pairs.p_value())
 
+    named = ", a detectable difference" if apart else ""
     return Case("difference", f"{of} pairs, {differing:g} of them differ{named}", apart, draw)
 
 

@@ -145,9 +145,9 @@ class Contexts:
         """Return the standard error of the mean, if `variance` is that of a question's value; the larger of two.
 
         The robust one is √(G/(G-1) Σ_g (x_g - m n_g)²) / N. It is too small if a few clusters have most of the
-        questions, as m is then little else than their own mean. The other one is that of `_modelled`. If all clusters
-        are of the same size, both are the same. Source: A. V. Carter, K. T. Schnepel and D. G. Steigerwald, "Asymptotic
-        behavior of a t-test robust to cluster heterogeneity", Review of Economics and Statistics 99 (2017).
+        questions, as m is then little else than their own mean (A. V. Carter, K. T. Schnepel and D. G. Steigerwald,
+        "Asymptotic behavior of a t-test robust to cluster heterogeneity", Review of Economics and Statistics 99, 2017).
+        The other one is that of `_modelled`. If all clusters are of the same size, it is never larger.
         """
         robust = self._count / (self._count - 1) * self._squares
         return math.sqrt(max(robust, self._modelled(variance))) / self._of
