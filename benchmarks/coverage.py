@@ -1,4 +1,4 @@
-"""Do 95 % intervals hold the true figure in 95 % of samples, and how often does a test see a difference that is none?
+"""Do 95 % intervals hold the true figure in 95 % of samples, and do tests see differences that are not there?
 
 Draws samples whose true figure is known, and gives each to the functions that write summary.json and `compare --json`.
 `coverage` is the share of samples whose interval holds the truth; intervals that lie below and above it are told apart.
@@ -31,8 +31,15 @@ from producer.stats.proportion import Sum
 
 #: Numbers of questions of contexts that have the same size.
 EVEN = tuple([size] * count for count, size in product((5, 20, 200), (2, 5, 20)))
-#: The same of some that differ: a few large ones beside single questions, and sizes from 1 to 20.
-UNEVEN = ([20] * 5 + [1] * 60, [20] * 10 + [1] * 200, [50] * 2 + [1] * 50, [*range(1, 21)] * 3)
+#: The same of some that differ: a few large ones beside single questions, sizes from 1 to 20, and few at all.
+UNEVEN = (
+    [20] * 5 + [1] * 60,
+    [20] * 10 + [1] * 200,
+    [50] * 2 + [1] * 50,
+    [*range(1, 21)] * 3,
+    [40, 10, 5, 5],
+    [100] + [20] * 5,
+)
 #: From independent questions to contexts that are all right or all wrong.
 ALIKE = (0.0, 0.1, 0.5, 1.0)
 #: Numbers of questions of subjects: the same, the largest fifteen times the smallest (as in MMLU), and one above all.
@@ -196,7 +203,7 @@ def difference_by_context(sizes: Sequence[int], alike: float, apart: float, diff
         clusters = _clusters(2 * only_b - differ, questions)
         interval = clusters.interval(pairs, lowest=-1.0)
         assert interval is not None, "contexts are shared"
-        return Found(interval, clusters.p_value(pairs.variance, pairs.p_value()))
+        return Found(interval, clusters.p_value(pairs))
 
     sample = f"contexts of {_sizes(sizes)} pairs, {differing:g} of them differ, alike {alike:g}"
     return Case("difference_context_interval", sample, apart, draw)

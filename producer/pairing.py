@@ -171,9 +171,8 @@ class Comparison:
     @property
     def p_value(self) -> float:
         """McNemar's p-value, or the one clustered by context if questions share contexts."""
-        independent = self.pairs.p_value()
-        clustered = self.contexts.p_value(self.pairs.variance, independent)
-        return independent if clustered is None else clustered
+        clustered = self.contexts.p_value(self.pairs)
+        return self.pairs.p_value() if clustered is None else clustered
 
     @property
     def undecided(self) -> bool:

@@ -172,9 +172,13 @@ def position_lines(found: Preference | None, spec: RunSpec) -> Lines:
     """Return which position the model prefers, if any, and how to score without it."""
     if found is None:
         return []
-    chosen = f"{found.label} is chosen in {found.chosen:,} of {found.of:,} answers and right in {found.right:,.0f}"
-    every_order = "" if spec.circular else ", or ask every order with --set circular=true"
-    return [("position", f"{chosen}, whatever stands there; try mode likelihood{every_order}")]
+    answers = "rotations" if spec.circular else "answers"
+    counted = f"{found.label} is chosen in {found.chosen:,} of {found.of:,} {answers} and the key in {found.key:,.0f}"
+    if spec.circular:
+        return [("position", f"{counted}; correct are only questions that are right in all rotations")]
+    every_order = f"{'--set shuffle=false ' if spec.shuffle else ''}--set circular=true"
+    remedy = f"score by likelihood with a prompt that shows no choices, or ask every order with {every_order}"
+    return [("position", f"{counted}; {remedy}")]
 
 
 def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:

@@ -296,16 +296,16 @@ class Summary:
 
     @property
     def preferred_position(self) -> Preference | None:
-        """The position that the model prefers whatever choice it is shown there.
+        """The position that the model prefers wherever the key is.
 
-        None also if the prompt shows no choices, or if all questions have the same ones in the file's order: then it
-        cannot be told whether the position is preferred or the choice.
+        None also if the prompt shows no choices, or if all questions have the same ones and the run does not reorder
+        them: then it cannot be told whether the position is preferred or the choice.
         """
         spec = self.run.spec
-        in_every_order = spec.shuffle or spec.circular
-        if not shows_choices(spec.prompt) or (self.tally.guessing().same and not in_every_order):
+        reordered = spec.shuffle or spec.circular
+        if not shows_choices(spec.prompt) or (self.tally.guessing(ANSWERED).same and not reordered):
             return None
-        return self.positions.preferred()
+        return self.positions.preferred(self.contexts(ANSWERED).largest_design_effect) if self.positions.of else None
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
         """Return the contexts of the questions with one of `outcomes`."""

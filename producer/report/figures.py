@@ -98,16 +98,16 @@ def places(positions: Positions, spec: RunSpec) -> Figure | None:
         return None
     seen = shows_choices(spec.prompt)
     place = "position as shown to the model" if seen else "position, which the model was not shown"
-    shown = positions.labels
+    labels = positions.labels
     tallest = max(*keys.values(), *chosen.values()) / of
     picture = Plot(
         "Share of keys and of chosen answers by position",
-        Axis(place, -0.5, len(shown) - 0.5),
+        Axis(place, -0.5, len(labels) - 0.5),
         Axis("share", 0, tallest, percent=True),
         name_ticks=False,
     )
     rows = []
-    for at, label in enumerate(shown):
+    for at, label in enumerate(labels):
         key, choice = keys.get(label, 0.0) / of, chosen[label] / of
         picture.bar(at - 0.4, at, 0, key, "neutral", f"{label}: {percent(key)} % of the keys")
         picture.bar(at, at + 0.4, 0, choice, "right", f"{label}: {percent(choice)} % of the chosen answers")

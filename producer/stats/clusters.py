@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from contract.question import Question, substance
+from producer.stats.paired import Pairs
 from producer.stats.proportion import CONFIDENCE, Figure, Interval
 
 __all__ = ["ContextValues", "Contexts", "shared_by"]
@@ -58,8 +59,7 @@ class Contexts:
     """Question values summed by context, or by any other cluster.
 
     Here N questions with mean m are in G clusters, and x_g is the sum over the n_g questions of cluster g. Intervals
-    and tests use the standard error of `_error` and Student's t with G-1 degrees of freedom, as for evaluations
-    E. Miller, "Adding error bars to evals", arXiv:2411.00640 (2024), section 2.2; for t with few clusters Cameron and
+    and tests use the standard error of `_error`, and Student's t with G-1 degrees of freedom: A. C. Cameron and D. L.
     Miller, "A practitioner's guide to cluster-robust inference", Journal of Human Resources 50 (2015), section VI.
     """
 
@@ -86,6 +86,14 @@ class Contexts:
         """Number of contexts with several questions."""
         return sum(times for (_, size), times in self.clusters.items() if size > 1)
 
+    @property
+    def largest_design_effect(self) -> float:
+        """The design effect Σ n_g² / N, where all questions of a cluster have the same value; 1 if none share one.
+
+        Source: L. Kish, "Survey sampling" (1965).
+        """
+        return self._sizes_squared / self._of
+
     def interval(self, figure: Figure, lowest: float = 0.0) -> Interval | None:
         """Return the interval of `figure`, the mean, with contexts as the sampling unit; no mean is below `lowest`.
 
@@ -106,36 +114,36 @@ class Contexts:
         low, high = min(each.low for each in found), max(each.high for each in found)
         return Interval(min(low, max(lowest, mean - reach)), max(high, min(1.0, mean + reach)))
 
-    def p_value(self, variance: float, apart: float) -> float | None:
+    def p_value(self, pairs: Pairs) -> float | None:
         """Return the two-sided p-value of a zero mean with contexts as the sampling unit; None if `interval` is None.
 
-        Student's t of the mean over its standard error, so that it agrees with the interval; `variance` is that of a
-        question's value. It is never below `apart`, the p-value that treats questions as independent, nor below 2⁻ᵏ,
-        where k contexts have a mean other than zero: that is the mid-p of the sign test if all k have the same sign,
-        and no test that only assumes that contexts are symmetric under the null hypothesis finds less. Student's t
-        alone finds zero for five contexts with the same mean. Source: Canay, Romano and Shaikh, "Randomization tests
-        under an approximate symmetry assumption", Econometrica 85 (2017).
+        Student's t of the mean difference of `pairs` over its standard error, so that it agrees with the interval. It
+        is never below the p-value of `pairs`, which treats them as independent, nor below 2⁻ᵏ, where k contexts have a
+        mean other than zero: that is the mid-p of the sign test if all k have the same sign, and no test that only
+        assumes that contexts are symmetric under the null hypothesis finds less. Student's t alone finds zero for five
+        contexts with the same mean. Source: I. A. Canay, J. P. Romano and A. M. Shaikh, "Randomization tests under an
+        approximate symmetry assumption", Econometrica 85 (2017).
         """
         if not self._together:
             return None
         from scipy.special import stdtr
 
         signed = sum(times for (total, _), times in self.clusters.items() if total)
-        least, error = max(apart, 2.0**-signed), self._error(variance)
+        least, error = max(pairs.p_value(), 2.0**-signed), self._error(pairs.variance)
         return max(least, float(2 * stdtr(self._count - 1, -abs(self._mean) / error))) if error else least
 
     def _effective(self, variance: float) -> float:
         """Return how many independent questions tell as much as these, if `variance` is that of a question's value.
 
         N over the design effect, which is the squared standard error over that of independent questions, but at least
-        1; and times (t_{N-1} / t_{G-1})², since few clusters tell little about it. At least N² / Σ n_g², the number
-        where all questions of a cluster have the same value (L. Kish, "Survey sampling", 1965); and just that if all
-        values are equal, when the design effect cannot be seen. Sources: E. L. Korn and B. I. Graubard, "Confidence
+        1; and times (t_{N-1} / t_{G-1})², since few clusters tell little about it. At least the number where all
+        questions of a cluster have the same value; and just that if all values are equal, when the design
+        effect cannot be seen. Sources: E. L. Korn and B. I. Graubard, "Confidence
         intervals for proportions with small expected number of positive counts estimated from survey data", Survey
         Methodology 24 (1998); for Wilson's interval N. Dean and M. Pagano, "Evaluating confidence interval methods for
         binomial proportions in clustered surveys", Journal of Survey Statistics and Methodology 3 (2015).
         """
-        least = self._of**2 / self._sizes_squared
+        least = self._of / self.largest_design_effect
         if not variance:
             return least
         effect = max(1.0, self._error(variance) ** 2 * self._of / variance)
@@ -144,10 +152,12 @@ class Contexts:
     def _error(self, variance: float) -> float:
         """Return the standard error of the mean, if `variance` is that of a question's value; the larger of two.
 
-        The robust one is √(G/(G-1) Σ_g (x_g - m n_g)²) / N. It is too small if a few clusters have most of the
-        questions, as m is then little else than their own mean (A. V. Carter, K. T. Schnepel and D. G. Steigerwald,
-        "Asymptotic behavior of a t-test robust to cluster heterogeneity", Review of Economics and Statistics 99, 2017).
-        The other one is that of `_modelled`. If all clusters are of the same size, it is never larger.
+        The robust one is √(G/(G-1) Σ_g (x_g - m n_g)²) / N: for evaluations E. Miller, "Adding error bars to evals",
+        arXiv:2411.00640 (2024), section 2.2; for the factor Cameron and Miller, as above. It is too small if a few
+        clusters have most of the questions, as m is then little else than their own mean (A. V. Carter, K. T. Schnepel
+        and D. G. Steigerwald, "Asymptotic behavior of a t-test robust to cluster heterogeneity", Review of Economics
+        and Statistics 99, 2017). The other one is that of `_modelled`. With clusters of one size, both are the same, or
+        the second is 0.
         """
         robust = self._count / (self._count - 1) * self._squares
         return math.sqrt(max(robust, self._modelled(variance))) / self._of

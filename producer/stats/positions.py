@@ -16,8 +16,8 @@ from producer.stats.denominators import ANSWERED
 
 __all__ = ["Positions", "Preference"]
 
-#: A position is called preferred if it is chosen wrongly this many standard deviations more often than errors without
-#: a preference would choose it, and in this share of the answers for which it is wrong: fewer do not matter.
+#: A position is preferred if it is chosen wrongly this many standard deviations more often than errors without a
+#: preference would choose it, and in this share of the answers for which it is wrong: a smaller one does not matter.
 DEVIATIONS = 4.0
 EXCESS = 0.1
 
@@ -26,9 +26,9 @@ class Preference(NamedTuple):
     """The position that a model prefers most."""
 
     label: str
-    #: How many of all answers chose it, and for how many it is right; of several right choices, each counts in part.
+    #: How many of all answers chose it, and for how many it is the key; of several right choices, each is a part of it.
     chosen: int
-    right: float
+    key: float
     of: int
 
 
@@ -94,38 +94,51 @@ class Positions:
                 found[at] = found.get(at, 0.0) + count / len(right)
         return found
 
-    def preferred(self) -> Preference | None:
+    def preferred(self, design_effect: float = 1.0) -> Preference | None:
         """Return the position that is chosen too often where it is wrong, if any is; the one most in excess.
 
         Without a preference, an answer is wrong with the same probability e wherever the key is, and then each of w
         wrong positions is chosen with probability e/w. Of the answers for which a position is wrong, the number that
-        choose it has then the mean Σ e/w and the variance Σ e/w (1 - e/w); e is the share of wrong answers. So uneven
-        keys are no preference, and neither are a model's errors.
+        choose it has then the mean Σ e/w and the variance V = Σ e/w (1 - e/w), times the `design_effect` if answers are
+        not independent; e is the share of wrong answers to questions with as many choices. So uneven keys are no
+        preference, and neither are a model's errors.
+
+        An excess d is judged by Bernstein's d / √(V + d/3): d / √V finds preferences in a few errors where there are
+        many choices. Source: S. Boucheron, G. Lugosi and P. Massart, "Concentration inequalities" (2013), section 2.8.
         """
-        excess = {at: share for at, share, deviations in self._excesses() if deviations >= DEVIATIONS}
+        excess = {at: share for at, share, deviations in self._excesses(design_effect) if deviations >= DEVIATIONS}
         at = max(excess, key=excess.__getitem__, default=None)
         if at is None or excess[at] < EXCESS:
             return None
         return Preference(at, self.chosen[at], self.keys.get(at, 0.0), self.of)
 
-    def _excesses(self) -> Iterator[tuple[str, float, float]]:
+    def _excesses(self, design_effect: float) -> Iterator[tuple[str, float, float]]:
         """Yield each position, how much more often than expected it is chosen where it is wrong, and how surprisingly.
 
-        The second is a share of these answers, the third a number of standard deviations.
+        The second is a share of these answers, the third a number of standard deviations. Positions that are not chosen
+        more often than expected are left out.
         """
-        errors = sum(count for (_, right, at), count in self.kinds.items() if at not in right) / max(1, self.of)
+        errors = self._errors()
         for position in self.chosen:
-            found = expected = variance = 0.0
+            excess = variance = 0.0
             could = 0
             for (choices, right, at), count in self.kinds.items():
                 if position in LABELS[:choices] and position not in right:
-                    share = errors / (choices - len(right))
+                    share = errors[choices, len(right)] / (choices - len(right))
                     could += count
-                    found += count * (at == position)
-                    expected += count * share
-                    variance += count * share * (1 - share)
-            if variance:
-                yield position, (found - expected) / could, (found - expected) / math.sqrt(variance)
+                    excess += count * ((at == position) - share)
+                    variance += count * share * (1 - share) * design_effect
+            if excess > 0:
+                yield position, excess / could, excess / math.sqrt(variance + excess / 3)
+
+    def _errors(self) -> dict[tuple[int, int], float]:
+        """Return (number of choices, number of right ones) → share of wrong answers."""
+        answers: Counter[tuple[int, int]] = Counter()
+        wrong: Counter[tuple[int, int]] = Counter()
+        for (choices, right, at), count in self.kinds.items():
+            answers[choices, len(right)] += count
+            wrong[choices, len(right)] += count * (at not in right)
+        return {kind: wrong[kind] / count for kind, count in answers.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for summary.json."""

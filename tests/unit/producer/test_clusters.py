@@ -126,7 +126,9 @@ def test_contexts_that_are_somewhat_alike_tell_as_much_as_the_questions_that_the
 
 def test_contexts_without_a_difference_make_no_other_ones_significant() -> None:
     found = Contexts(Counter({(2, 2): 3, (0, 2): 7}))
-    assert found.p_value(0.25, 0.0) == 1 / 8, "three contexts of one sign; by Student's t it would be 0.08"
+    pairs = Pairs(14, 0, 6, 0)
+    assert pairs.p_value() < 0.02
+    assert found.p_value(pairs) == 1 / 8, "three contexts of one sign; by Student's t it would be 0.08"
 
 
 def test_contexts_that_one_run_wins_as_a_whole_tell_no_more_than_as_many_questions() -> None:
@@ -139,9 +141,7 @@ def test_contexts_that_one_run_wins_as_a_whole_tell_no_more_than_as_many_questio
 
         assert within is not None
         assert within.low < 0.75
-        assert found.p_value(pairs.variance, pairs.p_value()) == alone.p_value() == 1 / 32, (
-            "as of twenty questions it is 1e-6"
-        )
+        assert found.p_value(pairs) == alone.p_value() == 1 / 32, "as of twenty questions it is 1e-6"
         if not lost:
             assert within == alone.interval()
 
@@ -270,22 +270,26 @@ def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_t
     assert "discordant pairs; larger, as questions share contexts)" in told
 
 
-def test_the_p_by_contexts_is_students_where_contexts_are_of_one_size() -> None:
-    generator = np.random.default_rng(5)
-    sums = generator.integers(-3, 5, size=12)
-    found = contexts(
-        *(
-            (str(context), int(np.sign(value)) if at < abs(value) else 0)
-            for context, value in enumerate(sums)
-            for at in range(4)
-        )
-    )
+def pairs_of(values: np.ndarray[Any, np.dtype[np.int64]]) -> Pairs:
+    """Pairs with these differences."""
+    return Pairs(0, int((values < 0).sum()), int((values > 0).sum()), int((values == 0).sum()))
 
-    of = 4 * len(sums)
-    variance = float(abs(sums).sum() / of - (sums.sum() / of) ** 2)
-    assert found.p_value(variance, 0.0) == pytest.approx(ttest_1samp(sums / 4, 0).pvalue)
-    assert found.p_value(variance, 0.99) == 0.99, "questions that share contexts prove no more than others"
-    assert contexts(("a", 1), ("b", 0)).p_value(0.25, 0.5) is None
+
+def test_the_p_by_contexts_is_students_where_contexts_are_of_one_size() -> None:
+    sums = np.random.default_rng(5).integers(-3, 5, size=12)
+    values = np.sign(sums)[:, None] * (np.arange(4) < abs(sums)[:, None])
+    found = Contexts(Counter((total, 4) for total in sums.tolist()))
+
+    by_hand = ttest_1samp(sums / 4, 0).pvalue
+    assert pairs_of(values).p_value() < by_hand
+    assert found.p_value(pairs_of(values)) == pytest.approx(by_hand)
+
+
+def test_questions_that_share_contexts_prove_no_more_than_others() -> None:
+    values = np.array([[1, 0], [0, 1], [1, -1], [1, 0], [0, 1]])
+    pairs = pairs_of(values)
+    assert Contexts(Counter((int(each.sum()), 2) for each in values)).p_value(pairs) == pairs.p_value()
+    assert contexts(("a", 1), ("b", 0)).p_value(Pairs(0, 0, 1, 1)) is None
 
 
 def test_where_few_contexts_have_most_questions_the_error_is_by_analysis_of_variance() -> None:
@@ -302,7 +306,7 @@ def test_where_few_contexts_have_most_questions_the_error_is_by_analysis_of_vari
     squares = sum((each.sum() - every.mean() * len(each)) ** 2 for each in groups)
     assert error > np.sqrt(len(groups) / (len(groups) - 1) * squares) / len(every)
     expected = 2 * student.sf(every.mean() / error, len(groups) - 1)
-    assert found.p_value(float(every.var()), 0.0) == pytest.approx(expected)
+    assert found.p_value(pairs_of(every)) == pytest.approx(expected)
 
 
 def test_the_report_tells_both(producer: Producer, two_runs: tuple[Run, Run]) -> None:
