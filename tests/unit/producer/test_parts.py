@@ -21,6 +21,7 @@ from producer.export.formats import FORMATS
 from producer.export.parts import Part, pieces
 from producer.export.results import export
 from producer.export.summary import Summary
+from producer.export.summary_json import summary_json
 
 Results = Iterator[tuple[Question, Verdict | None]]
 COUNT = 37
@@ -58,6 +59,7 @@ def question(number: int) -> Question:
         choices=("x", "yyy"),
         answer="AB"[number % 2] if number % 7 else None,
         subject=f"s{number % 3}",
+        context=f"Text {number % 11}." if number % 2 else None,
         gold_passages=(f"p{number % 4}",),
     )
 
@@ -74,15 +76,15 @@ def verdict(number: int) -> Verdict:
         context_source=list(ContextSource)[number % len(ContextSource)],
         passages=tuple(Passage(id=f"p{at}", score=at, text="x", shown=at < 2) for at in range(number % 4)),
         truncated=number % 6 == 0,
-        rotations_right=number % 3,
+        rotations_right=(0, 1, 4)[number % 3],
         rotations=4,
         prompt_tokens=number,
         completion_tokens=2 * number,
         prefill_tokens=3 * number,
         cached_tokens=number // 2,
-        worker=f"w{number % 3}",
+        worker=f"w{number}",
         latency_ms=number,
-        settled_at=1_700_000_000 + number,
+        settled_at=1_700_000_000 + (number + 30) % COUNT,  # the first one is the eighth, the last one the seventh
     )
 
 
@@ -144,13 +146,16 @@ def test_two_processes_write_the_very_files_that_one_writes(
 
 
 @pytest.mark.usefixtures("shared")
-def test_two_processes_count_failures_and_other_normalizations_as_one_does(ledger: MemoryLedger) -> None:
+def test_two_processes_count_figures_of_likelihoods_as_one_does(ledger: MemoryLedger) -> None:
     spec = RunSpec(questions_digest="0" * 64, model="m", mode=Mode.LIKELIHOOD, prompt=PROMPT)
     run = fill(ledger, spec)
     whole, shared = Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)), Summary(run, RunState.RUNNING)
     list(pieces(ledger, run, [maker_of], shared))
 
-    assert (shared.failures.count, shared.by_normalization()) == (whole.failures.count, whole.by_normalization())
+    figures, expected = summary_json(shared), summary_json(whole)
+    assert {**figures, "exported_at": None} == {**expected, "exported_at": None}
+    assert figures["positions"]["of"] > 2
+    assert shared.failures.count == whole.failures.count
     assert shared.failures.example.keys() == whole.failures.example.keys()
     assert len(whole.failures.count) > 2
     assert len(set(whole.by_normalization().values())) > 1
