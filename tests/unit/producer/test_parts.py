@@ -48,7 +48,7 @@ def fill(ledger: MemoryLedger, spec: RunSpec) -> Run:
     run = Run(run_id="run-1", spec=spec, source="q.json", questions=COUNT, chance=0.5, created_at=1.0)
     ledger.open_run(run)
     ledger.add_questions(run.run_id, map(question, range(COUNT)))
-    ledger.commit(run.run_id, [verdict(number) for number in range(COUNT) if number % 5])
+    ledger.commit(run.run_id, [verdict(number) for number in range(COUNT) if number % 6])
     return run
 
 
@@ -75,7 +75,11 @@ def verdict(number: int) -> Verdict:
         confidence=1 / (1 + number),
         context_source=list(ContextSource)[number % len(ContextSource)],
         passages=tuple(Passage(id=f"p{at}", score=at, text="x", shown=at < 2) for at in range(number % 4)),
-        truncated=number % 6 == 0,
+        retrieval_hit=(True, False, None)[number % 3],
+        margin=(0.0, 0.5)[number % 2],
+        label_mass=number / 64,
+        simulated=number % 4 == 1,
+        truncated=number % 4 == 3,
         rotations_right=(0, 1, 4)[number % 3],
         rotations=4,
         prompt_tokens=number,
@@ -84,7 +88,7 @@ def verdict(number: int) -> Verdict:
         cached_tokens=number // 2,
         worker=f"w{number}",
         latency_ms=number,
-        settled_at=1_700_000_000 + (number + 30) % COUNT,  # the first one is the eighth, the last one the seventh
+        settled_at=1_700_000_000 + (number + 23) % COUNT,  # first number 14, last number 13: both are in the other process
     )
 
 
