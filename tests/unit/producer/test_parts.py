@@ -88,7 +88,7 @@ def verdict(number: int) -> Verdict:
         cached_tokens=number // 2,
         worker=f"w{number}",
         latency_ms=number,
-        settled_at=1_700_000_000 + (number + 23) % COUNT,  # first number 14, last number 13: both are in the other process
+        settled_at=1_700_000_000 + (number + 23) % COUNT,  # from number 14 to 13, which the other one counts
     )
 
 

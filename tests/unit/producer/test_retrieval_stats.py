@@ -235,6 +235,32 @@ def test_intervals_stand_beside_every_figure() -> None:
     assert content["accuracy_without_right_passage"] is None
 
 
+def test_parts_of_a_run_add_up_to_the_whole() -> None:
+    named, plain, keyless = question(gold_passages=("a", "b")), question(), question(answer=None)
+    iron = (Passage(id="a", score=1.0, text=f"{CHOICES[0]} and {CHOICES[1]}", rank=1), *passages("xb", hidden="b"))
+    own = Verdict(question_id="q", outcome=Outcome.WRONG, context_source=ContextSource.QUESTION)
+    trouble = {"outcome": Outcome.FAILED, "error": Failure(type="Trouble", message="again")}
+    results = [
+        (named, searched(named, iron)),
+        (named, searched(named, passages("xya"), Outcome.WRONG)),
+        (named, searched(named, [])),
+        (plain, searched(plain, iron, Outcome.UNANSWERED)),
+        (keyless, searched(keyless, passages("ab"), Outcome.ANSWERED)),
+        (named, searched(named, passages("ab")).model_copy(update=trouble)),
+        (named, searched(named, []).model_copy(update=trouble)),
+        (plain, own),
+    ]
+    whole, parts = tally(), tally()
+    for asked, verdict in results:
+        part = tally()
+        for counted in (whole, part):
+            counted.add(asked, verdict)
+        parts.include(part)
+
+    assert all((parts.found_none, parts.failed, parts.cut, parts.right_in_context, parts.answers))
+    assert parts == whole
+
+
 LETTERS = "abcdefghij"
 rankings = st.tuples(st.sets(st.sampled_from(LETTERS + "xyz"), min_size=1), st.permutations(LETTERS))
 
