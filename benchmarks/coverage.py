@@ -223,8 +223,8 @@ def of_rotations(of: int, truth: float, rotations: int = 4) -> Case:
     return Case("rotation_accuracy", f"{of} questions in {rotations} rotations", truth, draw)
 
 
-def rates(chance: Generator, mean: float, alike: float, count: int) -> Floats:
-    """Return the accuracy of each of `count` contexts, with `mean`: variance `alike` times that of a single answer."""
+def rates(chance: Generator, mean: float, alike: float, count: int | tuple[int, ...]) -> Floats:
+    """Return accuracies of contexts, as many as `count` or in that shape: variance `alike` times a single answer's."""
     if not 0 < alike < 1 or not 0 < mean < 1:
         return (chance.random(count) < mean).astype(float) if alike else np.full(count, mean)
     strength = (1 - alike) / alike

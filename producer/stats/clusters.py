@@ -137,11 +137,11 @@ class Contexts:
 
         N over the design effect, which is the squared standard error over that of independent questions, but at least
         1; and times (t_{N-1} / t_{G-1})², since few clusters tell little about it. At least the number where all
-        questions of a cluster have the same value; and just that if all values are equal, when the design
-        effect cannot be seen. Sources: E. L. Korn and B. I. Graubard, "Confidence
-        intervals for proportions with small expected number of positive counts estimated from survey data", Survey
-        Methodology 24 (1998); for Wilson's interval N. Dean and M. Pagano, "Evaluating confidence interval methods for
-        binomial proportions in clustered surveys", Journal of Survey Statistics and Methodology 3 (2015).
+        questions of a cluster have the same value; and just that if all values are equal, when the design effect cannot
+        be seen. Sources: E. L. Korn and B. I. Graubard, "Confidence intervals for proportions with small expected
+        number of positive counts estimated from survey data", Survey Methodology 24 (1998); for Wilson's interval N.
+        Dean and M. Pagano, "Evaluating confidence interval methods for binomial proportions in clustered surveys",
+        Journal of Survey Statistics and Methodology 3 (2015).
         """
         least = self._of / self.largest_design_effect
         if not variance:

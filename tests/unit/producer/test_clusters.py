@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
+from benchmarks.coverage import rates
 from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
@@ -38,15 +39,6 @@ def values(*given: tuple[str | None, int]) -> ContextValues:
 
 def contexts(*given: tuple[str | None, int]) -> Contexts:
     return Contexts.of([values(*given)])
-
-
-def accuracies(
-    generator: np.random.Generator, mean: float, alike: float, size: int | tuple[int, int]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Accuracies of contexts, whose answers have a correlation of `alike`."""
-    if alike == 1:
-        return generator.binomial(1, mean, size).astype(float)
-    return generator.beta(mean * (1 - alike) / alike, (1 - mean) * (1 - alike) / alike, size)
 
 
 def test_contexts_are_to_questions_what_subjects_are_and_a_question_without_one_stands_alone() -> None:
@@ -165,7 +157,7 @@ def test_however_alike_the_answers_of_a_context_are_95_of_100_intervals_hold_the
     count: int, size: int, mean: float, alike: float
 ) -> None:
     generator = np.random.default_rng(7)
-    samples = generator.binomial(size, accuracies(generator, mean, alike, (400, count)))
+    samples = generator.binomial(size, rates(generator, mean, alike, (400, count)))
     held, width = 0, 0.0
     for right in samples.tolist():
         found = Contexts(Counter((each, size) for each in right)).interval(accuracy(sum(right), count * size))
@@ -195,7 +187,7 @@ def test_intervals_hold_the_accuracy_also_where_a_few_contexts_have_most_of_the_
     generator = np.random.default_rng(7)
     held = 0
     for _ in range(400):
-        right = generator.binomial(sizes, accuracies(generator, mean, alike, len(sizes))).tolist()
+        right = generator.binomial(sizes, rates(generator, mean, alike, len(sizes))).tolist()
         found = Contexts(Counter(zip(right, sizes, strict=True))).interval(accuracy(sum(right), sum(sizes)))
         assert found is not None
         held += found.low <= mean <= found.high
