@@ -122,7 +122,7 @@ class Sampling(BaseModel):
 
     #: Maximum length of a text; longer ones are truncated.
     max_tokens: int = Field(default=256, ge=1)
-    #: 0 is greedy decoding.
+    #: 0 is greedy decoding. A run of the mode `vote` has 0.7 unless set.
     temperature: float = Field(default=0.0, ge=0, le=2)
     #: Nucleus sampling: tokens are drawn from the most likely ones that together have this probability.
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -134,7 +134,7 @@ class Sampling(BaseModel):
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)
     #: Divides the logit of every token that prompt or text have already, or multiplies it if negative; 1: neither.
     repetition_penalty: float = Field(default=1.0, gt=0, le=10)
-    #: Texts per question; more than one is for `vote` only.
+    #: Texts per question; more than one is for `vote` only, which has 5 unless set.
     samples: int = Field(default=1, ge=1, le=256)
     #: Strings at which generation stops.
     stop: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
@@ -370,11 +370,11 @@ def mode_conflict(
         return f"unconditional_prompt has no effect with normalization {normalization}, only with mutual_info"
     if sampling is not None and mode is Mode.VOTE:
         if sampling.samples < 2:
-            return "mode vote needs samples of at least 2"
+            return "mode vote needs sampling.samples of at least 2"
         if sampling.temperature == 0:
-            return "mode vote needs a temperature above 0: without it all samples are the same"
+            return "mode vote needs a sampling.temperature above 0: without it all samples are the same"
     if sampling is not None and mode is not Mode.VOTE and sampling.samples > 1:
-        return f"samples above 1 have no effect in mode {mode}, only in vote"
+        return f"sampling.samples above 1 has no effect in mode {mode}, only in vote"
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from contract.spec import Normalization, RunSpec
+from contract.spec import Normalization, RunSpec, Sampling
 from contract.wording import number
 
 __all__ = ["how_asked"]
@@ -23,6 +23,7 @@ def how_asked(spec: RunSpec) -> str:
         (spec.adapter, f"adapter {spec.adapter}"),
         (True, f"prompt {spec.prompt.name}, version {spec.prompt.version}"),
         (True, f"chat template {spec.chat_template}{_assigned(spec.chat_template_kwargs)}"),
+        (spec.sampling, _written(spec.sampling) if spec.sampling else ""),
         (spec.description, "a description"),
         (shots, f"{number(shots.k, 'example')}, {shots.selection}" if shots else ""),
         (spec.use_context_field, "its own context"),
@@ -31,6 +32,19 @@ def how_asked(spec: RunSpec) -> str:
         (spec.circular, "choices in every rotation"),
     )
     return " · ".join(each for there, each in described if there)
+
+
+def _written(sampling: Sampling) -> str:
+    """Return what the model writes for each question.
+
+    >>> _written(Sampling(samples=5, max_tokens=64, temperature=0.7, top_p=0.9))
+    '5 texts of up to 64 tokens, temperature 0.7, top_p 0.9'
+    """
+    length = f"of up to {number(sampling.max_tokens, 'token')}"
+    texts = f"a text {length}" if sampling.samples == 1 else f"{sampling.samples} texts {length}"
+    others = sampling.model_dump(exclude={"samples", "max_tokens", "temperature"}, exclude_defaults=True)
+    told = (f"{name} {value}" for name, value in others.items())
+    return ", ".join([texts, f"temperature {sampling.temperature:g}", *told])
 
 
 def _assigned(kwargs: Mapping[str, JsonValue]) -> str:

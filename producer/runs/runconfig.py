@@ -54,6 +54,10 @@ __all__ = [
     "run_config",
 ]
 
+#: Sampling of the mode `vote` where a run does not say otherwise: votes must be able to differ. The temperature is that
+#: of Wang et al. 2023, "Self-consistency improves chain of thought reasoning in language models", for GPT-3.
+VOTES = {"samples": 5, "temperature": 0.7}
+
 
 def _can_be_a_path(value: str) -> str:
     if "\0" in value or any(len(part.encode()) > 255 for part in Path(value).parts):
@@ -274,6 +278,14 @@ class RunConfig(BaseModel):
     #: Ask in every rotation of the choices; correct only if correct in all of them.
     circular: bool = False
     judge: JudgeConfig = JudgeConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _votes_can_differ(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or data.get("mode") != Mode.VOTE:
+            return data
+        sampling = data.get("sampling", {})
+        return {**data, "sampling": {**VOTES, **sampling}} if isinstance(sampling, Mapping) else data
 
     @field_validator("mode", mode="before")
     @classmethod

@@ -103,6 +103,9 @@ def test_enqueue_says_what_stands_around_the_questions(producer: Producer, five:
     plain = r"asked +likelihood · model smollm2-135m-instruct · prompt question, version \w+ · chat template never\n"
     assert re.search(plain, producer("enqueue", five).stdout)
 
+    told = producer("enqueue", five, "--set", "mode=vote", "--set", "sampling.max_tokens=64").stdout
+    assert re.search(r"asked +vote · .* · chat template auto · 5 texts of up to 64 tokens, temperature 0\.7\n", told)
+
     write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
     around = ("few_shot={k: 1, file: dev.jsonl}", "description=Say yes or no.", "shuffle=true", "mode=letter")
     told = producer("enqueue", five, *(word for each in around for word in ("--set", each))).stdout

@@ -12,7 +12,7 @@ from contract.errors import QuestionFileError, RunConfigError
 from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Mode, Normalization, Prompt
+from contract.spec import Mode, Normalization, Prompt, Sampling
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig, load_run_config
 from producer.runs.templates import built_in, load_prompt
 from tests.support import ROOT, build_test_index
@@ -36,6 +36,11 @@ def test_every_shipped_run_configuration_makes_a_spec(
     assert (spec.rag.index if spec.rag else "") == ("facts" if path.stem == "rag" else "")
     named = {"chat": "letter", "mmlu": "letter", **{name: name for name in ("letter", "generate", "vote", "judge")}}
     assert spec.mode == named.get(path.stem, "likelihood")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_run_configuration_leaves_the_prompt_to_its_mode_so_that_another_can_be_set(path: Path) -> None:
+    assert load_run_config(path, []).prompt == ""
 
 
 def test_there_are_run_configurations() -> None:
@@ -113,6 +118,29 @@ def test_a_delimiter_that_no_prompt_shows_is_refused(mode: str) -> None:
             load_run_config(None, [*asked, examples, "few_shot.rationale=why"])
     assert load_run_config(None, [*asked, examples]).delimiter == " = "
     assert load_run_config(None, ["mode=letter", "delimiter=' = '"]).delimiter == " = "
+
+
+def test_a_vote_is_between_several_texts_that_can_differ_unless_something_else_is_set() -> None:
+    plain = load_run_config(None, ["mode=vote"])
+    assert (plain.sampling.samples, plain.sampling.temperature, plain.sampling.max_tokens) == (5, 0.7, 256)
+
+    chosen = load_run_config(None, ["mode=vote", "sampling.samples=9", "sampling.temperature=1"])
+    assert (chosen.sampling.samples, chosen.sampling.temperature) == (9, 1.0)
+
+    assert load_run_config(None, ["mode=generate"]).sampling == Sampling(samples=1, temperature=0)
+
+
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        ("sampling.samples=1", "mode vote needs sampling.samples of at least 2"),
+        ("sampling.temperature=0", "mode vote needs a sampling.temperature above 0"),
+        ("sampling=3", "sampling: Input should be a valid dictionary"),
+    ],
+)
+def test_a_vote_of_equal_texts_is_refused(override: str, wanted: str) -> None:
+    with pytest.raises(RunConfigError, match=wanted):
+        load_run_config(None, ["mode=vote", override])
 
 
 def test_normalization_without_likelihood_is_refused() -> None:
