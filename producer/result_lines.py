@@ -28,6 +28,7 @@ __all__ = [
     "result_lines",
     "shared_context",
     "sharing",
+    "warning_lines",
 ]
 
 #: Below this mean probability of any label, the model's choice among the labels is hardly its answer.
@@ -142,18 +143,34 @@ def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:
     if tally.simulated:
         made_up = "made up by the simulated engine, so the figures are meaningless; `purge` the run and ask a model"
         lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
-    if (mass := tally.mean_label_mass()) is not None:
-        seldom = "; at this level the letters are mostly noise: try mode likelihood" if mass < SELDOM else ""
-        lines.append(("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}"))
+    lines += _mass_lines(tally)
     if tally.tied:
         which = "the first was chosen (in `vote`, the one named first)"
         lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, {which}"))
-    if tally.truncated:
-        early = "; raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
-        remedy = early if tally.count(Outcome.UNANSWERED) else ""
-        cut_off = f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens{remedy}"
-        lines.append(("truncated", cut_off))
-    return lines
+    return lines + _truncated_lines(tally)
+
+
+def warning_lines(spec: RunSpec, tally: Tally) -> Lines:
+    """Return those of the doubts that can make an accuracy worthless, for a table of many runs."""
+    mass = tally.mean_label_mass()
+    seldom = _mass_lines(tally) if mass is not None and mass < SELDOM else []
+    early = _truncated_lines(tally) if tally.count(Outcome.UNANSWERED) else []
+    return [*_unread_lines(spec, tally), *seldom, *early]
+
+
+def _mass_lines(tally: Tally) -> Lines:
+    if (mass := tally.mean_label_mass()) is None:
+        return []
+    seldom = "; at this level the letters are mostly noise: try mode likelihood" if mass < SELDOM else ""
+    return [("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}")]
+
+
+def _truncated_lines(tally: Tally) -> Lines:
+    if not tally.truncated:
+        return []
+    early = "; raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
+    remedy = early if tally.count(Outcome.UNANSWERED) else ""
+    return [("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens{remedy}")]
 
 
 def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
+from producer.output import Lines
 from producer.stats import Interval, Share, Tally
 
 __all__ = ["Cell"]
@@ -27,8 +28,9 @@ class Cell:
     #: over and whose questions share contexts.
     context_interval: Interval | None = None
     responded_context_interval: Interval | None = None
-    #: Tally over the individual questions of a run that is over, if the ledger's counters are not sufficient.
+    #: Tally over the individual questions of a run that is over, and what makes its accuracy doubtful.
     counted: Tally | None = None
+    warnings: Lines = field(default_factory=list)
 
     @property
     def model(self) -> str:

@@ -27,6 +27,8 @@ WITHOUT_FAILED = "without failed"
 BY_CONTEXTS = "intervals and tests are clustered by context where questions share contexts"
 #: Comparisons shown on a terminal; suite.json and suite.md have all.
 MOST_PAIRED = 12
+#: Warnings shown on a terminal; suite.md has all.
+MOST_WARNINGS = 8
 
 
 def echo_figures(table: Table) -> None:
@@ -136,6 +138,10 @@ def figure_lines(table: Table) -> Lines:
     if made_up := _made_up(table):
         lines.append(("simulated", made_up))
     lines += labelled("sampling", _sampling(table))
+    warnings = _warnings(table)
+    lines += labelled("warnings", warnings[:MOST_WARNINGS])
+    if len(warnings) > MOST_WARNINGS:
+        lines.append(("", f"and {len(warnings) - MOST_WARNINGS} more, listed by suite.md"))
     if table.means():
         lines.append(("mean", _mean_remark(table)))
     if any(each.context_interval for each in table.cells):
@@ -158,6 +164,16 @@ def figure_lines(table: Table) -> Lines:
 def _taken(table: Table) -> list[str]:
     """Return which part of its source each entry asks, unless it asks all of it."""
     return [f"{entry}: {text}" for entry in table.entries for _, text in taken_lines(table.of_entry(entry)[0].run)]
+
+
+def _warnings(table: Table) -> list[str]:
+    """Return what can make the accuracy of a run worthless, for each run that has such."""
+    several = len(table.models) > 1
+    return [
+        f"{each.entry}{f' · {each.model}' if several else ''}: {what}: {text}"
+        for each in table.cells
+        for what, text in each.warnings
+    ]
 
 
 def _sampling(table: Table) -> list[str]:
@@ -213,9 +229,10 @@ def markdown(table: Table) -> str:
     contexts = f" {BY_CONTEXTS.capitalize()}." if any(each.context_interval for each in table.cells) else ""
     taken = "".join(f" Taken from {_escaped(text)}." for text in _taken(table))
     sampling = "".join(f" Sampling: {_escaped(text)}." for text in _sampling(table))
+    warnings = "".join(f" Warning for {_escaped(text)}." for text in _warnings(table))
     pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
     below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
-    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{sampling}{made_up}", *below, ""])
+    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{sampling}{warnings}{made_up}", *below, ""])
 
 
 def _escaped(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
 from producer.watching.screens import screen_for
 from producer.watching.status import workers_of
+from producer.watching.summary_lines import summary_warnings
 from producer.watching.unserved import start_workers, starting_words
 
 __all__ = ["Work"]
@@ -74,10 +75,13 @@ class Work:
         """Return the table from the ledger's counters alone, without reading individual questions."""
         return Table(self._asked.name, tuple(self._cell(entry, run) for entry, run in self._runs), self._shared)
 
-    def table(self) -> Table:
-        """Return all current figures; those that require reading every question only for runs that are over."""
+    def table(self, counted: Mapping[str, Summary] | None = None) -> Table:
+        """Return all current figures; those that require reading every question only for runs that are over.
+
+        `counted` are the summaries of runs that have just been read, by run.
+        """
         found = self.standing()
-        whole = replace(found, cells=tuple(map(self._refined, found.cells)))
+        whole = replace(found, cells=tuple(self._refined(cell, counted or {}) for cell in found.cells))
         if not whole.settled:
             return whole
         return replace(whole, comparisons=paired(self._session.ledger, whole.comparable()))
@@ -88,23 +92,26 @@ class Work:
         simulated = any(each.engine.get("engine") == "simulated" for each in engines)
         return Cell(entry, run, ledger.counts(run.run_id), simulated, tuple(untaken(run, engines)))
 
-    def _refined(self, cell: Cell) -> Cell:
-        """Return `cell` with the figures that require reading its questions, if the counters are not sufficient.
+    def _refined(self, cell: Cell, counted: Mapping[str, Summary]) -> Cell:
+        """Return `cell` with the figures and warnings that require reading its questions, if it is over.
 
-        The counters have no contexts, and do not always show which failed and unanswered questions have a key.
+        The ledger's counters know no contexts, no positions and no texts, and do not always show which failed and
+        unanswered questions have a key.
         """
-        run, taken = cell.run, cell.run.taken
-        alone = taken and not taken.with_context and not taken.repeated
-        if not cell.counts.over or (alone and cell.tally.failures_known):
+        if not cell.counts.over:
             return cell
-        with reading(self._session.ledger, run, "results") as results:
-            found = Summary.of(run, cell.counts.state, results)
+        found = counted.get(cell.run.run_id) or self._read(cell)
         return replace(
             cell,
             context_interval=found.context_interval(),
             responded_context_interval=found.context_interval(RESPONDED),
             counted=found.tally,
+            warnings=summary_warnings(found),
         )
+
+    def _read(self, cell: Cell) -> Summary:
+        with reading(self._session.ledger, cell.run, "results") as results:
+            return Summary.of(cell.run, cell.counts.state, results)
 
     def echo_submitted(self, *, as_json: bool) -> None:
         """Print the state of each run; with --json including the table, as that is one document."""
@@ -151,13 +158,15 @@ class Work:
         self._watch()
         broker = self._session.broker
         files: list[Path] = []
+        counted: dict[str, Summary] = {}
         for _, run in self._runs:
             live = workers_of(run, broker.all_workers())
             done = export(self._session.ledger, run.run_id, self._out / run.run_id, live=live)
             for remark in done.remarks:
                 note(remark)
             files += done.files
-        table = self.table()
+            counted[run.run_id] = done.counted
+        table = self.table(counted)
         written = write_table(table, self._out, self._file)
         if as_json:
             echo_json({**table.to_json(), "files": [str(path) for path in (*written, *files)]})

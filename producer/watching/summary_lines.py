@@ -19,6 +19,7 @@ from producer.result_lines import (
     position_lines,
     result_lines,
     shared_context,
+    warning_lines,
 )
 from producer.retrieval_summary import retrieval_lines
 from producer.runs.source_coverage import taken_lines
@@ -27,7 +28,7 @@ from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.watching.failures import failed_lines
 from producer.watching.progress import duration
 
-__all__ = ["summary_lines"]
+__all__ = ["summary_lines", "summary_warnings"]
 
 
 def summary_lines(ledger: Ledger, summary: Summary, files: Sequence[Path]) -> Lines:
@@ -45,7 +46,20 @@ def summary_lines(ledger: Ledger, summary: Summary, files: Sequence[Path]) -> Li
     more += engine_lines(ledger, run)
     beside = [*_normalized_lines(summary), *taken_lines(run), *_context_lines(summary)]
     beside += [*_subject_lines(summary), *_rotation_lines(summary)]
-    return result_lines(run, tally, summary.standing, files, beside=beside, remark=_constant(summary), more=more)
+    constant = _constant(summary)
+    remark = constant and f"; {constant}"
+    return result_lines(run, tally, summary.standing, files, beside=beside, remark=remark, more=more)
+
+
+def summary_warnings(summary: Summary) -> Lines:
+    """Return what can make the accuracy worthless, for a table of many runs, which has no room for all their lines."""
+    run = summary.run
+    constant = _constant(summary)
+    return [
+        *warning_lines(run.spec, summary.tally),
+        *position_lines(summary.preferred_position, run.spec),
+        *([("constant", constant)] if constant else []),
+    ]
 
 
 def _constant(summary: Summary) -> str:
@@ -55,7 +69,7 @@ def _constant(summary: Summary) -> str:
         return ""
     which = "" if tally.accuracy(ANSWERED) == tally.accuracy(ALL) else " over answered questions"
     answer, value = found.constant
-    return f"; the accuracy{which} is {found.how} always answering {answer!r}, which scores {value:.3f}"
+    return f"the accuracy{which} is {found.how} always answering {answer!r}, which scores {value:.3f}"
 
 
 def _speed_lines(summary: Summary) -> Lines:

@@ -13,15 +13,17 @@ import pytest
 from contract.engine_info import EngineUsed
 from contract.errors import InputError
 from contract.ledger import MemoryLedger, RunState
+from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
-from producer.stats import share
+from producer.result_lines import doubt_lines, warning_lines
+from producer.stats import Tally, share
 from producer.stats.subjects import macro_interval
 from producer.suite.cell import Cell
 from producer.suite.export import write_table
 from producer.suite.pairs import paired
-from producer.suite.render import echo_figures, markdown
+from producer.suite.render import echo_figures, figure_lines, markdown
 from producer.suite.table import Table
-from tests.support import make_questions, open_run
+from tests.support import make_questions, make_spec, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
 
@@ -229,6 +231,77 @@ def test_a_model_whose_entries_all_have_the_same_values_is_told_once() -> None:
     assert text.count("does not take a seed") == 2
     assert "m: the model does not take a seed" in text
     assert "n: the model does not take a seed" in text
+
+
+@pytest.mark.parametrize("watch", [(), ("--watch",)], ids=["looked at", "watched"])
+def test_what_makes_an_accuracy_worthless_is_told_with_its_entry(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger, watch: tuple[str, ...]
+) -> None:
+    rows = [
+        {"question": f"{n}?", "choices": [f"{n} {each}" for each in "rgby"], "answer": "ABCD"[n % 4]} for n in range(40)
+    ]
+    file = write_rows(*rows, name="forty.jsonl").name
+    modes = ("letter", "likelihood", "generate")
+    path = write_suite([{"name": f"by {mode}", "file": file, "set": {"mode": mode}} for mode in modes])
+    letter, likelihood, generate = (each["run_id"] for each in producer.json(path)["runs"])
+    for question, _ in ledger.results(letter):
+        outcome = Outcome.CORRECT if question.answer == "A" else Outcome.WRONG
+        commit(ledger, letter, question.id, outcome, choice="A", label_mass=0.02)
+        commit(ledger, likelihood, question.id, outcome, choice="A")
+        commit(ledger, generate, question.id, Outcome.UNANSWERED, truncated=True)
+
+    told = " ".join(producer(path, *watch).stdout.split())
+
+    few = "by letter: label mass: 0.020 is the mean probability that a label comes next; at this level the letters are"
+    one = "by letter: position: A is chosen in 40 of 40 answers and the key in 10; score by likelihood"
+    unread = "by generate: unanswered: 40 of 40: most texts name no choice"
+    cut_off = "by generate: truncated: 40 of 40: the text was cut off at max_tokens; raise sampling.max_tokens"
+    assert [each for each in (few, one, unread, cut_off) if each not in told] == []
+    assert "by likelihood:" not in told
+    if watch:
+        text = Path("results/mine/suite.md").read_text()
+        assert [each for each in (few, one, unread, cut_off) if f"Warning for {each}" not in text] == []
+
+
+def test_an_accuracy_that_a_constant_answer_reaches_is_told_with_its_entry(
+    producer: Producer, write_rows: WriteRows, ledger: MemoryLedger
+) -> None:
+    rows = [{"question": f"{n}?", "choices": ["no", "yes"], "answer": "B" if n % 4 else "A"} for n in range(80)]
+    path = write_suite([{"name": "boolean", "file": write_rows(*rows, name="boolean.jsonl").name}])
+    (run,) = producer.json(path)["runs"]
+    for question, _ in ledger.results(run["run_id"]):
+        outcome = Outcome.CORRECT if question.answer == "B" else Outcome.WRONG
+        commit(ledger, run["run_id"], question.id, outcome, choice="B")
+
+    told = " ".join(producer(path).stdout.split())
+
+    constant = "the accuracy is not distinguishable from always answering 'yes', which scores 0.750"
+    assert f"warnings boolean: constant: {constant}" in told
+
+
+def commit(ledger: MemoryLedger, run_id: str, question_id: str, outcome: Outcome, **more: Any) -> None:
+    ledger.commit(run_id, [Verdict(question_id=question_id, outcome=outcome, **more)])
+
+
+def test_what_is_only_a_fact_is_no_warning() -> None:
+    tally = Tally()
+    for at, question in enumerate(make_questions(4)):
+        mass = Verdict(question_id=question.id, outcome=Outcome.CORRECT, label_mass=0.9, truncated=at > 2)
+        tally.add(question, mass)
+    spec = make_spec(mode=Mode.LETTER)
+
+    assert [name for name, _ in doubt_lines(spec, tally)] == ["label mass", "truncated"]
+    assert warning_lines(spec, tally) == []
+
+
+def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
+    many = [cell(f"set {at}", "m", 1, 2, warnings=[("label mass", "0.010 is low")]) for at in range(10)]
+
+    *shown, last = [text for name, text in figure_lines(table(*many)) if "low" in text or "more, listed" in text]
+
+    assert (shown[0], len(shown)) == ("set 0: label mass: 0.010 is low", 8)
+    assert last == "and 2 more, listed by suite.md"
+    assert markdown(table(*many)).count("Warning for set ") == 10
 
 
 def test_markdown_is_a_table_whatever_the_names_are() -> None:
