@@ -156,6 +156,8 @@ class Lifecycle:
             patience = threading.Timer(settings.drain_timeout_s, self._give_up_waiting, (exitcode,))
             patience.daemon = True
             patience.start()
+            # In a thread: a handler may interrupt the writing of a line.
+            threading.Thread(target=self._worker.tell_of_drain, daemon=True).start()
 
     def _give_up_waiting(self, exit_code: int) -> None:
         log.critical("the running batches did not end within %g s (drain_timeout_s)", settings.drain_timeout_s)
@@ -170,6 +172,7 @@ class Lifecycle:
         """Called after the last batch."""
         if self._worker is not None:
             self._worker.close(for_good=stops_for_good())
+            log.info("stopped", extra={"action": "stopped"})
 
 
 def _exit(*_: Any) -> None:

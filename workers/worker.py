@@ -170,6 +170,12 @@ class Worker:
         """Look for lost messages, as after a connection broke."""
         self._janitor.audit_soon()
 
+    def tell_of_drain(self) -> None:
+        """Log what the end of this process waits for."""
+        running, within = self._load.running, f"{self._settings.drain_timeout_s:g} s (drain_timeout_s)"
+        waits = f" after its running batches ({running}), within {within}" if running else ""
+        log.info("stopping%s; other messages are requeued", waits, extra={"action": "draining", "running": running})
+
     def close(self, *, for_good: bool) -> None:
         """Free the engine or index, and release the name; `for_good`: this process was asked to end."""
         self._job.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -52,7 +53,13 @@ def test_sigterm_ends_running_batches_and_gives_the_rest_back(
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         leaving.send_signal(signal.SIGTERM)
         assert leaving.wait(timeout=PATIENCE_S) == 0
-    assert "Traceback" not in (tmp_path / "log").read_text()
+    log = (tmp_path / "log").read_text()
+    assert "Traceback" not in log
+    waits = (
+        r"stopping after its running batches \(\d\), within 600 s \(drain_timeout_s\); other messages are requeued\n"
+    )
+    assert re.search(waits, log)
+    assert log.rstrip().endswith(" stopped")
     settled = redis_ledger.counts(run.run_id).settled
     assert 0 < settled < 100
     assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 0
