@@ -22,6 +22,9 @@ INTERRUPTED = 130
 
 #: Errors of a full disk, an exceeded quota and a file size limit.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Errors of a path that a user named: other users' folders, read-only ones, names that the file system does not take.
+#: `Path.exists` and its like raise them.
+OUT_OF_REACH = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP})
 #: Maximum characters shown of a command's first sentence.
 SENTENCE = 120
 
@@ -91,11 +94,15 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except McqueueError as trouble:
             raise _OneLine(str(trouble)) from None
-        except OSError as trouble:  # while the output is written; click handles a closed pipe
-            if trouble.errno not in NO_ROOM:
-                raise
+        except OSError as trouble:  # click handles a closed pipe
             place = f"{trouble.filename}: " if trouble.filename else ""
-            raise _OneLine(f"{place}{trouble.strerror}. Free some space and repeat the command.") from None
+            if trouble.errno in NO_ROOM:  # while the output is written
+                remedy = "Free some space and repeat the command."
+            elif place and trouble.errno in OUT_OF_REACH:
+                remedy = "Check the path and its permissions."
+            else:
+                raise
+            raise _OneLine(f"{place}{trouble.strerror}. {remedy}") from None
         except click.NoSuchOption as trouble:
             if any(trouble.option_name in each.opts for each in self.params):
                 place = f"{ctx.command_path} {trouble.option_name} … {ctx.invoked_subcommand} …"

@@ -256,10 +256,10 @@ def read_manifest(path: Path) -> Manifest:
     Raises IndexUnusable, with path and remedy, if there is no complete index of this format.
     """
     manifest = path / MANIFEST
-    if not path.is_dir():
-        what = "is a file, expected the folder of an index" if path.exists() else "no such index"
-        raise IndexUnusable(what, path=path, hint=f"{_BUILD.format(path)} or correct the path.")
     try:
+        if not path.is_dir():
+            what = "is a file, expected the folder of an index" if path.exists() else "no such index"
+            raise IndexUnusable(what, path=path, hint=f"{_BUILD.format(path)} or correct the path.")
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise IndexUnusable(f"has no {MANIFEST}, so it is not an index", path=path, hint=_BUILD.format(path)) from None

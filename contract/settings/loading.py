@@ -20,7 +20,7 @@ from contract.names import distinct_slug
 from contract.settings.fields import PREFIX, Settings, model_name
 from contract.spec import RunSpec
 from contract.wording import number
-from contract.yaml_files import read_yaml
+from contract.yaml_files import brief, read_yaml
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -169,11 +169,17 @@ def _named_by_environment() -> Path | None:
     resolved against.
     """
     named = os.environ.get(CONFIG_VARIABLE)
-    if named and not Path(named).exists():
-        raise SettingsError(
-            f"{CONFIG_VARIABLE}: {named}: no such configuration file.", hint=f"A relative path starts at {Path.cwd()}."
-        )
-    return Path(named) if named else None
+    if not named:
+        return None
+    try:
+        Path(named).stat()
+    except FileNotFoundError:
+        hint = f"A relative path starts at {Path.cwd()}."
+        raise SettingsError(f"{CONFIG_VARIABLE}: {named}: no such configuration file.", hint=hint) from None
+    except OSError as trouble:
+        reason = f"{brief(named)}: cannot be read: {trouble.strerror}."
+        raise SettingsError(f"{CONFIG_VARIABLE}: {reason}", hint="Check the path and its permissions.") from None
+    return Path(named)
 
 
 def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:

@@ -57,10 +57,15 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
     Raises ModelNotFound, naming `setting` and the `packaged` models, if it can be neither.
     """
     folder = Path(name).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ModelNotFound(f"{setting}: {folder} has no config.json.", hint="Name a Hugging Face model folder.")
-        return str(folder.resolve())
+    try:
+        if folder.is_dir():
+            if not (folder / "config.json").is_file():
+                hint = "Name a Hugging Face model folder."
+                raise ModelNotFound(f"{setting}: {folder} has no config.json.", hint=hint)
+            return str(folder.resolve())
+    except OSError as trouble:  # for example a folder of another user
+        reason = f"{setting}: {folder} cannot be read: {trouble.strerror}."
+        raise ModelNotFound(reason, hint="Check the path and its permissions.") from None
     looks_like_path = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
     if looks_like_path:
         raise ModelNotFound(f"{setting}: no folder {folder}.", hint="Check the path.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -36,6 +37,12 @@ def fill() -> None:
 
 
 @main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def look(path: Path) -> None:
+    tell(str(path.exists()))
+
+
+@main.command()
 def say() -> None:
     tell("\x1b[2J")
     note("\x07")
@@ -62,6 +69,13 @@ def test_errors_are_one_line_and_nothing_that_is_said_steers_a_terminal(
 ) -> None:
     done = CliRunner().invoke(main, [command])
     assert (done.exit_code, done.stdout, done.stderr) == (exit_code, out, err)
+
+
+def test_a_path_that_cannot_be_looked_at_is_an_error_of_one_line(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300)
+    done = CliRunner().invoke(main, ["look", str(path)])
+    said = f"error: {path}: File name too long. Check the path and its permissions.\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", said)
 
 
 def test_what_is_said_is_utf_8_in_a_locale_that_lacks_its_characters(monkeypatch: pytest.MonkeyPatch) -> None:

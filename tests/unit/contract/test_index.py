@@ -116,6 +116,11 @@ def test_a_missing_index_is_told_with_its_path_and_how_to_build_it(tmp_path: Pat
     assert str(trouble.value).startswith(f"{tmp_path / 'none'}: no such index. Build it: python -m producer index")
 
 
+def test_an_index_that_cannot_be_looked_at_is_told_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(IndexUnusable, match="cannot be read: File name too long"):
+        read_manifest(tmp_path / ("x" * 300))
+
+
 def test_a_file_is_no_index(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").touch()
     with pytest.raises(IndexUnusable, match="is a file, expected the folder of an index"):

@@ -72,6 +72,15 @@ def test_a_file_that_only_the_environment_names_is_missed_with_the_variable_and_
     )
 
 
+def test_a_file_of_the_environment_that_cannot_be_looked_at_is_told_with_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / ("x" * 300)))
+    told = refusal()
+    assert told.startswith("MCQUEUE_CONFIG: ")
+    assert told.endswith(": cannot be read: File name too long. Check the path and its permissions.")
+
+
 @pytest.mark.parametrize(
     ("variable", "word", "override", "place"),
     [
