@@ -28,7 +28,9 @@ def end_at_once(exit_code: int) -> NoReturn:
 
 
 def _kill_children() -> None:
+    """Kill all but Python's resource trackers: they free the shared memory of the others once these have ended."""
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                child.kill()
+                if not any("resource_tracker" in word for word in child.cmdline()):
+                    child.kill()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.support import PATIENCE_S, ROOT
+from tests.support import PATIENCE_S, ROOT, wait_until
 
 #: What may go wrong on the way out.
 TROUBLES = {
@@ -34,3 +35,26 @@ def test_a_hung_worker_ends_whatever_goes_wrong_on_its_way_out(trouble: str) -> 
     program = PROGRAM.format(trouble=TROUBLES[trouble])
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=PATIENCE_S, check=False)
     assert ended.returncode == 75
+
+
+#: A child that shares memory, as vLLM's ranks do, and waits. The parent ends at once, once it has the memory's name.
+SHARING = """
+import subprocess, sys
+from workers.hard_exit import end_at_once
+share = (
+    "import time; from multiprocessing.shared_memory import SharedMemory; "
+    "held = SharedMemory(create=True, size=16); print(held.name, flush=True); time.sleep(600)"
+)
+child = subprocess.Popen([sys.executable, "-c", share], stdout=subprocess.PIPE, text=True)
+print(child.stdout.readline(), end="", flush=True)
+end_at_once(75)
+"""
+
+
+def test_memory_that_children_shared_is_free_after_such_an_end() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SHARING], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False
+    )
+    name = ended.stdout.strip()
+    assert ended.returncode == 75
+    wait_until(lambda: not Path("/dev/shm", name).exists(), "the shared memory to be freed")
