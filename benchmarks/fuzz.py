@@ -25,7 +25,9 @@ from benchmarks.stand import only_environment
 from contract import load_settings
 from contract.errors import McqueueError
 from contract.settings import PREFIX, Settings
+from producer.intake.qrels import Qrels
 from producer.runs.runconfig import RunConfig, load_run_config
+from producer.suite.config import load_suite
 
 __all__ = ["BOMB", "CORNERS", "fuzz"]
 
@@ -38,6 +40,12 @@ LEFT, RIGHT = "correcthorse", "batterystaple"
 FILES = ("prompt", "few_shot.file", "rag.index", "judge.prompt", "sampling.stop")
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join(['*' + old] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+#: Relevance judgements as BEIR, TREC and JSON Lines have them.
+JUDGEMENTS = (
+    "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t0\n",
+    "q1 0 d1 1\nq2 0 d2 2\n",
+    '{"qid": "q1", "pids": ["a", "b"], "scores": [1, 0]}\n{"qid": "q2", "pids": ["a"]}\n',
 )
 
 
@@ -73,6 +81,18 @@ def _read_run_file(chance: random.Random, folder: Path) -> None:
     path = folder / "run.yaml"
     path.write_bytes(_file_bytes(chance, "runs"))
     load_run_config(path).to_spec("0" * 64, Settings()).fingerprint()
+
+
+def _read_suite(chance: random.Random, folder: Path) -> None:
+    path = folder / "suite.yaml"
+    path.write_bytes(_file_bytes(chance, "suites"))
+    load_suite(path)
+
+
+def _read_judgements(chance: random.Random, folder: Path) -> None:
+    path = folder / "qrels"
+    path.write_bytes(mutated(chance, chance.choice(JUDGEMENTS)).encode("utf-8", "surrogatepass"))
+    Qrels.read(path)
 
 
 def _read_overrides(chance: random.Random, _: Path) -> None:
@@ -122,6 +142,8 @@ Read = Callable[[random.Random, Path], None]
 CORNERS: dict[str, Read] = {
     "settings file": _read_settings_file,
     "run file": _read_run_file,
+    "suite file": _read_suite,
+    "relevance judgements": _read_judgements,
     "--set": _read_overrides,
     "environment": _read_environment,
     "Redis URL": _read_redis_url,

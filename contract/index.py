@@ -265,7 +265,7 @@ def read_manifest(path: Path) -> Manifest:
         raise IndexUnusable(f"has no {MANIFEST}, so it is not an index", path=path, hint=_BUILD.format(path)) from None
     except OSError as trouble:
         raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=manifest, hint="Check permissions.") from None
-    except ValueError as trouble:
+    except (ValueError, RecursionError) as trouble:
         raise IndexUnusable(f"is damaged: {trouble}", path=manifest, hint=_REBUILD) from None
     found = content.get("format_version") if isinstance(content, dict) else None
     if found != FORMAT_VERSION:

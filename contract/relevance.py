@@ -85,6 +85,6 @@ def _listed(value: object) -> list[str] | None:
         return None
     try:
         names = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return [str(name) for name in names if isinstance(name, str | int) and name != ""]

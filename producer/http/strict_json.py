@@ -23,7 +23,7 @@ class _StrictRequest(Request):
             raise  # FastAPI knows where
         except FieldTrouble as trouble:
             raise HTTPException(422, f"{trouble.field}: {trouble.message} {trouble.hint}") from None
-        except ValueError as trouble:
+        except (ValueError, RecursionError) as trouble:
             raise HTTPException(422, f"{trouble}.") from None
 
 

@@ -59,7 +59,7 @@ def _read(name: str, path: str) -> _Adapter:
         content = json.loads(file.read_text(encoding="utf-8"))
         ranks = {int(content["r"]), *map(int, (content.get("rank_pattern") or {}).values())}
         modules = content["target_modules"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as trouble:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as trouble:
         raise _unreadable(name, file, trouble) from None
     suffixes = frozenset(str(each).rpartition(".")[2] for each in modules) if isinstance(modules, list) else OUTPUT
     if OUTPUT & suffixes:

@@ -40,7 +40,7 @@ def _module_folders(folder: Path) -> list[Path]:
     try:
         modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
         paths = [str(each["path"]) for each in modules]
-    except (OSError, ValueError, KeyError, TypeError):  # a plain model of transformers has none
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # a plain model of transformers has none
         return []
     return [folder / path for path in paths if path and (folder / path).is_dir()]
 

@@ -62,6 +62,12 @@ def test_a_list_names_its_members_and_not_itself() -> None:
     assert sources.passages == {"a", "b"}
 
 
+def test_a_source_of_brackets_deeper_than_python_reads_is_the_text_of_it() -> None:
+    deep = "[" * 5000
+    passage = Passage(id=deep, score=1.0, text="")
+    assert sources_of(make_question(1, metadata={"source_id": deep})).hit([passage]) is True
+
+
 @pytest.mark.parametrize("found", [[], [Passage(id="x", score=2.0, text="no")], [PASSAGE]])
 def test_a_hash_names_a_source_where_the_index_has_hashes_whatever_was_found(found: list[Passage]) -> None:
     question = make_question(1, metadata={"question_hash": "ab12"})

@@ -126,6 +126,10 @@ def test_paths_that_do_not_exist_are_counted_as_one(app: ASGIApp) -> None:
     assert counted(app) == {("none", "404")}
 
 
+def test_brackets_deeper_than_python_reads_are_refused(app: ASGIApp) -> None:
+    assert answered(app, "/generate", b"[" * 990, headers=SHOWN).status == 422
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [

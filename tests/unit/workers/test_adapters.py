@@ -55,6 +55,13 @@ def test_a_folder_that_holds_no_adapter_is_refused_by_name(tmp_path: Path, confi
         adapter_arguments({"law": folder})
 
 
+def test_a_configuration_of_brackets_deeper_than_python_reads_is_refused_by_name(tmp_path: Path) -> None:
+    folder = adapter(tmp_path / "x", r=8)
+    (Path(folder) / "adapter_config.json").write_text("[" * 5000)
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .*adapter_config\.json cannot be read"):
+        adapter_arguments({"law": folder})
+
+
 def test_weights_of_another_rank_than_the_configuration_says_are_refused(tmp_path: Path) -> None:
     patterned = adapter(tmp_path / "patterned", 4, 33, r=4, rank_pattern={"v_proj": 33})
     assert adapter_arguments({"law": patterned})["max_lora_rank"] == 64
