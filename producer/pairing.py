@@ -107,7 +107,7 @@ class Comparison:
     #: Number of pairs without an answer, and answered by the simulated engine, each as (A, B).
     unanswered: tuple[int, int]
     simulated: tuple[int, int]
-    #: Chance level of A and of B, over the questions that they share.
+    #: Chance level of A and of B, over the pairs.
     chances: tuple[float | None, float | None]
     #: Excluded from everything above, because only one run has them.
     left_out: LeftOut = field(default_factory=LeftOut)
@@ -266,7 +266,7 @@ class Pairing:
         self._failed: Counter[tuple[bool, bool]] = Counter()
         self._without_key = 0
         self.shared = shared
-        #: Of the shared questions: the runs' own chance levels are those of all that each asked.
+        #: Of the pairs: the runs' own chance levels are those of all questions that each asked, failed or not.
         self._guessing = Guessing()
 
     def add_if_shared(self, question: Question, sides_of_a: Sides, of_b: Side) -> None:
@@ -274,7 +274,6 @@ class Pairing:
         assert self.shared, "runs over the same questions need no search"
         place = self.shared.place_in_a(question)
         if place is not None:
-            self._guessing.add(question)
             self.add(question, sides_of_a[place], of_b)
 
     def add(self, question: Question, of_a: Side, of_b: Side) -> None:
@@ -289,6 +288,7 @@ class Pairing:
         if of_a.failed or of_b.failed:
             self._failed[of_a.failed, of_b.failed] += 1
             return
+        self._guessing.add(question)
         self._subjects[question.subject or ""][of_a.right, of_b.right] += 1
         self._contexts.add(shared_by(question, repeats=self._repeats), of_b.right - of_a.right)
         for name, each in (("A", of_a), ("B", of_b)):
@@ -333,14 +333,9 @@ class Pairing:
             contexts=Contexts.of([self._contexts]),
             unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
             simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
-            chances=self._chances(),
+            chances=(self._guessing.chance(self.a.spec), self._guessing.chance(self.b.spec)),
             left_out=left_out,
         )
-
-    def _chances(self) -> tuple[float | None, float | None]:
-        if self.shared is None:
-            return self.a.chance, self.b.chance
-        return self._guessing.chance(self.a.spec), self._guessing.chance(self.b.spec)
 
 
 def _recall(a: RunSpec, b: RunSpec) -> RecallPairs | None:

@@ -12,10 +12,11 @@ from contract.prompts import prompts_of, wants_passages
 from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
 from contract.spec import Mode, RunSpec
-from contract.verdict import MAJORITY, ContextSource, Outcome, Passage, Verdict
+from contract.verdict import MAJORITY, ContextSource, Passage, Verdict
 from producer.export.columns import iso
 from producer.export.formats.text import named_infinities
 from producer.output import Lines
+from producer.stats.retrieval import was_searched_for
 
 __all__ = ["key_shown", "question_json", "question_lines", "shown_prompts", "verdict_facts"]
 
@@ -64,8 +65,8 @@ def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) ->
     If the template fails on this question, which is then `failed`, the prompt is a placeholder that says so.
     """
     passages = verdict.passages if verdict else ()
-    asked = verdict is not None and verdict.outcome is not Outcome.FAILED
-    if not asked and not passages and wants_passages(question, spec):
+    searched = verdict is not None and was_searched_for(verdict)
+    if not searched and wants_passages(question, spec):
         passages = (UNKNOWN_PASSAGES,)
     try:
         return prompts_of(question, spec, passages)

@@ -12,6 +12,7 @@ from contract.wording import number
 from producer.output import Line, Lines, labelled
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
 from producer.stats.calibration import PROBABILITIES, confidence_of
+from producer.stats.denominators import ANSWERED, RESPONDED
 from producer.stats.normalized import HOW, METRIC
 from producer.stats.positions import Preference
 
@@ -99,7 +100,7 @@ def result_lines(
         *([] if standing == "settled" else [("state", unfinished)]),
         *_accuracy_lines(run, tally, _over(run, tally, standing)),
         *beside,
-        ("chance", chance(run.chance) + remark),
+        ("chance", chance(tally.chance(run)) + remark),
         *_calibration_lines(tally.calibration, run.spec),
         ("outcomes", outcome_line(tally)),
         *doubt_lines(run.spec, tally),
@@ -130,11 +131,19 @@ def _accuracy_lines(run: Run, tally: Tally, over: str) -> Lines:
         lines = [("accuracy", f"{interval(over_all)} over {over}; unanswered and failed count as incorrect")]
         lines += [] if tally.failures_known else [("", f"unknown excluding failed questions: {unknown}")]
     if responded := tally.without_failed():
-        lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect"))
+        guess = _own_chance(run, tally, RESPONDED)
+        lines.append(("", f"{interval(responded)} excluding failed questions; unanswered count as incorrect{guess}"))
     shown = {figure.of for figure in (over_all, responded) if figure}
     if over_answered and over_answered.of not in shown:
-        lines.append(("", f"{interval(over_answered)} over answered questions"))
+        guess = _own_chance(run, tally, ANSWERED)
+        lines.append(("", f"{interval(over_answered)} over answered questions{guess}"))
     return lines
+
+
+def _own_chance(run: Run, tally: Tally, outcomes: frozenset[Outcome]) -> str:
+    """Return the chance level of these questions, if it differs from the one over all."""
+    own = chance(tally.chance(run, outcomes))
+    return "" if own == chance(tally.chance(run)) else f"; chance {own}"
 
 
 def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:

@@ -57,7 +57,7 @@ class Part:
         chance = self.answered_chance
         answered = self.tally.over_answered()
         found = self.summary.answered_interval
-        if answered is None or found is None or chance is None or self.run.chance is None:
+        if answered is None or found is None or chance is None or self.chance is None:
             return ""
         how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
         if answered.of == self.tally.keyed.total():
@@ -74,6 +74,10 @@ class Part:
         return f", but it is {found.how} always answering {answer!r}, which scores {percent(value)} %"
 
     @property
+    def chance(self) -> float | None:
+        return self.tally.chance(self.run)
+
+    @property
     def answered_chance(self) -> float | None:
         return self.summary.answered_chance
 
@@ -84,7 +88,7 @@ class Part:
     @property
     def macro_chance(self) -> float | None:
         """Chance level of the mean over subjects, if it differs from the one over all questions."""
-        found, chance = self.summary.over_subjects(), self.run.chance
+        found, chance = self.summary.over_subjects(), self.chance
         if found is None or found.chance is None or chance is None or round(found.chance, 3) == round(chance, 3):
             return None
         return found.chance
@@ -96,10 +100,10 @@ class Part:
         otherwise = self.summary.otherwise_normalized()
         on_key = self.tally.calibration.key_probability()
         found: list[tuple[str, Share | Mean | None, float | None]] = [
-            ("all questions with a key", self.accuracy, self.run.chance),
+            ("all questions with a key", self.accuracy, self.chance),
             ("excluding failed questions", self.tally.without_failed(), self.responded_chance),
             ("answered questions", self.tally.over_answered(), self.answered_chance),
-            *((f"all, compared {COMPARED[how]}", found, self.run.chance) for how, found in otherwise.items()),
+            *((f"all, compared {COMPARED[how]}", found, self.chance) for how, found in otherwise.items()),
             (f"mean probability of the key{self.calibrated}", on_key, self.summary.one_order_chance(ANSWERED)),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from contract.ledger import Counts
+from contract.ledger import Counts, Run
 from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats.calibration import Calibration
@@ -136,6 +136,11 @@ class Outcomes:
             if outcome in outcomes:
                 whole.include(guessing)
         return whole
+
+    def chance(self, run: Run, outcomes: Collection[Outcome] = ALL) -> float | None:
+        """Return the chance level of the questions with a key and one of `outcomes`; that of `run` if unknown."""
+        guessing = self.guessing(outcomes)
+        return guessing.chance(run.spec) if guessing.of else run.chance
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for summary.json and `--json`."""

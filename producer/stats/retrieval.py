@@ -21,10 +21,22 @@ from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.stats.mentions import mentions
 from producer.stats.proportion import Mean, Share, Sum, share
 
-__all__ = ["RetrievalTally", "average_precision"]
+__all__ = ["RetrievalTally", "average_precision", "was_searched_for"]
 
 #: Depths at which recall is reported, up to the number of retrieved passages, in addition to that number itself.
 DEPTHS = (1, 3, 5, 10)
+
+
+def was_searched_for(verdict: Verdict) -> bool:
+    """Whether passages were searched for this question, found or not; not if its own context was shown.
+
+    A question can fail before the search, in it, or with its passages in the prompt. Only in the last case does the
+    verdict have passages or, where the question names its source, say whether a relevant one was shown. Of a failed
+    question without either it is unknown, and makes no difference to recall.
+    """
+    if verdict.context_source is ContextSource.QUESTION:
+        return False
+    return verdict.outcome is not Outcome.FAILED or bool(verdict.passages) or verdict.retrieval_hit is not None
 
 
 @dataclass(slots=True)
@@ -37,7 +49,7 @@ class RetrievalTally:
     context_sources: Counter[ContextSource] = field(default_factory=Counter)
     #: Questions without a single passage to show, as the search found none or the threshold dropped all.
     found_none: int = 0
-    #: Questions that failed without passages, in retrieval itself or elsewhere.
+    #: Questions that failed before they were searched for, or of which that is not known.
     failed: int = 0
     #: Numbers of passages retrieved and shown, and of questions whose passages did not all fit in the prompt.
     retrieved: int = 0
@@ -75,11 +87,12 @@ class RetrievalTally:
         if verdict is None:
             return
         own = verdict.context_source is ContextSource.QUESTION
-        if verdict.outcome is Outcome.FAILED and not own and not verdict.passages:
+        searched = was_searched_for(verdict)
+        if not (own or searched):
             self.failed += 1
             return
         self.context_sources[verdict.context_source] += 1
-        if own:
+        if not searched:
             return
         shown = [each for each in verdict.passages if each.shown]
         self.found_none += not verdict.passages

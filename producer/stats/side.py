@@ -9,6 +9,7 @@ from contract.question import Question
 from contract.relevance import sources_in
 from contract.spec import Retrieval
 from contract.verdict import ContextSource, Outcome, Verdict
+from producer.stats.retrieval import was_searched_for
 
 __all__ = ["Side"]
 
@@ -45,9 +46,7 @@ class Side(NamedTuple):
 
 
 def _found_at(rag: Retrieval, question: Question, verdict: Verdict) -> int | None:
-    # None for a question with its own context, or one that failed before anything was found.
-    nothing_found = verdict.outcome is Outcome.FAILED and not verdict.passages
-    if verdict.context_source is ContextSource.QUESTION or nothing_found:
+    if not was_searched_for(verdict):
         return None
     if not (sources := sources_in(question, rag, verdict.passages)):
         return None

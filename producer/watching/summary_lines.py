@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.ledger import Ledger, Run
+from contract.ledger import Ledger
 from contract.verdict import Outcome
 from contract.wording import number
 from producer.engine_differences import engine_lines
@@ -108,23 +108,24 @@ def _subject_lines(summary: Summary) -> Lines:
     found, failed = summary.accuracies(), summary.failed_subjects
     if not found or len(found) + failed < 2:
         return []
+    level = summary.tally.chance(summary.run)
     ranked = sorted(found, key=lambda name: found[name].value)
     ends = [_subject(name, found[name]) for name in dict.fromkeys((ranked[0], ranked[-1]))]
     left_out = f"{number(failed, 'subject')} left out, as all questions failed: an error is not a wrong answer"
     return [
-        *_mean_lines("subjects", summary.over_subjects(), summary.run),
+        *_mean_lines("subjects", summary.over_subjects(), level),
         ("", f"from {' to '.join(ends)}" if len(ends) > 1 else ends[0]),
-        *_mean_lines("", summary.over_subjects_without_failed(), summary.run, " excluding failed questions"),
+        *_mean_lines("", summary.over_subjects_without_failed(), level, " excluding failed questions"),
         *([("", left_out)] if failed else []),
     ]
 
 
-def _mean_lines(label: str, found: SubjectMean | None, run: Run, which: str = "") -> Lines:
-    """Return the mean over subjects, with its chance level if that differs from the run's."""
+def _mean_lines(label: str, found: SubjectMean | None, level: float | None, which: str = "") -> Lines:
+    """Return the mean over subjects, with its chance level if that differs from `level`, the one over all."""
     if found is None:
         return []
-    guess = f"{found.chance:.3f}" if found.chance is not None and run.chance is not None else chance(run.chance)
-    beside = f", chance {guess}" if guess != chance(run.chance) else ""
+    guess = chance(level if found.chance is None or level is None else found.chance)
+    beside = f", chance {guess}" if guess != chance(level) else ""
     reach = f"{found.interval.low:.3f} to {found.interval.high:.3f}"
     return [(label, f"{found.value:.3f}  95 % interval {reach} (mean of {found.subjects:,}){which}{beside}")]
 

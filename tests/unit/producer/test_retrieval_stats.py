@@ -183,6 +183,16 @@ def test_a_model_that_failed_takes_nothing_from_what_retrieval_found() -> None:
     assert found.accuracy(hit=True) is None
 
 
+def test_a_search_that_found_nothing_is_a_miss_also_where_the_model_failed_afterwards() -> None:
+    found = tally()
+    asked = question(gold_passages=("a",))
+    found.add(asked, searched(asked, passages("a")))
+    found.add(asked, searched(asked, (), Outcome.FAILED))
+
+    assert (found.failed, found.sourced, found.searched, found.found_none) == (0, 2, 2, 1)
+    assert value(found.mrr()) == 0.5
+
+
 def test_a_question_that_failed_was_shown_nothing_and_is_in_no_figure_of_what_was_shown() -> None:
     found = tally()
     asked = question(gold_passages=("a",))
@@ -248,6 +258,7 @@ def test_parts_of_a_run_add_up_to_the_whole() -> None:
         (keyless, searched(keyless, passages("ab"), Outcome.ANSWERED)),
         (named, searched(named, passages("ab")).model_copy(update=trouble)),
         (named, searched(named, []).model_copy(update=trouble)),
+        (named, Verdict.model_validate({"question_id": "q", **trouble})),
         (plain, own),
     ]
     whole, parts = tally(), tally()

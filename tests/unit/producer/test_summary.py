@@ -281,6 +281,25 @@ def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_
     assert "excluding failed questions" not in without
 
 
+def test_each_accuracy_has_the_chance_level_of_its_own_questions(ledger: MemoryLedger, session: Session) -> None:
+    """Many choices in questions that failed, or have no verdict yet, made guesses look better than chance."""
+    questions = [make_question(at, choices=tuple("vwxyz"[:of]), answer="A") for at, of in enumerate((2, 2, 5, 5))]
+    run = open_run(ledger, questions)
+    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+
+    assert "chance    0.500\n" in CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+
+    ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.UNANSWERED)])
+    ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.FAILED) for each in ("q2", "q3")])
+    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    found = json.loads((Path("results") / run.run_id / "summary.json").read_text())
+
+    assert (found["chance"], found["chance_without_failed"]) == (0.35, 0.5)
+    assert "chance    0.350\n" in told
+    assert "excluding failed questions; unanswered count as incorrect; chance 0.500\n" in told
+    assert "over answered questions; chance 0.500\n" in told
+
+
 @pytest.mark.parametrize(
     ("outcomes", "told"),
     [

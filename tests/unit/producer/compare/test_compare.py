@@ -9,9 +9,11 @@ import pytest
 from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger, RunState
 from contract.question import Question
-from contract.spec import Mode, Normalization, Prompt
+from contract.spec import Judge, Mode, Normalization, Prompt, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.pairing import differences
+from producer.runs.templates import load_prompt
+from tests.support import make_question
 from tests.unit.producer.compare.conftest import QUESTIONS, SPEC, Ran, keyed
 from tests.unit.producer.conftest import Producer
 
@@ -76,14 +78,25 @@ def test_runs_whose_guesses_are_worth_different_amounts_are_each_told_with_their
     ran: Ran, compare: Producer
 ) -> None:
     ran("one", "ccwwuca")
-    ran("two", "cwcccwa", chance=0.0625, circular=True)
-    ran("three", "cwcccwa", chance=None, model="free")
+    ran("two", "cwcccwa", circular=True, prompt=load_prompt("lettered", Mode.LETTER))
+    ran("three", "cwcccwa", mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=SPEC.prompt))
 
     found = json.loads(compare("one", "two", "--json").stdout)
 
-    assert (found["chance"], found["a"]["chance"], found["b"]["chance"]) == (None, 0.5, 0.0625)
-    assert "chance      A 0.500 · B 0.062\n" in compare("one", "two").stdout
+    assert (found["chance"], found["a"]["chance"], found["b"]["chance"]) == (None, 0.5, 0.25)
+    assert "chance      A 0.500 · B 0.250\n" in compare("one", "two").stdout
     assert "chance      A 0.500 · B -\n" in compare("one", "three").stdout
+
+
+def test_the_chance_level_is_over_the_same_questions_as_the_accuracies(ran: Ran, compare: Producer) -> None:
+    """Many failed questions of five choices made guesses among two look better than chance."""
+    two, five = (make_question(n, choices=tuple("vwxyz"[:of]), answer="A") for n, of in enumerate((2, 5)))
+    ran("one", "cf", [two, five], chance=0.35)
+    ran("two", "wf", [two, five], chance=0.35)
+
+    found = json.loads(compare("one", "two", "--json").stdout)
+
+    assert (found["chance"], found["a"]["accuracy_pairs"]["of"]) == (0.5, 1)
 
 
 def test_that_a_circular_run_was_wrong_although_its_choice_is_the_key_is_explained(ran: Ran, compare: Producer) -> None:

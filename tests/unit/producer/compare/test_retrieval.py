@@ -155,6 +155,7 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
         (found("x", "y"), found("x", "y", "right")),
         (nothing, found("right")),
         ({**found("right"), **failed}, found("right")),
+        ({**nothing, **failed, "retrieval_hit": False}, found("right")),
     ]
     left_out = [(failed, found("right")), (found("right"), failed), (own_context, own_context)]
     both = [*counted, *left_out, (found("right"), found("x"))]
@@ -176,10 +177,10 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
         )
 
     told = compare("two", "three").stdout
-    assert "recall@2    A 0.400 · B 0.800  relevant passage found, of 5 questions" in told
-    assert "only A found it 0 · only B 2 · neither 1" in told
+    assert "recall@2    A 0.333 · B 0.833  relevant passage found, of 6 questions" in told
+    assert "only A found it 0 · only B 3 · neither 1" in told
     recall = json.loads(compare("two", "three", "--json").stdout)["recall"]
-    assert (recall["depth"], recall["contingency"]) == (2, {"both": 2, "only_a": 0, "only_b": 2, "neither": 1})
+    assert (recall["depth"], recall["contingency"]) == (2, {"both": 2, "only_a": 0, "only_b": 3, "neither": 1})
 
 
 def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran, compare: Producer) -> None:
