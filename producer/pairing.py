@@ -258,6 +258,7 @@ class Pairing:
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
         self._contexts = ContextValues()
         self._repeats = a.repeats or b.repeats
+        self._hides_contexts = a.hides_contexts or b.hides_contexts
         #: (run, property) → pairs.
         self._noted: Counter[tuple[str, str]] = Counter()
         self._flips: list[Flip] = []
@@ -290,7 +291,8 @@ class Pairing:
             return
         self._guessing.add(question)
         self._subjects[question.subject or ""][of_a.right, of_b.right] += 1
-        self._contexts.add(shared_by(question, repeats=self._repeats), of_b.right - of_a.right)
+        shared = shared_by(question, repeats=self._repeats, hides_contexts=self._hides_contexts)
+        self._contexts.add(shared, of_b.right - of_a.right)
         for name, each in (("A", of_a), ("B", of_b)):
             self._noted[name, "unanswered"] += each.outcome is Outcome.UNANSWERED
             self._noted[name, "simulated"] += each.simulated

@@ -70,6 +70,9 @@ def shared_context(found: Interval, contexts: Contexts, run: Run, sign: str = ""
 
 def sharing(contexts: Contexts, run: Run) -> str:
     """Return how many questions of `run` are not independent, and why."""
+    if contexts.by_text:
+        texts = number(contexts.shared, "text")
+        return f"{contexts.sharing:,} questions have {texts}: the contexts in which they differ are not shown"
     repeats = ", or are duplicates" if run.repeats else ""
     return f"{contexts.sharing:,} questions share {number(contexts.shared, 'context')}{repeats}"
 

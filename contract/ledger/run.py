@@ -70,6 +70,11 @@ class Run(BaseModel):
         """Whether it may contain the same question twice, word for word, under different ids."""
         return self.taken is not None and self.taken.repeated > 0
 
+    @property
+    def hides_contexts(self) -> bool:
+        """Whether questions have contexts that their prompts do not show."""
+        return self.taken is not None and self.taken.with_context > 0 and not self.spec.use_context_field
+
 
 class RunState(StrEnum):
     """Whether workers begin a run's questions. In any state, questions already begun are still settled."""

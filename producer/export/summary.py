@@ -184,7 +184,7 @@ class Summary:
     def _add_keyed(self, question: Question, verdict: Verdict) -> None:
         """Count the figures that need a key."""
         spec, is_right = self.run.spec, verdict.outcome is Outcome.CORRECT
-        shared = shared_by(question, repeats=self.run.repeats)
+        shared = shared_by(question, repeats=self.run.repeats, hides_contexts=self.run.hides_contexts)
         self.found_in[question.subject or "", verdict.outcome].add(shared, int(is_right))
         self.positions.add(question, verdict, spec)
         if verdict.rotations:

@@ -7,23 +7,33 @@ from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from contract.question import Question, substance
 from producer.stats.paired import Pairs
 from producer.stats.proportion import CONFIDENCE, Figure, Interval
 
-__all__ = ["ContextValues", "Contexts", "shared_by"]
+__all__ = ["ContextValues", "Contexts", "Keys", "shared_by"]
 
 
-def shared_by(question: Question, *, repeats: bool) -> Hashable | None:
-    """Return the key of the question's cluster: its context or, if the run `repeats` questions, its content.
+class Keys(NamedTuple):
+    """The clusters of a question, None for those of its own."""
+
+    context: Hashable | None
+    #: What the prompt shows of it, where that is not its context; None in a run that shows contexts, or has none.
+    text: Hashable | None = None
+
+
+def shared_by(question: Question, *, repeats: bool, hides_contexts: bool) -> Keys:
+    """Return the clusters of a question: its context or, if the run `repeats` questions, its content.
 
     A duplicate question is right or wrong together with the original and adds no information; with its choices in
-    another order, it adds little.
+    another order, it adds little. In a run that `hides_contexts`, questions that differ only by them are duplicates.
     """
-    if question.context is None and repeats:
-        return substance(question.question, question.choices)
-    return question.context
+    text = substance(question.question, question.choices) if repeats or hides_contexts else None
+    if question.context is None:
+        return Keys(text if repeats else None, text if hides_contexts else None)
+    return Keys(question.context, text if hides_contexts else None)
 
 
 #: The lowest bits of a packed number, which hold a value from -1 to 2, plus 1; the others are those of a hash.
@@ -38,19 +48,24 @@ class ContextValues:
     #: Context's hash and value of each question, in 8 bytes: a run may have as many contexts as questions, and even a
     #: count for each would take ten times as much. The hash is the same in a forked process.
     packed: array[int] = field(default_factory=lambda: array("q"))
+    #: The same of all questions with the hash of their text, in a run that hides contexts.
+    by_text: array[int] = field(default_factory=lambda: array("q"))
     #: Value → number of questions without a context, each its own cluster.
     alone: Counter[int] = field(default_factory=Counter)
 
-    def add(self, context: Hashable | None, value: int) -> None:
+    def add(self, keys: Keys, value: int) -> None:
         """Add one question."""
-        if context is None:
+        if keys.context is None:
             self.alone[value] += 1
         else:
-            self.packed.append((hash(context) & ~_VALUE) | (value + 1))
+            self.packed.append(_pack(keys.context, value))
+        if keys.text is not None:
+            self.by_text.append(_pack(keys.text, value))
 
     def include(self, other: ContextValues) -> None:
         """Add the values of `other`, which is from the same process or a fork of it."""
         self.packed.extend(other.packed)
+        self.by_text.extend(other.by_text)
         self.alone.update(other.alone)
 
 
@@ -65,16 +80,21 @@ class Contexts:
 
     #: (sum, number of questions) of a cluster → number of such clusters; a question without a context is its own.
     clusters: Counter[tuple[int, int]]
+    #: Whether the clusters are questions with the same text, whose contexts differ but are not shown.
+    by_text: bool = False
 
     @classmethod
     def of(cls, parts: Iterable[ContextValues]) -> Contexts:
-        """Return the contexts of all `parts` together."""
+        """Return the contexts of all `parts` together; in a run that hides them, the texts if more depends on these."""
         found = list(parts)
         clusters = _clusters([each.packed for each in found if each.packed])
         for each in found:
             for value, times in each.alone.items():
                 clusters[value, 1] += times
-        return cls(clusters)
+        contexts, texts = cls(clusters), _clusters([each.by_text for each in found if each.by_text])
+        if not texts:
+            return contexts
+        return max(contexts, cls(texts, by_text=True), key=lambda each: each.largest_design_effect)
 
     @property
     def sharing(self) -> int:
@@ -207,6 +227,10 @@ class Contexts:
         """Sum of squared differences between each cluster's sum and its size times the mean."""
         mean = self._mean
         return sum(times * (total - mean * size) ** 2 for (total, size), times in self.clusters.items())
+
+
+def _pack(key: Hashable, value: int) -> int:
+    return (hash(key) & ~_VALUE) | (value + 1)
 
 
 def _quantile(count: int) -> float:

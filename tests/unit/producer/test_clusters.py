@@ -19,9 +19,9 @@ from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
 from producer.stats import Contexts, Pairs, Share, cluster_interval, share
-from producer.stats.clusters import ContextValues
+from producer.stats.clusters import ContextValues, Keys, shared_by
 from tests.support import make_question, open_run
-from tests.unit.producer.conftest import Producer
+from tests.unit.producer.conftest import Producer, WriteRows
 
 
 def accuracy(right: int, of: int) -> Share:
@@ -33,7 +33,7 @@ def accuracy(right: int, of: int) -> Share:
 def values(*given: tuple[str | None, int]) -> ContextValues:
     found = ContextValues()
     for context, value in given:
-        found.add(context, value)
+        found.add(Keys(context), value)
     return found
 
 
@@ -93,6 +93,68 @@ def test_of_a_hundred_samples_of_contexts_about_95_hold_the_true_accuracy_and_fa
 
     assert held > 460
     assert alone < 435
+
+
+def asked_five_times(contexts_per_text: int) -> list[dict[str, Any]]:
+    """Twenty questions, five times each, in that many contexts that no two questions share."""
+    return [
+        {
+            "question": f"Which is {text}?",
+            "choices": [f"{text}", f"{text} or so"],
+            "answer": "A",
+            "context": f"{text}, of {at % contexts_per_text}.",
+        }
+        for text in range(20)
+        for at in range(5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown", "because"),
+    [
+        (asked_five_times(5), (), "100 questions have 20 texts: the contexts in which they differ are not shown"),
+        (asked_five_times(5), ("--set", "rag.use_context_field=true"), ""),
+        (asked_five_times(1), (), "100 questions share 20 contexts, or are duplicates"),
+    ],
+    ids=["hidden contexts", "shown contexts", "no other contexts"],
+)
+def test_questions_that_only_a_hidden_context_tells_apart_are_asked_again(
+    producer: Producer,
+    ledger: MemoryLedger,
+    write_rows: WriteRows,
+    rows: list[dict[str, Any]],
+    shown: tuple[str, ...],
+    because: str,
+) -> None:
+    file = write_rows(*rows)
+    runs = [producer.json("enqueue", file, "--set", f"seed={seed}", *shown)["run_id"] for seed in (0, 1)]
+    for run_id in runs:
+        for question, _ in ledger.results(run_id):
+            right = int(question.question.split()[-1][:-1]) % 4 > 0 or run_id == runs[1]
+            outcome = Outcome.CORRECT if right else Outcome.WRONG
+            ledger.commit(run_id, [Verdict(question_id=question.id, outcome=outcome, choice="A")])
+
+    told = producer("export", runs[0]).stdout
+    compared = producer.json("compare", *runs)
+
+    assert ("contexts" in told) == bool(because)
+    assert because in told
+    assert ("difference_context_interval" in compared) == bool(because)
+    if because:
+        found = contexts(*((str(text), int(text % 4 > 0)) for text in range(20) for _ in range(5)))
+        interval = found.interval(accuracy(75, 100))
+        assert interval is not None
+        assert f"95 % interval {interval.low:.3f} to {interval.high:.3f}, as {because}" in told
+
+
+def test_where_most_share_a_hidden_context_a_question_asked_twice_does_not_outweigh_it() -> None:
+    hidden = [make_question(at, context=f"Text {at // 10}.", choices=("a", "b"), answer="A") for at in range(100)]
+    asked = [*hidden, hidden[0].model_copy(update={"id": "again", "context": "Another."})]
+    found = ContextValues()
+    for each in asked:
+        found.add(shared_by(each, repeats=False, hides_contexts=True), 1)
+
+    assert (Contexts.of([found]).sharing, Contexts.of([found]).by_text) == (100, False)
 
 
 def test_twenty_questions_that_a_file_has_five_times_each_tell_no_more_than_twenty() -> None:
