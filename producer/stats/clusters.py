@@ -13,10 +13,10 @@ from contract.question import Question, substance
 from producer.stats.paired import Pairs
 from producer.stats.proportion import CONFIDENCE, Figure, Interval
 
-__all__ = ["ContextValues", "Contexts", "Keys", "shared_by"]
+__all__ = ["ClusterKeys", "ContextValues", "Contexts", "shared_by"]
 
 
-class Keys(NamedTuple):
+class ClusterKeys(NamedTuple):
     """The clusters of a question, None for those of its own."""
 
     context: Hashable | None
@@ -24,16 +24,15 @@ class Keys(NamedTuple):
     text: Hashable | None = None
 
 
-def shared_by(question: Question, *, repeats: bool, hides_contexts: bool) -> Keys:
+def shared_by(question: Question, *, repeats: bool, hides_contexts: bool) -> ClusterKeys:
     """Return the clusters of a question: its context or, if the run `repeats` questions, its content.
 
     A duplicate question is right or wrong together with the original and adds no information; with its choices in
     another order, it adds little. In a run that `hides_contexts`, questions that differ only by them are duplicates.
     """
     text = substance(question.question, question.choices) if repeats or hides_contexts else None
-    if question.context is None:
-        return Keys(text if repeats else None, text if hides_contexts else None)
-    return Keys(question.context, text if hides_contexts else None)
+    context = text if repeats and question.context is None else question.context
+    return ClusterKeys(context, text if hides_contexts else None)
 
 
 #: The lowest bits of a packed number, which hold a value from -1 to 2, plus 1; the others are those of a hash.
@@ -53,7 +52,7 @@ class ContextValues:
     #: Value → number of questions without a context, each its own cluster.
     alone: Counter[int] = field(default_factory=Counter)
 
-    def add(self, keys: Keys, value: int) -> None:
+    def add(self, keys: ClusterKeys, value: int) -> None:
         """Add one question."""
         if keys.context is None:
             self.alone[value] += 1

@@ -19,7 +19,7 @@ from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
 from producer.stats import Contexts, Pairs, Share, cluster_interval, share
-from producer.stats.clusters import ContextValues, Keys, shared_by
+from producer.stats.clusters import ClusterKeys, ContextValues, shared_by
 from tests.support import make_question, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 
@@ -33,7 +33,7 @@ def accuracy(right: int, of: int) -> Share:
 def values(*given: tuple[str | None, int]) -> ContextValues:
     found = ContextValues()
     for context, value in given:
-        found.add(Keys(context), value)
+        found.add(ClusterKeys(context), value)
     return found
 
 
