@@ -7,9 +7,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, UnknownRun
@@ -24,6 +24,8 @@ from workers.verdicts import Provenance, failed
 __all__ = ["Recorder"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Recorder:
@@ -78,32 +80,39 @@ class Recorder:
         return {(each.run_id, each.question_id): each.verdict.outcome for each in settled}
 
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
-        """Commit, however long Redis is unavailable: scored work must survive a restart of the server.
+        """Commit, and return the verdicts that stand: none for a purged run, nor for what another worker settled."""
+        try:
+            new = self.outlasting(number(len(verdicts), "verdict"), partial(self._ledger.commit, run_id, verdicts))
+        except UnknownRun:
+            log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
+            return []
+        self.count_done(len(new))
+        return new
 
-        Returns the verdicts that stand: none for a run that was purged, nor for what another worker settled meanwhile.
+    def outlasting(self, what: str, call: Callable[[], T]) -> T:
+        """Return what the ledger's `call` returns, however long Redis is unavailable; `what` waits, for the log.
 
-        Gives up only when this worker is stopping; the questions then stay unsettled and are asked again.
+        Scored work must survive a restart of the server, and an outage must cost begun questions no attempt.
+
+        Raises LedgerError if waiting cannot help, or once this worker is stopping; the questions then stay unsettled
+        and are asked again.
         """
         wait_s = 0.1
         while True:
             try:
-                new = self._ledger.commit(run_id, verdicts)
-                self.count_done(len(new))
-                return new
-            except UnknownRun:
-                log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
-                return []
+                return call()
             except LedgerError as trouble:
                 if not trouble.retryable or self._stopping():
                     raise
-                log.warning("%s waiting for the ledger: %s", number(len(verdicts), "verdict"), trouble)
+                log.warning("%s waiting for the ledger: %s", what, trouble)
                 time.sleep(wait_s)
                 wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
 
     def retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
         """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""
+        note = partial(self._ledger.note_trouble, held.run_id, [question_id], f"{self._worker}: {reason}")
         try:
-            (known,) = self._ledger.note_trouble(held.run_id, [question_id], f"{self._worker}: {reason}")
+            (known,) = self.outlasting("1 failed attempt", note)
         except UnknownRun:
             return {}
         if not known:  # settled meanwhile through another message
@@ -136,7 +145,8 @@ class Recorder:
         """
         if engine := self._engine_of(run_id):
             with contextlib.suppress(UnknownRun):  # purged meanwhile
-                self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=time.time(), engine=engine))
+                used = EngineUsed(worker=self._worker, since=time.time(), engine=engine)
+                self.outlasting("a batch", partial(self._ledger.note_engine, run_id, used))
 
     def _engine_and_version(self) -> dict[str, Any]:
         engine = self._describe_engine()

@@ -6,12 +6,14 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from ctypes import c_float
+from functools import partial
 
 from contract.errors import InputError, UnknownRun
 from contract.index import Manifest
 from contract.prompts import query_of, wants_passages
 from contract.spec import Retrieval, RunSpec, Stage
 from contract.verdict import Failure, Passage
+from contract.wording import number
 from workers.messages.batch import Batch
 from workers.retrieval.base import Retriever
 from workers.stages.base import BatchWork
@@ -71,7 +73,8 @@ class BatchRetriever(BatchWork):
         purged: set[str] = set()
         for run_id, passages_of in found.items():
             try:
-                self._ledger.attach(run_id, passages_of)
+                what = f"passages of {number(len(passages_of), 'question')}"
+                self._recorder.outlasting(what, partial(self._ledger.attach, run_id, passages_of))
             except UnknownRun:  # purged while it was searched; the other runs' questions go on
                 purged.add(run_id)
         # Those with a context of their own; a search that ended has its attempts taken back by `attach`.

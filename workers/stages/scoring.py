@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from contract.errors import UnreadableRun
@@ -132,7 +133,7 @@ class BatchScorer(BatchWork):
         for run_id, of_run in by_run(works).items():
             wanting = {each.question_id for each in of_run if wants_passages(each.item.question, each.item.spec)}
             try:
-                found = self._ledger.passages(run_id, list(wanting))
+                found = self._recorder.outlasting("a batch", partial(self._ledger.passages, run_id, list(wanting)))
             except UnreadableRun as trouble:
                 put_off |= self._put_off(run_id, of_run, str(trouble))
                 continue

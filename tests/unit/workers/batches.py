@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from contract import Run
+from contract.errors import RedisUnreachable
 from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
 from workers.messages.batch import Batch, HeldMessage
 
-__all__ = ["PUBLISHED_AT", "batch_of", "message"]
+__all__ = ["PUBLISHED_AT", "away_at_first", "batch_of", "message"]
 
 PUBLISHED_AT = 7.0
 
@@ -25,3 +27,15 @@ def message(
 def batch_of(*held: HeldMessage, number: int = 1) -> Batch:
     """These messages, to be worked on together."""
     return Batch(number, list(held), sum(len(each.question_ids) for each in held), "size", 0.0)
+
+
+def away_at_first(call: Callable[..., Any], times: int) -> Callable[..., Any]:
+    """`call` of a ledger that is away for the first so many times."""
+    refusals = iter([RedisUnreachable("away")] * times)
+
+    def called(*arguments: Any) -> Any:
+        for refusal in refusals:
+            raise refusal
+        return call(*arguments)
+
+    return called

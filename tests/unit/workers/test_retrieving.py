@@ -18,7 +18,7 @@ from contract.queue import QuestionBatch
 from contract.settings import load_settings
 from contract.spec import IndexKind, Query, Retrieval, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
-from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
+from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.retrieval.base import Retriever
@@ -139,6 +139,19 @@ def test_a_batch_is_looked_up_in_one_search_and_sent_on_in_the_messages_it_came_
     kept = books.passages(run.run_id, ["q0", "q1", "q2"])
     assert [each.text for each in kept["q1"]] == [questions[1].question] * 2
     assert books.counts(run.run_id).todo == 3
+
+
+def test_a_ledger_that_is_away_when_passages_are_found_costs_no_question_an_attempt(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    run = open_run(books, make_questions(2), rag=RAG)
+    monkeypatch.setattr(books, "attach", away_at_first(books.attach, SETTINGS.max_attempts + 1))
+
+    retrieve(books, echo, outbox, message(run, "q0", "q1"))
+
+    assert (len(echo.calls), len(outbox.sent)) == (1, 1)
+    assert set(books.passages(run.run_id, ["q0", "q1"])) == {"q0", "q1"}
 
 
 def test_a_question_with_its_own_context_is_sent_on_unsearched(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:

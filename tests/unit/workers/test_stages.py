@@ -20,7 +20,7 @@ from contract.question import Question
 from contract.queue import QuestionBatch
 from contract.verdict import Failure, Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_question, make_questions, open_run
-from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
+from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
@@ -606,6 +606,22 @@ def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> 
     batch = score(books, engine, message(run, "q0", "q1"))
     assert engine.calls == [2]
     assert books.counts(run.run_id).finished
+    assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+
+
+@pytest.mark.parametrize("call", ["note_engine", "passages"])
+def test_a_ledger_that_is_away_between_begin_and_verdict_costs_no_question_an_attempt(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The batch was requeued with its attempts counted: after some outages, a worker was said to have died."""
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    run = open_run(books, make_questions(2))
+    monkeypatch.setattr(books, call, away_at_first(getattr(books, call), SETTINGS.max_attempts + 1))
+
+    batch = score(books, engine, message(run, "q0", "q1"))
+
+    assert engine.calls == [2]
+    assert [verdict_of(books, run, each).attempts for each in ("q0", "q1")] == [1, 1]
     assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
 
 
