@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -62,23 +63,21 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     settings, ledger, run = asked_of(name, config, overrides)
     refuse_lacking_adapter(settings, run)
     refuse_unanswered(ledger, run)
-    engine, judges = make_engine(settings), JudgeEngines(settings)
-    engine.start()
     asked = changed = 0
-    try:
+    with closing(make_engine(settings)) as engine, closing(JudgeEngines(settings)) as judges:
+        engine.start()
         if differs := unlike(ledger, run.run_id, engine):
             text = "this engine and those that answered the run are not identical: they differ in"
             note(f"warning: {text} {differs}")
-        for flip in stability(ledger, run.run_id, engine, sample, seed, judges.engine_of):
-            asked += 1
-            if flip:
-                changed += 1
-                tell(_told(flip))
-    finally:
-        if asked:  # also after Ctrl-C, as a text may take a minute
-            tell(f"{changed} of {number(asked, 'question')} changed when asked alone")
-        engine.close()
-        judges.close()
+        try:
+            for flip in stability(ledger, run.run_id, engine, sample, seed, judges.engine_of):
+                asked += 1
+                if flip:
+                    changed += 1
+                    tell(_told(flip))
+        finally:
+            if asked:  # also after Ctrl-C, as a text may take a minute
+                tell(f"{changed} of {number(asked, 'question')} changed when asked alone")
 
 
 def _told(flip: Flip) -> str:

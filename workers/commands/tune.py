@@ -16,7 +16,15 @@ from workers.host.diagnostics import beside_trials
 from workers.host.machine import this_machine
 from workers.host.placement import SettingsSources, plan_host
 from workers.recheck.serving import refuse_lacking_adapter
-from workers.tuning.output import context_note, draw_trials, refuse_unwritable, table, write_deploy_file, write_record
+from workers.tuning.output import (
+    context_note,
+    draw_trials,
+    record_and_chart,
+    refuse_unwritable,
+    table,
+    write_deploy_file,
+    write_record,
+)
 from workers.tuning.sample import Effort, tune_by
 
 __all__ = ["tune_for_run"]
@@ -77,8 +85,9 @@ def tune_for_run(
         note(f"note: {each.found}. {each.remedy}")
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), note)
     write_deploy_file(out, config, overrides, run, found)
-    write_record(out.with_suffix(".json"), settings, run, found)
-    if not draw_trials(out.with_suffix(".png"), found):
+    record, chart = record_and_chart(out)
+    write_record(record, settings, run, found)
+    if not draw_trials(chart, found):
         note("no chart: matplotlib is not installed")
     tell("\n".join(table(found)))
     tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))

@@ -16,6 +16,7 @@ from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Engine
 from workers.parent import follow_parent
 from workers.pipeline import score_batch
+from workers.retries import reason_of
 from workers.scoring import Item
 from workers.tuning.trials import SIZES, Shape, Trial, all_marked, long_enough
 
@@ -61,6 +62,8 @@ def _boot(settings: Settings) -> None:
         _engine.start()
     except McqueueError as trouble:
         _trouble = trouble
+    except Exception as trouble:  # noqa: BLE001 - raised here, it would look as if the process had been killed
+        _trouble = EngineError(f"The engine did not boot: {reason_of(trouble)}.")
 
 
 def _measure(items: list[Item], shape: Shape, least_s: float) -> Trial:

@@ -24,6 +24,7 @@ __all__ = [
     "context_note",
     "draw_trials",
     "line_of",
+    "record_and_chart",
     "refuse_unwritable",
     "table",
     "warnings_of",
@@ -107,17 +108,28 @@ def draw_trials(path: Path, found: Tuned) -> bool:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.margins(x=0.15)  # room for the labels
-    figure.savefig(path, dpi=120)
+    with _writing(path):
+        figure.savefig(path, dpi=120)
     return True
 
 
-def refuse_unwritable(path: Path) -> None:
-    """Raise SettingsError now if `write_deploy_file` would after minutes of trials; changes nothing."""
-    there = path.exists()
-    with _writing(path), path.open("a"):
-        pass
-    if not there:
-        path.unlink()
+def record_and_chart(deploy_file: Path) -> tuple[Path, Path]:
+    """Return where the trials are written beside the deploy file, as JSON and as a chart."""
+    return deploy_file.with_suffix(".json"), deploy_file.with_suffix(".png")
+
+
+def refuse_unwritable(deploy_file: Path) -> None:
+    """Raise SettingsError now if it, the record or the chart could not be written after minutes of trials."""
+    beside = record_and_chart(deploy_file)
+    if deploy_file in beside:
+        hint = f"Name a .yaml file; {beside[0].name} and {beside[1].name} are written beside it."
+        raise SettingsError(f"{deploy_file}: the trials would overwrite it.", hint=hint)
+    for path in (deploy_file, *beside):
+        there = path.exists()
+        with _writing(path), path.open("a"):
+            pass
+        if not there:
+            path.unlink()
 
 
 def _write(path: Path, text: str) -> None:

@@ -461,6 +461,19 @@ def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["tuned.json", "tuned.png"])
+def test_a_deploy_file_in_the_place_of_the_trials_is_refused(tmp_path: Path, name: str) -> None:
+    """The trials were written over the deploy file, minutes later."""
+    with pytest.raises(SettingsError, match=f"{name}: the trials would overwrite it. Name a .yaml file; tuned.json"):
+        refuse_unwritable(tmp_path / name)
+
+
+def test_trials_that_cannot_be_written_beside_the_deploy_file_are_told_before_them(tmp_path: Path) -> None:
+    (tmp_path / "tuned.png").mkdir()
+    with pytest.raises(SettingsError, match=r"tuned\.png: cannot be written: Is a directory"):
+        refuse_unwritable(tmp_path / "tuned.yaml")
+
+
 def test_the_table_has_what_was_set_before_what_came_of_it_also_where_later_trials_set_more() -> None:
     trials = [Trial(Shape(16, 2), {}, 5.0, 50.0, 0.1), Trial(Shape(16, 2), {"max_num_seqs": 64}, 6.0, 60.0, 0.1)]
     head, *_ = table(Tuned(NEEDS, trials, trials[1], 0.1, asked=64))
