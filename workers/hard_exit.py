@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from typing import NoReturn
 
 import psutil
 
 __all__ = ["end_at_once"]
+
+#: The program of a resource tracker: Python's own, or loky's.
+TRACKER = re.compile(r"from [\w.]+\.resource_tracker import main")
 
 
 def end_at_once(exit_code: int) -> NoReturn:
@@ -32,5 +36,5 @@ def _kill_children() -> None:
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if not any("resource_tracker" in word for word in child.cmdline()):
+                if not any(map(TRACKER.match, child.cmdline())):
                     child.kill()

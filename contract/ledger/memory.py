@@ -141,6 +141,8 @@ class MemoryLedger(Ledger):
                     books.verdicts[each.question_id] = each
                     books.passages.pop(each.question_id, None)
                     books.troubles.pop(each.question_id, None)
+                    for of_stage in books.attempts.values():
+                        of_stage.pop(each.question_id, None)
                 if books.verdicts.get(each.question_id) == each:
                     standing.setdefault(each.question_id, each)
             return list(standing.values())
@@ -196,7 +198,6 @@ class MemoryLedger(Ledger):
             failed = [each for each, verdict in books.verdicts.items() if verdict.outcome is Outcome.FAILED]
             for each in failed:
                 del books.verdicts[each]
-                books.attempts[Stage.SCORE].pop(each, None)
             if failed:
                 books.state = RunState.RUNNING
             return len(failed)

@@ -447,6 +447,15 @@ def test_failed_verdicts_are_taken_back_and_their_questions_are_as_if_never_begu
     assert ledger.counts(run.run_id).finished
 
 
+def test_a_search_that_failed_is_as_if_never_begun_when_its_question_is_asked_again(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    for _ in range(3):
+        ledger.begin(run.run_id, ["q0"], stage=Stage.RETRIEVE)
+    ledger.commit(run.run_id, [verdict("q0", Outcome.FAILED)])
+    ledger.reopen_failed(run.run_id)
+    assert [each.attempts for each in ledger.begin(run.run_id, ["q0"], stage=Stage.RETRIEVE)] == [1]
+
+
 def test_a_halted_run_is_not_reopened_until_it_goes_on_unless_it_is_finished(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     ledger.commit(run.run_id, [verdict("q0", Outcome.FAILED)])

@@ -37,15 +37,21 @@ def test_a_hung_worker_ends_whatever_goes_wrong_on_its_way_out(trouble: str) -> 
     assert ended.returncode == 75
 
 
-#: A child that shares memory, as vLLM's ranks do, and waits. The parent ends at once, once it has the memory's name.
-SHARING = """
+#: Shares memory, as vLLM's ranks do, waits for its tracker to be one, prints the memory's name, and sleeps.
+SHARE = """
+import sys, time, psutil
+from multiprocessing.shared_memory import SharedMemory
+held = SharedMemory(create=True, size=16)
+while not any("resource_tracker" in each.cmdline()[-1] for each in psutil.Process().children()):
+    time.sleep(0.01)
+print(held.name, flush=True)
+time.sleep(600)
+"""
+#: Ends at once, once its child has shared memory.
+SHARING = f"""
 import subprocess, sys
 from workers.hard_exit import end_at_once
-share = (
-    "import time; from multiprocessing.shared_memory import SharedMemory; "
-    "held = SharedMemory(create=True, size=16); print(held.name, flush=True); time.sleep(600)"
-)
-child = subprocess.Popen([sys.executable, "-c", share], stdout=subprocess.PIPE, text=True)
+child = subprocess.Popen([sys.executable, "-c", {SHARE!r}], stdout=subprocess.PIPE, text=True)
 print(child.stdout.readline(), end="", flush=True)
 end_at_once(75)
 """
