@@ -111,7 +111,8 @@ class Verdict(BaseModel):
     judge_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    #: Prompt tokens over all prefills, and those of them served from the engine's prefix cache.
+    #: Prompt tokens over all prefills, and those of them served from the engine's prefix cache; both are 0 where vLLM
+    #: does not tell, as for several texts of one prompt.
     prefill_tokens: int = 0
     cached_tokens: int = 0
     attempts: int = 1

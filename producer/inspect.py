@@ -15,7 +15,7 @@ from contract.spec import RunSpec
 from contract.wording import number, percent
 from producer.intake.contradictions import contradiction_warnings
 from producer.intake.options import describe_reading, how_to_read, reading_options
-from producer.intake.profile import Lengths, Profile, key_warnings
+from producer.intake.profile import MOST_GUESSED, Lengths, Profile, key_warnings
 from producer.intake.survey import Inspector
 from producer.options import as_json, run_config_options
 from producer.output import Lines, echo_json, echo_lines
@@ -108,7 +108,7 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),
         ("repeated", _repeated(profile)),
         ("subjects", _counted(dict(profile.subjects.most_common())) if profile.subjects else "none named"),
-        ("languages", f"{_counted(dict(profile.languages.most_common(5)))} (guessed)"),
+        ("languages", _languages(profile)),
         ("characters", _lengths({"question": profile.question_chars, "choice": profile.choice_chars})),
     ]
     if profile.with_context:
@@ -135,11 +135,17 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
     return f"{shares}; {', '.join(more)}"
 
 
+def _languages(profile: Profile) -> str:
+    of = f" for the first {MOST_GUESSED:,} questions" if profile.questions > MOST_GUESSED else ""
+    return f"{_counted(dict(profile.languages.most_common(5)))} (guessed{of})"
+
+
 def _repeated(profile: Profile) -> str:
     if not profile.same_text:
         return "no duplicate questions"
     exact = profile.repeats.count()
-    return f"{number(exact, 'exact duplicate')}, {profile.same_text - exact:,} with other choices or contexts"
+    duplicates = f"{number(exact, 'duplicate')} (choices in any order)"
+    return f"{duplicates}, {profile.same_text - exact:,} with other choices or contexts"
 
 
 def _counted(counts: dict[str, int]) -> str:

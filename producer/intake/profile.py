@@ -16,7 +16,7 @@ from producer.intake.oddities import Oddities
 from producer.stats.guessing import Guessing
 from producer.stats.percentile import percentile
 
-__all__ = ["Keys", "Lengths", "Profile", "Skew", "key_warnings"]
+__all__ = ["MOST_GUESSED", "Keys", "Lengths", "Profile", "Skew", "key_warnings"]
 
 #: Significance level at which the positions of the right answers are called skewed.
 SKEW_P = 0.001

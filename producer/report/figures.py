@@ -65,7 +65,7 @@ def calibration_curve(calibration: Calibration, spec: RunSpec) -> Figure | None:
     ece, brier = calibration.ece(), calibration.brier()
     fewer = f" (of {calibration.distributions:,})" if calibration.distributions != calibration.of else ""
     known = f"Expected calibration error {ece:.3f}" + (f", Brier score {brier:.3f}{fewer}" if brier is not None else "")
-    caption = f"{known}. Ten bins of equal width; the area of a dot shows the number of answers in its bin."
+    caption = f"{known}. Ten bins of equal width; a larger dot stands for more answers."
     caption += _what_confidence_is(spec)
     return Figure("Calibration", caption, picture, ("mean confidence", "accuracy", "answers"), rows)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 __all__ = ["Pace", "Rates"]
@@ -24,11 +26,13 @@ class Rates(NamedTuple):
     mean: float
     #: What the mean is over, in seconds; 0 before a second look.
     mean_of_s: float
+    #: Whether nothing has been settled for so long that the pace predicts nothing.
+    stalled: bool = False
 
     def left_s(self, rest: int) -> float | None:
         """Estimate how many seconds `rest` questions take; None while there is no progress."""
         pace = self.steady or self.mean
-        return rest / pace if pace else None
+        return rest / pace if pace and not self.stalled else None
 
 
 @dataclass
@@ -83,7 +87,14 @@ class Pace:
     def rates(self) -> Rates:
         """All three, as they are now."""
         mean_of_s = self._seen[-1][0] - self._first[0] if self._first else 0.0
-        return Rates(self.lately, self.steady, self.mean, mean_of_s)
+        return Rates(self.lately, self.steady, self.mean, mean_of_s, self.stalled)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether nothing has been settled for over a minute, and for twice as long as it ever took before."""
+        bursts = [next(of_same)[0] for _, of_same in groupby(self._seen, key=itemgetter(1))]
+        longest = max((later - earlier for earlier, later in pairwise(bursts)), default=0.0)
+        return bool(bursts) and self._seen[-1][0] - bursts[-1] > max(STEADY_S, 2 * longest)
 
     @property
     def lately(self) -> float | None:

@@ -147,13 +147,14 @@ class TextPlan:
         """Return the texts, in vLLM's order of samples."""
         (output,) = told
         written = sorted(output.outputs, key=lambda each: each.index)
+        # With several texts, each has a prefill, of which vLLM tells the cached tokens of the last to finish alone.
+        alone = len(written) == 1
         return Completion(
             texts=tuple(Text(each.text, len(each.token_ids), each.finish_reason == "length") for each in written),
             prompt_end=self.prompt_end,
             prompt_tokens=len(self.prompt),
-            prefill_tokens=len(self.prompt),
-            # With several texts, vLLM reports the cached tokens of the last to finish, mostly shared with the first.
-            cached_tokens=(output.num_cached_tokens or 0) if len(written) == 1 else 0,
+            prefill_tokens=len(self.prompt) if alone else 0,
+            cached_tokens=(output.num_cached_tokens or 0) if alone else 0,
         )
 
 

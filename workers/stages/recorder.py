@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -40,6 +41,8 @@ class Recorder:
         self._stage = stage
         self._done = 0
         self._counting = threading.Lock()
+        #: Distinguishes this process from others of its name, which number their batches from 1, too.
+        self._process = secrets.token_hex(3)
         self._describe_engine = describe_engine
         #: Cached at a run's first batch. Asking each time would cost milliseconds per batch.
         self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
@@ -58,7 +61,7 @@ class Recorder:
         """Return the provenance of each question of `begun`, its message and attempts, for its verdict."""
         now = time.time()
         same: Provenance = {
-            "batch_id": f"{self._worker}/{batch.number}",
+            "batch_id": f"{self._worker}/{self._process}/{batch.number}",
             "batch_size": batch.questions,
             "worker": self._worker,
             "simulated": self._settings.engine == "simulated",

@@ -66,7 +66,7 @@ def test_it_tells_a_person_the_same_and_writes_nothing(
     assert "5 read + 1 skipped = 6 rows" in result.stdout
     assert "5 questions as mcqueue's own JSONL, 2 to 3 choices, labels A–C" in result.stdout
     assert "questions.jsonl:6: field 'choices': found 1, expected 2 to 26" in result.stdout
-    assert "1 exact duplicate, 1 with other choices or contexts\n" in result.stdout
+    assert "1 duplicate (choices in any order), 1 with other choices or contexts\n" in result.stdout
     assert "1 row cannot be asked" in result.stderr
     assert ledger.runs() == []
 

@@ -449,6 +449,24 @@ def test_the_time_left_does_not_jump_between_the_bursts_of_long_batches(every_s:
     assert [each for each in left if each is None or not 160 < each < 250] == []
 
 
+def test_where_nothing_is_settled_for_longer_than_ever_before_the_time_left_is_unknown() -> None:
+    """The last question hung, and some seconds were left for minutes."""
+    pace, counts = Pace(), {0: 0, 10: 64, 20: 128, 30: 192, 40: 256}
+    left: dict[int, float | None] = {}
+    settled = 0
+    for now in range(160):
+        settled = counts.get(now, settled)
+        pace.observe(float(now), settled)
+        left[now] = pace.rates.left_s(64)
+
+    assert left[40] == 10.0
+    assert left[100] is not None, "a minute may be a batch"
+    assert [left[now] for now in (101, 130, 159)] == [None] * 3
+
+    pace.observe(160.0, 320)
+    assert pace.rates.left_s(0) == 0.0
+
+
 def test_a_faster_pace_is_in_the_time_left_after_a_minute() -> None:
     pace = Pace()
 

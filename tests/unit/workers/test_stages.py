@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -89,8 +90,19 @@ def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger
     assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
     verdict = verdict_of(books, run, "q4")
     assert 0 <= time.time() - PUBLISHED_AT - verdict.queued_ms / 1000 <= time.time() - began
-    assert (verdict.worker, verdict.batch_id, verdict.batch_size, verdict.attempts) == ("w@host", "w@host/1", 6, 1)
+    assert (verdict.worker, verdict.batch_size, verdict.attempts) == ("w@host", 6, 1)
+    assert re.fullmatch("w@host/[0-9a-f]{6}/1", verdict.batch_id)
     assert verdict.settled_at > 0
+
+
+def test_batches_of_two_processes_of_one_name_have_ids_of_their_own(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    """The second one's batches, which are numbered from 1 as well, were counted as the first one's."""
+    run = open_run(books, make_questions(2))
+    for question_id in ("q0", "q1"):
+        score(books, engine, message(run, question_id))
+    assert len({verdict_of(books, run, each).batch_id for each in ("q0", "q1")}) == 2
 
 
 def test_a_worker_does_not_remember_every_run_that_it_ever_served(books: MemoryLedger, engine: CountingEngine) -> None:
