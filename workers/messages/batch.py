@@ -48,6 +48,8 @@ class Batch:
     questions: int
     flush: Flush
     waited_s: float
+    #: Number of questions that were begun; set by `run_batch`. The others were settled, put off, or of a halted run.
+    begun: int = 0
     #: Reason why this worker cannot continue; set by `run_batch`.
     fatal: str = ""
     #: How long `run_batch` pauses because some of its messages are requeued.

@@ -135,12 +135,13 @@ class WorkerMetrics:
         self._queued_s.observe(queued_s)
 
     def batch_ended(self, batch: Batch) -> None:
-        """Count a finished batch, successful or not."""
-        self._batches.labels(batch.flush).inc()
-        self._size.observe(batch.questions)
-        self._fill.observe(batch.questions / self._full_batch)
-        self._wait.observe(batch.waited_s)
-        self._batch_s.observe(max(0.0, time.time() - batch.started_at))
+        """Count a finished batch, successful or not; of one of which nothing was begun, only its messages."""
+        if batch.begun:
+            self._batches.labels(batch.flush).inc()
+            self._size.observe(batch.begun)
+            self._fill.observe(batch.questions / self._full_batch)
+            self._wait.observe(batch.waited_s)
+            self._batch_s.observe(max(0.0, time.time() - batch.started_at))
         self._redelivered.inc(sum(bool(held.request.delivery_info.get("redelivered")) for held in batch.held))
         self._returned.inc(sum(held.settlement is Settlement.REQUEUE for held in batch.held))
 

@@ -103,7 +103,7 @@ class BatchWork(abc.ABC):
         finally:
             if events:
                 events.ended(batch)
-        if did_something:
+        if did_something and batch.begun:
             self._log(batch)
         self._pause(batch.pause_s)
 
@@ -146,6 +146,7 @@ class BatchWork(abc.ABC):
                 else:
                     (ready if work.attempts <= self._suspect_from else suspects).append(work)
         endings |= self._recorder.commit(refused)
+        batch.begun += len(refused)
         if ready:
             endings |= self._attempt(batch, ready)
         return endings, suspects
@@ -235,6 +236,7 @@ class BatchWork(abc.ABC):
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
         """Do the stage for `works`, whose attempts are counted; not if the worker stopped while it only waited."""
         endings: Endings = {}
+        batch.begun += len(works)
         self._under_way[batch.number] = works
         try:
             self._attempt_or_halve(batch, works, endings)
@@ -284,17 +286,17 @@ class BatchWork(abc.ABC):
         log.info(
             "batch %d: %d question%s in %.2f s, %.1f questions/s, fill %.0f %%, flushed by %s%s",
             batch.number,
-            batch.questions,
-            "" if batch.questions == 1 else "s",
+            batch.begun,
+            "" if batch.begun == 1 else "s",
             seconds,
-            batch.questions / seconds if seconds else 0.0,
+            batch.begun / seconds if seconds else 0.0,
             100 * fill,
             batch.flush,
             f": {batch.fatal}" if batch.fatal else "",
             extra={
                 "action": "batch_done",
                 "batch": batch.number,
-                "questions": batch.questions,
+                "questions": batch.begun,
                 "seconds": seconds,
                 "flush": batch.flush,
                 "waited_s": batch.waited_s,

@@ -76,13 +76,13 @@ def test_a_call_is_timed_under_the_bucket_of_its_size(metrics: WorkerMetrics, qu
 def test_without_batching_a_message_is_a_full_batch() -> None:
     alone = Settings(engine="simulated", model="small", enable_batching=False, question_batch_size=8)
     metrics = WorkerMetrics(alone, "gpu0@host", "score.small", "0")
-    metrics.batch_ended(Batch(1, [held(Settlement.ACKNOWLEDGE)], questions=8, flush="size", waited_s=0.0))
+    metrics.batch_ended(Batch(1, [held(Settlement.ACKNOWLEDGE)], questions=8, flush="size", waited_s=0.0, begun=8))
     assert read(metrics.registry, "mcqueue_batch_fill_ratio_sum") == 1.0
 
 
 def test_a_batch_is_counted_with_size_fill_flush_and_what_became_of_its_messages(metrics: WorkerMetrics) -> None:
     messages = [held(Settlement.ACKNOWLEDGE), held(Settlement.REQUEUE), held(Settlement.REQUEUE, redelivered=True)]
-    metrics.batch_ended(Batch(1, messages, questions=12, flush="timeout", waited_s=0.4))
+    metrics.batch_ended(Batch(1, messages, questions=12, flush="timeout", waited_s=0.4, begun=9))
     found = metrics.registry
     assert read(found, "mcqueue_batches_total", flush="timeout") == 1
     assert read(found, "mcqueue_batches_total", flush="size") == 0
@@ -92,6 +92,18 @@ def test_a_batch_is_counted_with_size_fill_flush_and_what_became_of_its_messages
     assert read(found, "mcqueue_batch_wait_seconds_sum") == 0.4
     assert read(found, "mcqueue_messages_returned_total") == 2
     assert read(found, "mcqueue_messages_redelivered_total") == 1
+
+
+def test_a_batch_of_which_nothing_was_begun_is_none_but_its_messages_are_counted(metrics: WorkerMetrics) -> None:
+    """Each redelivery of a paused run's messages was a full batch of no time."""
+    metrics.batch_ended(
+        Batch(1, [held(Settlement.REQUEUE, redelivered=True)], questions=16, flush="size", waited_s=0.1)
+    )
+    found = metrics.registry
+    assert read(found, "mcqueue_batches_total", flush="size") == 0
+    assert read(found, "mcqueue_batch_questions_count") == 0
+    assert read(found, "mcqueue_batch_seconds_count") == 0
+    assert (read(found, "mcqueue_messages_returned_total"), read(found, "mcqueue_messages_redelivered_total")) == (1, 1)
 
 
 def test_the_histogram_of_batch_sizes_has_the_buckets_that_operators_know() -> None:

@@ -95,6 +95,22 @@ def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger
     assert verdict.settled_at > 0
 
 
+def test_only_questions_that_were_begun_are_in_a_batchs_line(
+    books: MemoryLedger, engine: CountingEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    paused, half = open_run(books, make_questions(2), "paused"), open_run(books, make_questions(2), "half")
+    books.halt(paused.run_id, RunState.PAUSED)
+    score(books, engine, message(half, "q0"))
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        batch = score(books, engine, message(paused, "q0", "q1"), message(half, "q0", "q1"))
+        score(books, engine, message(paused, "q0", "q1"))
+
+    lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith("batch ")]
+    assert (batch.questions, batch.begun) == (4, 1)
+    assert [line.partition(" in ")[0] for line in lines] == ["batch 1: 1 question"]
+
+
 def test_batches_of_two_processes_of_one_name_have_ids_of_their_own(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
