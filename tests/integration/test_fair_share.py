@@ -126,6 +126,15 @@ def test_a_list_that_is_in_order_is_left_alone(app: Celery, redis_ledger: RedisL
     assert redis_ledger.client.lrange(LIST, 0, -1) == before
 
 
+def test_a_message_that_is_no_more_than_its_own_turn_late_stays_where_it_is(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    sent(app, redis_ledger, "a", 8)
+    sent(app, redis_ledger, "b", 4)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "aab", "as after `b` was taken off `baab`"
+
+
 def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedger) -> None:
     run = sent(app, redis_ledger, "a", 80)
     sent(app, redis_ledger, "b", 80)

@@ -50,6 +50,14 @@ def test_engines_that_answered_a_run_are_kept_once_each_in_their_order_and_forgo
     assert ledger.engines(run.run_id) == []
 
 
+def test_an_engine_that_is_described_in_another_order_is_the_same_engine(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    first = EngineUsed(worker="a", since=10.0, engine={"dtype": "float32", "vllm": "0.32.0"})
+    ledger.note_engine(run.run_id, first)
+    ledger.note_engine(run.run_id, EngineUsed(worker="a", since=20.0, engine={"vllm": "0.32.0", "dtype": "float32"}))
+    assert ledger.engines(run.run_id) == [first]
+
+
 def test_opening_a_run_again_keeps_the_first_ones_birthday(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     later = run.model_copy(update={"run_id": "later", "created_at": run.created_at + 30})
@@ -125,6 +133,16 @@ def test_a_run_without_questions_yet_is_neither_open_nor_finished(ledger: Ledger
     assert ledger.open_runs() == []
     assert ledger.counts("bare") == Counts(total=3, todo=0)
     assert not ledger.counts("bare").finished
+
+
+def test_a_run_with_more_questions_than_it_was_announced_with_is_finished_by_the_last(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1))
+    ledger.add_questions(run.run_id, make_questions(2))
+    ledger.commit(run.run_id, verdicts(1))
+    counts = ledger.counts(run.run_id)
+    assert (counts.written, counts.unwritten, counts.finished) == (True, 0, False)
+    ledger.commit(run.run_id, verdicts(2))
+    assert ledger.counts(run.run_id).finished
 
 
 # Questions
@@ -419,6 +437,18 @@ def test_what_was_put_aside_is_given_out_once_in_input_order_and_only_if_unsettl
     assert list(ledger.take_aside(run.run_id)) == []
     assert ledger.open_runs() == [run.run_id]
     assert [each.attempts for each in ledger.begin(run.run_id, ["q0", "q5"])] == [1, 1]
+
+
+def test_what_was_settled_while_it_was_aside_is_not_given_out_when_it_is_taken_back(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    ledger.halt(run.run_id, RunState.PAUSED)
+    with pytest.raises(RunHalted):
+        ledger.begin(run.run_id, ["q0", "q1"])
+    ledger.commit(run.run_id, [verdict("q0", Outcome.FAILED)])
+    ledger.resume(run.run_id)
+    assert list(ledger.take_aside(run.run_id)) == ["q1"]
+    assert ledger.reopen_failed(run.run_id) == 1
+    assert list(ledger.take_aside(run.run_id)) == [], "whoever took it back sends it"
 
 
 def test_questions_written_while_a_run_is_halted_open_it_when_it_goes_on(ledger: Ledger) -> None:

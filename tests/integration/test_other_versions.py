@@ -16,7 +16,7 @@ from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics
 from contract.queue import MESSAGE_VERSION, QuestionBatch
-from contract.spec import IndexKind, Retrieval
+from contract.spec import IndexKind, Retrieval, Stage
 from contract.verdict import Passage
 from producer.watching.worker_status import RunWorkers
 from tests.integration.ledgers import verdict
@@ -202,9 +202,27 @@ def test_a_question_that_waits_for_another_worker_keeps_the_attempts_that_it_had
     assert [found and found.attempts for _, found in redis_ledger.results(run.run_id)] == [1, 3]
 
 
-def test_a_question_that_is_damaged_is_failed_as_no_version_could_read_it(redis_ledger: RedisLedger) -> None:
+@pytest.mark.parametrize("stage", Stage)
+def test_of_questions_that_cannot_be_begun_together_no_attempt_of_any_stage_is_counted(
+    redis_ledger: RedisLedger, stage: Stage
+) -> None:
+    run = open_run(redis_ledger, make_questions(2), rag=RETRIEVAL)
+    for each in Stage:
+        redis_ledger.begin(run.run_id, ["q0"], stage=each)
+    as_this_version_reads_it = newer_questions(redis_ledger, run)
+    with pytest.raises(UnreadableRun):
+        redis_ledger.begin(run.run_id, ["q0", "q1"], stage=stage)
+    as_this_version_reads_it()
+    for each in Stage:
+        assert [begun.attempts for begun in redis_ledger.begin(run.run_id, ["q0", "q1"], stage=each)] == [2, 1]
+
+
+@pytest.mark.parametrize("damaged", ["no question at all", '{"id": "q1"}'])
+def test_a_question_that_is_damaged_is_failed_as_no_version_could_read_it(
+    redis_ledger: RedisLedger, damaged: str
+) -> None:
     run = open_run(redis_ledger, make_questions(2))
-    redis_ledger.client.hset(keys.RunKeys(run.run_id).questions, "q1", "no question at all")
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).questions, "q1", damaged)
     here = Scoring(redis_ledger)
     while here.takes(run, "q0", "q1") is Settlement.REQUEUE:
         pass

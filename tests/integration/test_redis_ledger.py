@@ -23,7 +23,7 @@ from contract.errors import (
 from contract.ledger import RunState
 from contract.ledger.redis import CHUNK
 from contract.metrics import RedisMetrics
-from contract.spec import Stage
+from contract.spec import FewShot, Stage
 from contract.verdict import Passage
 from tests.integration.ledgers import ASKED, verdict, verdicts
 from tests.support import make_questions, open_run
@@ -103,6 +103,17 @@ def test_how_far_a_run_is_is_told_without_reading_its_examples_each_time(
     assert read == [run.run_id]
 
 
+def test_the_size_of_a_run_that_is_being_opened_is_not_taken_for_that_of_one_made_anew(
+    redis_ledger: RedisLedger,
+) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    for questions in (2, 3):
+        redis_ledger.open_run(run.model_copy(update={"questions": questions}))
+        redis_ledger.client.zrem(keys.runs(), run.run_id)  # as seen before it is listed
+        assert redis_ledger.counts(run.run_id).total == questions
+        redis_ledger.purge(run.run_id)
+
+
 def reads_of_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The runs that are read from Redis from now on."""
     read: list[str] = []
@@ -170,6 +181,36 @@ def test_a_run_that_is_purged_while_its_results_are_read_is_not_called_damaged(
     run = open_run(redis_ledger, make_questions(2))
     with pytest.raises(UnknownRun):
         list(PurgedAfterItsIds.connect(settings).results(run.run_id))
+
+
+def test_a_failure_that_another_process_took_back_and_settled_meanwhile_is_left_alone(
+    redis_ledger: RedisLedger, settings: Settings
+) -> None:
+    class Slow(RedisLedger):
+        def _failed(self, run_id: str, question_id: str, verdict: str) -> bool:
+            found = super()._failed(run_id, question_id, verdict)
+            if question_id == "q1":  # the last that is read
+                assert redis_ledger.reopen_failed(run_id) == 2
+                redis_ledger.commit(run_id, [answered])
+            return found
+
+    answered = verdict("q0", Outcome.CORRECT)
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.commit(run.run_id, verdicts(2, Outcome.FAILED))
+    assert Slow.connect(settings).reopen_failed(run.run_id) == 0
+    assert redis_ledger.result(run.run_id, "q0")[1] == answered
+    assert redis_ledger.counts(run.run_id) == Counts(total=2, todo=1, outcomes={Outcome.CORRECT: 1})
+
+
+def test_an_unknown_run_is_told_with_the_nearest_of_the_newest_or_else_how_runs_are_listed(
+    redis_ledger: RedisLedger,
+) -> None:
+    run = open_run(redis_ledger, make_questions(1), "chemistry")
+    with pytest.raises(UnknownRun, match=r"`python -m producer runs` lists them\."):
+        redis_ledger.run("zzz")
+    redis_ledger.client.zadd(keys.runs(), {f"older-{number}": number for number in range(100)})
+    with pytest.raises(UnknownRun, match=f"Did you mean {run.run_id!r}"):
+        redis_ledger.run(run.run_id.replace("chemistry", "chemstry"))
 
 
 def test_a_finished_run_keeps_no_books_of_its_attempts(redis_ledger: RedisLedger) -> None:
@@ -243,7 +284,10 @@ class Forgetful(RedisLedger):
 def test_open_runs_are_read_once_without_examples_and_those_of_another_version_are_told(
     redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, gone, theirs = (open_run(redis_ledger, make_questions(1), name) for name in ("ours", "gone", "theirs"))
+    few_shot = FewShot(k=1, pool=tuple(make_questions(1)))
+    ours, gone, theirs = (
+        open_run(redis_ledger, make_questions(1), name, few_shot=few_shot) for name in ("ours", "gone", "theirs")
+    )
     redis_ledger.client.set(keys.RunKeys(theirs.run_id).meta, '{"spec": {"mode": "telepathy"}}')
     redis_ledger.client.delete(keys.RunKeys(gone.run_id).meta)  # as seen while it is being purged
     told: list[str] = []

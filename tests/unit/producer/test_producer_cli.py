@@ -93,6 +93,15 @@ def test_a_run_is_named_by_its_beginning_or_as_the_last(producer: Producer, five
     assert f"'alp' matches 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
 
 
+def test_of_many_runs_that_begin_so_the_first_five_are_listed_and_the_rest_counted(
+    producer: Producer, five: Path
+) -> None:
+    ids = [producer.json("enqueue", five, "--run", f"alp{number}")["run_id"] for number in range(5)]
+    assert f"'alp' matches 5 runs: {', '.join(reversed(ids))}. " in producer("status", "alp", exit_code=1).stderr
+    producer.json("enqueue", five, "--run", "alp5")
+    assert f", {ids[1]} and 1 more. " in producer("status", "alp", exit_code=1).stderr
+
+
 def test_a_run_is_found_by_its_beginning_in_whatever_case(producer: Producer, five: Path) -> None:
     """`--run My-Test` makes the run my-test-…, of which only the whole name was found as it was given."""
     run_id = producer.json("enqueue", five, "--run", "My-Test")["run_id"]

@@ -280,3 +280,21 @@ def test_less_than_a_batch_is_held_ready_whoever_else_could_take_it() -> None:
     assert waiting.room_for_items() == 1
     waiting.add("waits", 5, now_s=0.0)
     assert waiting.room_for_items() == 1  # as large as the largest of late
+
+
+def test_as_much_as_a_batch_in_the_queue_is_left_there_for_whoever_can_begin_it() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=1)
+    for name in ("runs", "runs too"):
+        waiting.add(name, 4, now_s=0.0)
+    waiting.take(0.0)
+    waiting.left_waiting(items=2, other_workers=2)
+    assert not waiting.has_room()
+    waiting.left_waiting(items=1, other_workers=2)
+    assert waiting.room_for_items() == 2
+
+
+def test_how_short_a_queue_is_is_told_in_questions_and_not_in_messages() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=2)
+    waiting.add("large", 8, now_s=0.0)
+    waiting.left_waiting(items=9, other_workers=2)  # 72 questions: all that three workers can hold
+    assert waiting.room_for_items() == 2

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
 
@@ -328,6 +328,191 @@ def test_a_call_that_comes_while_the_engine_fails_does_not_wait_for_ever(monkeyp
     has_come.set()
     for each in calls:
         assert str(end_of(each, EngineDead)) == "The engine failed: broken."
+
+
+def test_a_call_that_enters_just_as_the_engine_ends_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    enters = threading.Event()
+
+    class Broken(Sampler):
+        def step(self) -> list[Any]:
+            assert enters.wait(PATIENCE_S)
+            raise EngineDead("broken")
+
+    class Slow:
+        """Takes no second call for as long as the engine needs to end, if it can."""
+
+        def __init__(self, inbox: queue.SimpleQueue[Any]) -> None:
+            self._inbox = inbox
+            self.empty, self.get = inbox.empty, inbox.get
+            self._calls = 0
+
+        def put(self, call: Any) -> None:
+            self._calls += 1
+            if self._calls > 1:
+                enters.set()
+                owner.join(0.5)
+            self._inbox.put(call)
+
+    monkeypatch.setattr("workers.engines.engine_thread.sampling_params", lambda _: None)
+    sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: sizes, Broken({}))
+    owner._inbox = cast("queue.SimpleQueue[Any]", Slow(owner._inbox))
+    owner.start()
+    owner.await_boot(timeout_s=PATIENCE_S)
+    calls = [owner.call([Prefill([number])], part_s=10.0) for number in (1, 2)]
+    for each in calls:
+        assert str(end_of(each, EngineDead)) == "The engine failed: broken."
+
+
+def test_a_core_process_that_ends_while_a_step_waits_for_its_outputs_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = threading.Event()
+    reader = threading.Thread(target=ends.wait, daemon=True)
+    reader.start()
+    core = SimpleNamespace(
+        output_queue_thread=reader, outputs_queue=queue.Queue[Any](), utility_results={}, shutdown=lambda: None
+    )
+
+    class Engine(Sampler):
+        engine_core = core
+
+        def step(self) -> list[Any]:
+            core.outputs_queue.get(timeout=PATIENCE_S)  # what the call itself puts there
+            ends.set()
+            raise core.outputs_queue.get(timeout=10.0)  # vLLM's has no limit
+
+    call = booted(monkeypatch, Engine({})).call([Prefill([1])], part_s=PATIENCE_S)
+    assert str(end_of(call, EngineDead)) == "The engine failed: its core process has ended."
+
+
+def test_a_request_that_vllm_refuses_is_taken_back_and_leaves_its_room_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    aborted, room = [], queue.SimpleQueue[None]()
+
+    class Refusing(Sampler):
+        def add_request(self, name: str, prompt: dict[str, Any], *_: Any, **__: Any) -> None:
+            super().add_request(name, prompt)
+            if prompt["prompt_token_ids"] == [1]:
+                raise ValueError("too odd")
+
+        def abort_request(self, names: list[str]) -> None:
+            super().abort_request(names)
+            aborted.extend(names)
+
+    text = SimpleNamespace(finish_reason="stop", logprobs=None)
+    owner = booted(monkeypatch, Refusing({2: text}), lambda: room.put(None))
+    for _ in range(3):  # more than the engine's slots, had they not been left
+        found = dict(each for part in owner.call([Prefill([1])] * 10 + [Prefill([2])], part_s=1) for each in part)
+        assert [str(found[number]) for number in range(10)] == ["too odd."] * 10
+        assert found[10].outputs == [text]
+        room.get(timeout=10.0)
+    owner.stop()
+    assert len(aborted) == 30
+
+
+def test_a_request_that_the_engine_cannot_take_because_it_is_at_an_end_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ended(Sampler):
+        def add_request(self, name: str, prompt: dict[str, Any], *_: Any, **__: Any) -> None:
+            super().add_request(name, prompt)
+            raise RuntimeError("EngineCore encountered an issue")
+
+    call = booted(monkeypatch, Ended({})).call([Prefill([1])], part_s=PATIENCE_S)
+    assert str(end_of(call, EngineDead)) == "The engine failed: EngineCore encountered an issue."
+
+
+def test_each_request_is_asked_with_its_own_adapter_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[int, Any] = {}
+
+    class Adapting(Sampler):
+        def add_request(self, name: str, prompt: dict[str, Any], *_: Any, **more: Any) -> None:
+            super().add_request(name, prompt)
+            given[prompt["prompt_token_ids"][0]] = more["lora_request"]
+
+    text = SimpleNamespace(finish_reason="stop", logprobs=None)
+    owner = booted(monkeypatch, Adapting(dict.fromkeys((1, 2, 3), text)))
+    owner._adapters = {"mine": "my weights", "yours": "your weights"}
+    list(owner.call([Prefill([1], adapter="mine"), Prefill([2]), Prefill([3], adapter="yours")], part_s=1))
+    owner.stop()
+    assert given == {1: "my weights", 2: None, 3: "your weights"}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_engine_that_has_ended_frees_its_core(monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> None:
+    freed = threading.Event()
+
+    class Engine(Sampler):
+        engine_core = SimpleNamespace(shutdown=freed.set)
+
+        def step(self) -> list[Any]:
+            raise EngineDead("broken")
+
+    owner = booted(monkeypatch, Engine({}))
+    if fails:
+        end_of(owner.call([Prefill([1])], part_s=PATIENCE_S), EngineDead)
+        owner.join(PATIENCE_S)
+    else:
+        owner.stop()
+    assert freed.is_set()
+
+
+class Gated(Sampler):
+    """Begins a step and ends it when it may; all that it is asked is cached."""
+
+    def __init__(self) -> None:
+        super().__init__({1: SimpleNamespace(finish_reason="stop", logprobs=None)})
+        self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
+
+    def step(self) -> list[Any]:
+        self.begun.release()
+        assert self.may_end.acquire(timeout=PATIENCE_S)
+        outputs = super().step()
+        for each in outputs:
+            each.num_cached_tokens = 1280
+        return outputs
+
+
+def test_a_call_that_fills_the_engine_with_several_texts_per_request_leaves_no_room_until_they_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, room = Gated(), queue.SimpleQueue[None]()
+    owner = booted(monkeypatch, engine, lambda: room.put(None))
+    four_texts = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9, temperature=1.0, samples=4))
+    call = owner.call([Prefill([1], generate=four_texts)] * 3, part_s=PATIENCE_S)  # 12 texts on 8 slots
+    assert engine.begun.acquire(timeout=PATIENCE_S)
+    assert room.empty()
+    engine.may_end.release()
+    list(call)
+    room.get(timeout=PATIENCE_S)
+    owner.stop()
+
+
+def test_prompts_that_are_mostly_cached_leave_the_engine_room_for_another_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, room = Gated(), queue.SimpleQueue[None]()
+    owner = booted(monkeypatch, engine, lambda: room.put(None))
+    prompt = Prefill([1] * 1280)  # the tokens of more than two steps: all slots
+
+    def leaves_room() -> bool:
+        while not room.empty():
+            room.get()
+        call = owner.call([prompt], part_s=PATIENCE_S)
+        assert engine.begun.acquire(timeout=PATIENCE_S)
+        found = not room.empty()
+        engine.may_end.release()
+        list(call)
+        return found
+
+    assert not leaves_room()
+    engine.may_end.release()
+    list(owner.call([prompt] * 300, part_s=PATIENCE_S))
+    assert engine.begun.acquire(timeout=PATIENCE_S)
+    assert leaves_room()
+    owner.stop()
 
 
 def test_an_engine_that_is_closed_ends_the_calls_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -436,6 +436,24 @@ def test_a_question_that_kills_its_retrieval_worker_again_and_again_fails(
     assert verdict.error.type == "TooManyAttempts"
 
 
+def test_a_search_for_a_suspect_alone_counts_as_one_more_and_not_as_an_attempt_to_score(
+    books: MemoryLedger, outbox: Outbox
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    class Deadly(Echo):
+        def search(self, *_: object, **__: object) -> list[list[Passage]]:
+            raise Killed
+
+    run = open_run(books, make_questions(1), rag=RAG)
+    for _ in range(2):
+        books.begin(run.run_id, ["q0"], stage=Stage.RETRIEVE)
+    with pytest.raises(Killed):
+        retrieve(books, Deadly(), outbox, message(run, "q0"))
+    assert [books.begin(run.run_id, ["q0"], stage=stage)[0].attempts for stage in Stage] == [4, 1]
+
+
 def test_runs_with_other_wishes_are_searched_apart(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
     questions: list[Question] = make_questions(1)
     one = open_run(books, questions, "one", rag=RAG)

@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from contract import Ledger, MemoryLedger, Outcome, Run, RunSpec, RunState, load_settings
 from contract.errors import EngineDead, LedgerError, RedisUnreachable, RequestRejected, UnreadableRun, WaitEnded
 from contract.keys import score_queue
+from contract.ledger import UNCOUNTED
 from contract.question import Question
-from contract.queue import QuestionBatch
+from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.verdict import Failure, Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
@@ -27,6 +28,7 @@ from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.scoring import Reading
+from workers.stages.base import RETRY_PAUSE_S
 from workers.stages.scoring import BatchScorer, gathered
 from workers.stages.work import KNOWN_RUNS, StageContext
 from workers.verdicts import outcome_of
@@ -153,6 +155,61 @@ def test_a_run_that_only_a_newer_worker_can_read_waits_for_one_however_often_it_
 
     assert books.counts(run.run_id).finished
     assert scorer.puts_off == {}
+
+
+def test_messages_of_a_run_wait_together_for_the_worker_that_can_read_the_newest(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(2))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    batch = batch_of(message(run, "q0"), message(run, "q1", version=MESSAGE_VERSION + 1))
+    scorer.run(batch)
+    assert (engine.calls, books.counts(run.run_id).settled) == ([], 0)
+    assert [held.settlement for held in batch.held] == [Settlement.REQUEUE] * 2
+
+
+@pytest.mark.parametrize("ended", ["halted", "purged"])
+def test_a_run_that_is_halted_or_purged_is_no_longer_put_off(
+    books: MemoryLedger, engine: CountingEngine, ended: str
+) -> None:
+    run = open_run(books, make_questions(1))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    scorer.run(batch_of(message(run, "q0", version=MESSAGE_VERSION + 1)))
+    assert list(scorer.puts_off) == [run.run_id]
+    if ended == "halted":
+        books.halt(run.run_id, RunState.PAUSED)
+    else:
+        books.purge(run.run_id)
+    scorer.run(batch_of(message(run, "q0", version=MESSAGE_VERSION + 1)))
+    assert scorer.puts_off == {}
+
+
+def test_a_batch_of_which_all_was_put_off_rests_before_it_comes_again_and_one_that_did_something_does_not(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run, other = (open_run(books, make_questions(1), name) for name in ("put-off", "other"))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    put_off = message(run, "q0", version=MESSAGE_VERSION + 1)
+    for held, pause_s in (([put_off, message(other, "q0")], 0.0), ([put_off], RETRY_PAUSE_S)):
+        batch = batch_of(*held)
+        scorer.run(batch)
+        assert batch.pause_s == pause_s
+
+
+def test_a_batch_rests_before_it_comes_again_because_the_ledger_was_away(
+    engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> NoReturn:
+        raise RedisUnreachable("away")
+
+    books = MemoryLedger()
+    run = open_run(books, make_questions(2))
+    monkeypatch.setattr(books, "begin", away)
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    batch = batch_of(message(run, "q0", "q1"))
+    scorer.run(batch)
+    assert (batch.pause_s, batch.held[0].settlement) == (RETRY_PAUSE_S, Settlement.REQUEUE)
+    assert books.troubles(run.run_id, "q0") == [], "no question is to blame"
 
 
 def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_another_one(
@@ -367,6 +424,28 @@ def test_a_suspect_whose_run_is_halted_while_its_company_is_scored_is_put_aside(
     assert list(books.take_aside(run.run_id)) == ["q0"]
 
 
+@pytest.mark.parametrize("ended", ["settled", "purged"])
+def test_a_suspect_that_is_settled_or_purged_while_its_company_is_scored_is_not_asked(
+    books: MemoryLedger, engine: CountingEngine, ended: str
+) -> None:
+    run, other = (open_run(books, make_questions(1), name) for name in ("suspected", "other"))
+    for _ in range(2):
+        books.begin(run.run_id, ["q0"])
+
+    def end_meanwhile(_: Sequence[Request]) -> bool:
+        if ended == "settled":
+            books.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT, worker="another")])
+        else:
+            books.purge(run.run_id)
+        return False
+
+    engine.dies_at = end_meanwhile
+    batch = score(books, engine, message(run, "q0"), message(other, "q0"))
+    assert engine.calls == [1]
+    assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+    assert batch.held[0].summary == "1 settled before"
+
+
 def test_a_dead_engine_sends_every_message_back_and_ends_the_worker(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
@@ -401,6 +480,38 @@ def test_of_a_batch_in_halves_every_question_without_an_answer_is_told_why_its_e
     engine.dies_at = lambda requests: len(requests) < 4
     score(books, engine, message(run, "q0", "q1", "q2", "q3"))
     assert [books.troubles(run.run_id, f"q{n}") for n in range(4)] == [["w@host: EngineDead: gone"]] * 4
+
+
+@pytest.mark.parametrize(
+    ("death", "attempts", "reasons"),
+    [(WaitEnded("stopped"), 0, []), (EngineDead("gone"), 1, ["w@host: EngineDead: gone"])],
+    ids=["wait", "death"],
+)
+def test_a_question_that_had_failed_by_itself_has_no_part_in_how_the_other_half_of_its_batch_ends(
+    books: MemoryLedger, engine: CountingEngine, death: EngineDead, attempts: int, reasons: list[str]
+) -> None:
+    run = open_run(books, make_questions(2))
+    failing = make_question(0).question
+    engine.raises = {failing: ZeroDivisionError("odd")}
+    engine.dies_at = lambda requests: all(failing not in each.prompt for each in requests)
+    engine.death = death
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    scorer.run(batch_of(message(run, "q0", "q1")))
+    counted = [each.attempts for each in books.begin(run.run_id, ["q0", "q1"], suspect_from=UNCOUNTED)]
+    assert counted == [1, attempts]
+    told = [books.troubles(run.run_id, each) for each in ("q0", "q1")]
+    assert told == [["w@host: ZeroDivisionError: odd"], reasons]
+
+
+def test_what_a_worker_has_given_back_is_no_longer_under_way_there(books: MemoryLedger, engine: CountingEngine) -> None:
+    run = open_run(books, make_questions(1))
+    engine.raises = {"": ZeroDivisionError("odd")}
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    scorer.run(batch_of(message(run, "q0")))
+    scorer.note_under_way("it hangs")
+    scorer.uncount_under_way()
+    assert books.troubles(run.run_id, "q0") == ["w@host: ZeroDivisionError: odd"]
+    assert books.begin(run.run_id, ["q0"], suspect_from=UNCOUNTED)[0].attempts == 1
 
 
 def test_who_is_convicted_is_told_what_its_workers_said_last(books: MemoryLedger, engine: CountingEngine) -> None:
