@@ -204,9 +204,8 @@ class RedisLedger(Ledger):
                 for body, attempts, counted in zip(found[0::3], found[1::3], found[2::3], strict=True)
             ]
         except ValidationError as trouble:
-            error = _of_another_version(run_id, "a question", trouble)
             self._uncount_those_of(call, run_id, question_ids, stage)
-            raise error from None
+            raise _of_another_version(run_id, "a question", trouble) from None
 
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
         own = keys.RunKeys(run_id)

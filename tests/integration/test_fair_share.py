@@ -7,12 +7,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -21,6 +23,7 @@ from click.testing import CliRunner
 
 from contract import RedisLedger, Run, fair_share, keys
 from contract.ledger import RunState
+from contract.locks import LOCK_S, Lock
 from contract.priority import Priority
 from producer.cli import main
 from tests.integration.runs import QUEUE, messages_in, send, verdicts, wait_finished
@@ -388,3 +391,54 @@ def test_a_weight_is_given_with_a_run_seen_in_its_status_and_changed(redis_url: 
     said("weight", "last", "1")
     assert "turns for each turn" not in said("status")
     assert CliRunner().invoke(main, ["--redis", redis_url, "weight", "last", "0"]).exit_code == 2
+
+
+@pytest.mark.usefixtures("short_steps")
+def test_a_long_list_is_not_moved_for_a_halted_run_that_its_head_lacks(app: Celery, redis_ledger: RedisLedger) -> None:
+    for name in "ab":
+        sent(app, redis_ledger, name, 4 * 80)
+    halted = sent(app, redis_ledger, "halted", 40)
+    redis_ledger.halt(halted.run_id, RunState.PAUSED)
+    fair_share.level(redis_ledger, QUEUE)
+    before = redis_ledger.client.lrange(LIST, 0, -1)
+
+    fair_share.level(redis_ledger, QUEUE)
+
+    assert redis_ledger.client.lrange(LIST, 0, -1) == before
+
+
+def test_a_queue_that_takes_long_to_reorder_is_reordered_so_much_the_less_often(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levelled: list[str] = []
+    clock = iter([0.0, 3.0, 4.0, 7.0])
+    monkeypatch.setattr(fair_share, "level", lambda _, queue: levelled.append(queue))
+    monkeypatch.setattr(fair_share, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for _ in range(2):
+        fair_share.level_if_due(redis_ledger, QUEUE)
+
+    assert levelled == [QUEUE]
+    assert 20_000 < redis_ledger.client.pttl(keys.levelled(QUEUE)) <= 30_000
+
+
+def test_who_reads_the_list_in_pieces_waits_while_it_is_reordered(redis_ledger: RedisLedger) -> None:
+    reordered = threading.Event()
+    lock = Lock(redis_ledger.client, keys.moving(QUEUE), timeout=LOCK_S, thread_local=False)
+    assert lock.acquire(blocking=False)
+
+    def end() -> None:
+        reordered.set()
+        lock.release()
+
+    timer = threading.Timer(0.3, end)
+    timer.start()
+    with fair_share.at_rest(redis_ledger, QUEUE):
+        waited = reordered.is_set()
+    timer.join()
+
+    assert waited
+
+
+def test_a_reader_that_is_killed_keeps_nobody_from_reordering_for_long(redis_ledger: RedisLedger) -> None:
+    with fair_share.at_rest(redis_ledger, QUEUE):
+        assert 0 < redis_ledger.client.pttl(keys.moving(QUEUE)) <= 1000 * LOCK_S

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import redis
 from celery import Celery
+from pydantic import ValidationError
 
 from contract import Outcome, Run, Settings, keys, load_settings
 from contract.errors import LedgerError, UnreadableRun
@@ -215,6 +216,14 @@ def test_of_questions_that_cannot_be_begun_together_no_attempt_of_any_stage_is_c
     as_this_version_reads_it()
     for each in Stage:
         assert [begun.attempts for begun in redis_ledger.begin(run.run_id, ["q0", "q1"], stage=each)] == [2, 1]
+
+
+def test_a_damaged_question_costs_those_beside_it_no_attempt(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).questions, "q1", "no question at all")
+    with pytest.raises(ValidationError):
+        redis_ledger.begin(run.run_id, ["q0", "q1"])
+    assert [begun.attempts for begun in redis_ledger.begin(run.run_id, ["q0"])] == [1]
 
 
 @pytest.mark.parametrize("damaged", ["no question at all", '{"id": "q1"}'])

@@ -46,6 +46,16 @@ def test_a_run_of_another_version_is_told_by_what_is_not_understood_and_hides_no
         redis_ledger.named(theirs.run_id)
 
 
+def test_a_run_that_is_purged_while_runs_are_listed_is_left_out_without_a_warning(
+    redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, gone = (open_run(redis_ledger, make_questions(1), name) for name in ("there", "gone"))
+    redis_ledger.client.delete(keys.RunKeys(gone.run_id).meta)  # as seen while it is being purged
+
+    assert redis_ledger.runs() == [there]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("run_id", ["../../elsewhere/theirs", "/theirs", "..", ""])
 def test_a_run_whose_id_would_lead_its_results_to_another_folder_is_not_read(
     run_id: str, redis_ledger: RedisLedger

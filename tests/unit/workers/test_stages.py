@@ -97,6 +97,25 @@ def test_messages_are_acknowledged_once_their_verdicts_stand(books: MemoryLedger
     assert verdict.settled_at > 0
 
 
+def test_an_error_at_the_last_attempt_is_the_end_also_if_those_before_killed_their_workers(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(1))
+    for _ in range(SETTINGS.max_attempts - 1):
+        books.begin(run.run_id, ["q0"])
+    engine.raises = {"": ZeroDivisionError("odd")}
+
+    batch = score(books, engine, message(run, "q0"))
+
+    assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+    verdict = verdict_of(books, run, "q0")
+    assert verdict.attempts == SETTINGS.max_attempts
+    assert isinstance(verdict.error, Failure)
+    assert verdict.error.message == (
+        "attempted 4 times: w@host: ZeroDivisionError: odd; 3 times its worker died without giving a reason"
+    )
+
+
 def test_only_questions_that_were_begun_are_in_a_batchs_line(
     books: MemoryLedger, engine: CountingEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
