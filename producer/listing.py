@@ -10,7 +10,7 @@ from contract.commands import note
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.engine_differences import sampling_lines
-from producer.export.columns import iso
+from producer.export.cells import iso
 from producer.options import as_json, run_argument
 from producer.output import echo_json, echo_lines, echo_table
 from producer.question_view import question_json, question_lines

@@ -13,7 +13,7 @@ from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
 from contract.spec import Mode, RunSpec
 from contract.verdict import MAJORITY, ContextSource, Passage, Verdict
-from producer.export.columns import iso
+from producer.export.cells import iso
 from producer.export.formats.text import named_infinities
 from producer.output import Lines
 from producer.stats.retrieval import was_searched_for

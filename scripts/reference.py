@@ -21,7 +21,7 @@ from contract import MemoryLedger
 from contract.metrics import RedisMetrics
 from contract.settings import PREFIX, Settings
 from producer.cli import main as producer
-from producer.export.columns import MEANINGS
+from producer.export.columns import COLUMNS
 from producer.runs.runconfig import RunConfig
 from producer.suite.config import Entry, Suite
 from workers.cli import main as workers
@@ -178,8 +178,8 @@ def _results() -> Iterator[str]:
     yield "`summary.json` lists under `files` what was written with it; any other files are from a different export."
     yield "[statistics.md](../statistics.md) explains how to read and cite them, and what the intervals are."
     yield from ("", "| column | |", "|---|---|")
-    for column, meaning in MEANINGS.items():
-        yield f"| `{column}` | {_cell(meaning)} |"
+    for column in COLUMNS:
+        yield f"| `{column.name}` | {_cell(column.meaning)} |"
 
 
 def _labels_of(metric: Metric) -> set[str]:

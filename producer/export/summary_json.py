@@ -11,7 +11,7 @@ from typing import Any
 from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord
 from contract.spec import Mode
-from producer.export.columns import iso
+from producer.export.cells import iso
 from producer.export.summary import Summary
 from producer.stats import Tally, cluster_interval
 from producer.stats.calibration import confidence_of

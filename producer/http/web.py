@@ -20,7 +20,7 @@ from contract.ledger import Ledger
 from contract.question import Question
 from contract.settings import Settings
 from producer.broker import Broker
-from producer.export.columns import iso
+from producer.export.cells import iso
 from producer.http.admission import KEY_SCHEMES, BodyLimit, KeyCheck
 from producer.http.bodies import (
     GenerateBatchIn,

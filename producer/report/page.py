@@ -17,7 +17,7 @@ from contract.verdict import Outcome
 from contract.wording import percent
 from producer.bar import reading
 from producer.engine_differences import engine_lines
-from producer.export.columns import iso
+from producer.export.cells import iso
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json
 from producer.pairing import MANY, UNDECIDED

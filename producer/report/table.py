@@ -18,7 +18,8 @@ from contract.ledger import Run
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Verdict
-from producer.export.columns import UNSETTLED, named
+from producer.export.cells import named
+from producer.export.columns import UNSETTLED
 from producer.question_view import shown_prompts, verdict_facts
 
 __all__ = ["PER_PARCEL", "Table"]

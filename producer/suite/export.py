@@ -11,7 +11,7 @@ from typing import Any
 from contract.names import slug
 from contract.sanitize import for_cell
 from contract.verdict import Outcome
-from producer.export.columns import iso
+from producer.export.cells import iso
 from producer.export.files import Drafts, explaining
 from producer.export.formats.text import csv_text
 from producer.stats import Interval

@@ -17,7 +17,7 @@ import pytest
 
 from contract import RedisLedger, load_settings
 from demo.valkey import free_port
-from producer.export.columns import COLUMNS
+from producer.export.columns import NAMES
 from tests.support import ROOT, booted_pids, process, url_of, valkey, wait_until
 
 DEPLOY = "configs/deploy/laptop.yaml"
@@ -64,7 +64,7 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
     """Return the rows of results.csv, which has all its columns."""
     with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        assert tuple(reader.fieldnames or ()) == COLUMNS
+        assert tuple(reader.fieldnames or ()) == NAMES
         return list(reader)
 
 

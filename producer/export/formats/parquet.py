@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.ledger import Run
-from producer.export.columns import COLUMNS, Row, values_of
+from producer.export.columns import COLUMNS, Kind, Values
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
@@ -25,9 +25,6 @@ __all__ = ["parquet_rows"]
 
 #: Rows per row group: at most tens of megabytes in memory, and still large enough to compress well.
 ROWS_PER_GROUP = 4096
-NUMBERS = ("confidence", "margin", "queued_ms", "latency_ms")
-COUNTS = ("passages_left_out", "prompt_tokens", "completion_tokens", "attempts", "batch_size")
-FACTS = ("correct", "retrieval_hit", "truncated", "simulated")
 
 
 @contextmanager
@@ -37,26 +34,27 @@ def parquet_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     import pyarrow.parquet as pq
 
     path, schema = directory / "results.parquet", _schema()
-    values = values_of(run)
-    pending: list[Row] = []
+    pending: list[Values] = [[] for _ in COLUMNS]
     with pq.ParquetWriter(drafts.binary(path), schema, compression="zstd") as writer:
 
         def write_group() -> None:
-            columns = zip(zip(*pending[:ROWS_PER_GROUP], strict=True), schema, strict=True)
-            arrays = [pa.array(cells, field.type) for cells, field in columns]
+            columns = zip(pending, schema, strict=True)
+            arrays = [pa.array(values[:ROWS_PER_GROUP], field.type) for values, field in columns]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            del pending[:ROWS_PER_GROUP]
+            for values in pending:
+                del values[:ROWS_PER_GROUP]
 
-        def rows(part: Part) -> list[Row]:
-            return [values(question, verdict) for question, verdict in part]
+        def columns_of(part: Part) -> list[Values]:
+            return [column.values(run, part) for column in COLUMNS]
 
-        def write(rows: list[Row]) -> None:
-            pending.extend(rows)
-            while len(pending) >= ROWS_PER_GROUP:
+        def write(columns: list[Values]) -> None:
+            for values, more in zip(pending, columns, strict=True):
+                values.extend(more)
+            while len(pending[0]) >= ROWS_PER_GROUP:
                 write_group()
 
-        yield Sink((path,), rows, write)
-        if pending:
+        yield Sink((path,), columns_of, write)
+        if pending[0]:
             write_group()
 
 
@@ -64,13 +62,14 @@ def _schema() -> pa.Schema:
     import pyarrow as pa
 
     types = {
-        **dict.fromkeys(NUMBERS, pa.float64()),
-        **dict.fromkeys(COUNTS, pa.int64()),
-        **dict.fromkeys(FACTS, pa.bool_()),
-        "choice_scores": pa.map_(pa.string(), pa.float64()),
-        "retrieved_ids": pa.list_(pa.string()),
-        "retrieval_scores": pa.list_(pa.float64()),
-        "rotation_choices": pa.list_(pa.string()),
-        "settled_at": pa.timestamp("ms", tz="UTC"),
+        Kind.TEXT: pa.string(),
+        Kind.WORD: pa.string(),
+        Kind.NUMBER: pa.float64(),
+        Kind.COUNT: pa.int64(),
+        Kind.FACT: pa.bool_(),
+        Kind.TIME: pa.timestamp("ms", tz="UTC"),
+        Kind.SCORES: pa.map_(pa.string(), pa.float64()),
+        Kind.TEXTS: pa.list_(pa.string()),
+        Kind.NUMBERS: pa.list_(pa.float64()),
     }
-    return pa.schema([(name, types.get(name, pa.string())) for name in COLUMNS])
+    return pa.schema([(column.name, types[column.kind]) for column in COLUMNS])

@@ -11,7 +11,8 @@ from typing import Any
 
 from contract.ledger import Run
 from contract.verdict import Verdict
-from producer.export.columns import COLUMNS, cells_of, named
+from producer.export.cells import as_cells, named
+from producer.export.columns import COLUMNS, NAMES
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
@@ -23,9 +24,14 @@ __all__ = ["csv_rows", "csv_text", "json_lines", "named_infinities"]
 def csv_rows(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     """Write the columns of `producer/export/columns.py` for spreadsheets."""
     path = directory / "results.csv"
-    file, cells = drafts.text(path), cells_of(run)
-    file.write(csv_text([COLUMNS]))
-    yield Sink((path,), lambda part: csv_text(cells(part)), file.write)
+    file = drafts.text(path)
+    file.write(csv_text([NAMES]))
+
+    def lines(part: Part) -> str:
+        columns = (as_cells(column.kind, column.values(run, part)) for column in COLUMNS)
+        return csv_text(zip(*columns, strict=True))
+
+    yield Sink((path,), lines, file.write)
 
 
 class _Lines(list[str]):

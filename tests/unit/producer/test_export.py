@@ -15,7 +15,8 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.spec import Mode, Prompt, RunSpec
 from contract.verdict import Outcome, Verdict
-from producer.export.columns import COLUMNS, iso
+from producer.export.cells import iso
+from producer.export.columns import NAMES
 from producer.export.results import export
 from tests.support import interrupted_run, make_questions, open_run
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
@@ -35,7 +36,7 @@ def rows_of(directory: Path) -> list[dict[str, str]]:
 
 
 def test_the_columns_are_those_of_the_design() -> None:
-    assert ", ".join(COLUMNS) == DESIGN
+    assert ", ".join(NAMES) == DESIGN
 
 
 def test_every_question_is_a_row_in_the_order_of_the_input(filled: MemoryLedger, tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_of_a_run_whose_questions_are_not_written_yet_there_are_only_the_names_o
 
     export(ledger, run.run_id, tmp_path)
 
-    assert (tmp_path / "results.csv").read_text() == ",".join(COLUMNS) + "\n"
+    assert (tmp_path / "results.csv").read_text() == ",".join(NAMES) + "\n"
 
 
 def test_the_margin_is_0_in_the_files_only_where_it_is_a_tie(ledger: MemoryLedger, tmp_path: Path) -> None:

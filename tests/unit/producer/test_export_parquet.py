@@ -19,7 +19,7 @@ from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
 from contract.verdict import Outcome, Passage, Verdict
-from producer.export.columns import COLUMNS
+from producer.export.columns import NAMES
 from producer.export.formats import parquet
 from producer.export.results import export
 from tests.unit.producer import settled
@@ -88,7 +88,7 @@ def test_every_cell_is_that_of_the_csv_in_its_type(filled: MemoryLedger, tmp_pat
 
     rows, table = both(tmp_path)
     assert table.num_rows == len(rows) == len(QUESTIONS)
-    for column in COLUMNS:
+    for column in NAMES:
         reading = READING[str(table.schema.field(column).type)]
         for row, found in zip(rows, table[column].to_pylist(), strict=True):
             # CSV has no word for null: an empty text and no text look the same there.
@@ -101,8 +101,8 @@ def test_the_columns_are_those_of_the_csv_and_say_what_they_are(filled: MemoryLe
     export(filled, "run-1", tmp_path, ("parquet",))
 
     schema = pq.read_schema(tmp_path / "results.parquet")
-    assert tuple(schema.names) == COLUMNS
-    assert {name: str(schema.field(name).type) for name in COLUMNS if schema.field(name).type != pa.string()} == {
+    assert tuple(schema.names) == NAMES
+    assert {name: str(schema.field(name).type) for name in NAMES if schema.field(name).type != pa.string()} == {
         "correct": "bool",
         "confidence": "double",
         "margin": "double",
