@@ -11,7 +11,17 @@ from pydantic import StringConstraints
 
 from contract.spec import RunSpec
 
-__all__ = ["LAST", "RunId", "distinct_slug", "is_called", "is_request", "request_id", "run_id_for", "slug"]
+__all__ = [
+    "LAST",
+    "RunId",
+    "distinct_slug",
+    "has_fingerprint",
+    "is_called",
+    "is_request",
+    "request_id",
+    "run_id_for",
+    "slug",
+]
 
 #: What commands take for a run's name: the newest run that is not an HTTP request. No run may be called so.
 LAST = "last"
@@ -60,6 +70,15 @@ def is_called(run_id: str, name: str) -> bool:
     (True, False)
     """
     return re.fullmatch(re.escape(slug(name)) + r"-[0-9a-f]{8}(-\d+)?", run_id) is not None
+
+
+def has_fingerprint(run_id: str, fingerprint: str) -> bool:
+    """Whether `run_id_for` may have made this id from a spec with this fingerprint, of which it shows 8 digits.
+
+    >>> has_fingerprint("my-test-0a1b2c3d-2", "0a1b2c3d4e5f"), has_fingerprint("my-test-0a1b2c3d", "ffffffff4e5f")
+    (True, False)
+    """
+    return re.search(rf"-{fingerprint[:8]}(-\d+)?$", run_id) is not None
 
 
 def request_id() -> str:

@@ -68,8 +68,8 @@ class Ledger(abc.ABC):
         """Return the ids of all runs, newest first."""
 
     @abc.abstractmethod
-    def runs(self) -> list[Run]:
-        """Return all runs that this version can read, newest first."""
+    def runs(self, among: Sequence[str] | None = None) -> list[Run]:
+        """Return all runs that this version can read, newest first; or those of these ids, in the ids' order."""
 
     def named(self, name: str) -> Run:
         """Return the run with id `name`, else the only run of that name, else the only one whose id starts so.

@@ -61,8 +61,10 @@ class MemoryLedger(Ledger):
     def run_ids(self) -> list[str]:
         return [run.run_id for run in self.runs()]
 
-    def runs(self) -> list[Run]:
+    def runs(self, among: Sequence[str] | None = None) -> list[Run]:
         with self._lock:
+            if among is not None:
+                return [self._runs[each].run for each in among if each in self._runs]
             return sorted((books.run for books in self._runs.values()), key=lambda run: -run.created_at)
 
     def open_runs(self) -> list[str]:

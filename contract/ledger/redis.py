@@ -148,8 +148,8 @@ class RedisLedger(Ledger):
         with translating(self._place):
             return cast("list[str]", self._redis.zrevrange(keys.runs(), 0, -1))
 
-    def runs(self) -> list[Run]:
-        ids = self.run_ids()
+    def runs(self, among: Sequence[str] | None = None) -> list[Run]:
+        ids = self.run_ids() if among is None else among
         with translating(self._place):
             found = self._redis.mget([keys.RunKeys(each).meta for each in ids]) if ids else []
         runs: list[Run] = []

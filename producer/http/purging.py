@@ -78,4 +78,5 @@ class Purging:
 
     def _abandoned(self) -> list[str]:
         oldest = time.time() - self._abandoned_after_s
-        return [run.run_id for run in self._ledger.runs() if is_request(run.run_id) and run.created_at < oldest]
+        requests = [each for each in self._ledger.run_ids() if is_request(each)]
+        return [run.run_id for run in self._ledger.runs(requests) if run.created_at < oldest]

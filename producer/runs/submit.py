@@ -18,7 +18,7 @@ from typing import Any
 
 from contract.errors import RunConfigError, UnknownRun, UnreadableRun
 from contract.ledger import Ledger, Run, RunState, Taken
-from contract.names import LAST, is_called, run_id_for, slug
+from contract.names import LAST, has_fingerprint, is_called, run_id_for, slug
 from contract.priority import Priority
 from contract.question import Body
 from contract.settings import Settings
@@ -269,14 +269,15 @@ def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[s
     A user who did not intend to ask again can cancel the new run.
     """
     new = [each.run for each in done if each.state is State.NEW]
-    by_fingerprint: dict[str, list[str]] = {}
-    for run in ledger.runs() if new else ():
-        by_fingerprint.setdefault(run.spec.fingerprint(), []).append(run.run_id)
-    others = {
-        run.run_id: [each for each in by_fingerprint.get(run.spec.fingerprint(), []) if each != run.run_id]
-        for run in new
-    }
-    return {run_id: found for run_id, found in others.items() if found}
+    there = ledger.run_ids() if new else []
+    others: dict[str, list[str]] = {}
+    for run in new:
+        fingerprint = run.spec.fingerprint()
+        # Only these are read, as each run may hold thousands of examples.
+        alike = [each for each in there if each != run.run_id and has_fingerprint(each, fingerprint)]
+        if found := [each.run_id for each in ledger.runs(alike) if each.spec.fingerprint() == fingerprint]:
+            others[run.run_id] = found
+    return others
 
 
 def namesake(planned: Plan, done: Submitted, ledger: Ledger) -> tuple[str, list[str]] | None:

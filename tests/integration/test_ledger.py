@@ -85,6 +85,8 @@ def test_runs_are_listed_newest_first(ledger: Ledger) -> None:
     for run in later:
         ledger.open_run(run)
     assert [run.run_id for run in ledger.runs()] == ["later-9", "later-5", "later-2", first.run_id]
+    assert ledger.runs([first.run_id, "unknown", "later-5"]) == [first, later[2]]
+    assert ledger.runs([]) == []
 
 
 def test_reasons_are_kept_until_the_question_is_settled(ledger: Ledger) -> None:

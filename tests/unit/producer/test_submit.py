@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from producer.intake.survey import Digest, rejected_rows, survey, taken
 from producer.readers import Source
 from producer.runs import prefix_order
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
-from producer.runs.submit import Plan, State, afresh, plan, submit
+from producer.runs.submit import Plan, State, afresh, asked_already, plan, submit
 from producer.stats.guessing import Guessing
 from tests.support import make_question, make_spec
 from tests.unit.producer.conftest import WriteRows
@@ -447,6 +447,28 @@ def test_a_run_killed_half_way_is_completed(five: Path, ledger: MemoryLedger, br
 
     assert (done.state, done.unsettled, done.sent) == (State.RESUMED, 4, 4)
     assert [question.id for question, _ in ledger.results(done.run.run_id)] == ["q0", "q1", "q2", "q3", "q4"]
+
+
+def test_to_find_who_asked_the_same_before_no_other_run_is_read(
+    five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may hold a whole training split as examples."""
+    before = submit(planned(five, name="before"), ledger, broker).run.run_id
+    submit(planned(five, Selection(limit=2), name="fewer"), ledger, broker)
+    asked = submit(planned(five, name="now"), ledger, broker)
+    read: list[str] = []
+
+    def reading(among: Sequence[str] | None = None) -> list[Run]:
+        found = MemoryLedger.runs(ledger, among)
+        read.extend(each.run_id for each in found)
+        return found
+
+    there = ledger.run_ids()
+    monkeypatch.setattr(ledger, "runs", reading)
+    monkeypatch.setattr(ledger, "run_ids", lambda: there)
+
+    assert asked_already([asked], ledger) == {asked.run.run_id: [before]}
+    assert read == [before]
 
 
 def test_asking_afresh_takes_the_next_free_number(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> None:
