@@ -128,7 +128,7 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
     if not keys.keyed:
         return "no question has a key, so there will be no accuracy"
     answers = sorted(keys.guessing.answers.items())
-    shares = " · ".join(f"{label} {percent(count / keys.keyed)}%" for label, count in answers)
+    shares = " · ".join(f"{label} {percent(count / keys.keyed)} %" for label, count in answers)
     more = [f"given {inspector.file.way.value}"]
     more += [f"{keys.without_key:,} without a key"] if keys.without_key else []
     more += [f"{keys.several_right:,} with several right choices"] if keys.several_right else []

@@ -146,8 +146,8 @@ def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
     if skew is None:
         return []
     which = skew.label if place else repr(skew.label)
-    even = f"{percent(skew.expected)}% would be expected (p = {skew.p:.1g})"
-    said = f"warning: the right answer is {which} in {percent(skew.share)}% of the questions, {even}"
+    even = f"{percent(skew.expected)} % would be expected (p = {skew.p:.1g})"
+    said = f"warning: the right answer is {which} in {percent(skew.share)} % of the questions, {even}"
     if place:
         said += ": a prompt that shows the choices rewards a model that prefers that position. Use --set shuffle=true"
     if choice:

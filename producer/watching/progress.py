@@ -131,7 +131,7 @@ class _FirstLine:
         yield row
 
 
-def percent(share: float | None) -> str:
+def whole_percent(share: float | None) -> str:
     """Return `98 %`, or a dash if unknown."""
     return "–" if share is None else f"{100 * share:.0f} %"
 
@@ -143,7 +143,7 @@ def describe_workers(crew: Sequence[Member]) -> str:
     parts += [f"{idle.count(state)} {state}" for state in sorted(set(idle))]
     for name, shares in (("fill", [each.fill for each in crew]), ("busy", [each.busy for each in crew])):
         known = [each for each in shares if each is not None]
-        parts += [f"{name} {percent(sum(known) / len(known))}"] if known else []
+        parts += [f"{name} {whole_percent(sum(known) / len(known))}"] if known else []
     return ", ".join(parts)
 
 
@@ -174,5 +174,5 @@ def crew_table(crew: Sequence[Member]) -> FittedTable:
 
 def _row_of(member: Member) -> Sequence[str]:
     pace = "–" if member.questions_per_s is None else f"{member.questions_per_s:,.1f}"
-    busy = f"{percent(member.busy)} {'GPU' if member.on_gpu else 'cores'}"
-    return member.name, member.state, pace, percent(member.fill), busy, member.queue
+    busy = f"{whole_percent(member.busy)} {'GPU' if member.on_gpu else 'cores'}"
+    return member.name, member.state, pace, whole_percent(member.fill), busy, member.queue

@@ -140,7 +140,7 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
     warned = run(session, "inspect", str(write_rows(*skewed)))
 
     assert "warning" not in quiet.stderr
-    assert "the right answer is C in 75.0% of the questions, 25.0% would be expected" in warned.stderr
+    assert "the right answer is C in 75.0 % of the questions, 25.0 % would be expected" in warned.stderr
     assert "a prompt that shows the choices rewards a model that prefers that position" in warned.stderr
     assert "--set shuffle=true" in warned.stderr
 
@@ -191,9 +191,9 @@ def test_a_warning_does_not_round_a_share_in_two_ways(write_rows: WriteRows, ses
 
     found = run(session, "inspect", path)
 
-    assert "the right answer is A in 78.7% of the questions" in found.stderr
+    assert "the right answer is A in 78.7 % of the questions" in found.stderr
     assert "Always answering 'yes' scores 0.787" in found.stderr
-    assert "A 78.7% · B 21.2%" in found.stdout
+    assert "A 78.7 % · B 21.2 %" in found.stdout
 
 
 def test_what_always_saying_yes_scores_is_told_where_it_stands_at_another_place_in_each_question(
@@ -212,7 +212,7 @@ def test_what_always_saying_yes_scores_is_told_where_it_stands_at_another_place_
         ("enqueue", path, "--dry-run", "--set", "mode=letter"),
     ):
         told = run(session, *words).stderr
-        assert "the right answer is 'yes' in 75.0% of the questions, 50.0% would be expected" in told
+        assert "the right answer is 'yes' in 75.0 % of the questions, 50.0 % would be expected" in told
         assert "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance." in told
         assert "shuffle" not in told, "no place is right more often than another"
 
@@ -221,7 +221,7 @@ def test_the_place_that_is_told_of_is_one_that_a_model_may_like(write_rows: Writ
     """Not the one that most right answers lack."""
     rows = [{"question": f"q{n}", "choices": list("wxyz"), "answer": "BCD"[n % 3]} for n in range(400)]
 
-    assert "the right answer is B in 33.5% of the questions" in run(session, "inspect", str(write_rows(*rows))).stderr
+    assert "the right answer is B in 33.5 % of the questions" in run(session, "inspect", str(write_rows(*rows))).stderr
 
 
 def test_beside_a_deployment_of_several_models_none_needs_to_be_named(
