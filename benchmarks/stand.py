@@ -33,6 +33,7 @@ from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, PREFIX, Setti
 from contract.verdict import Verdict
 from demo.run import end
 from demo.valkey import serve
+from workers.engines.vllm_folder import vllm_folder
 from workers.host.launcher import worker_command
 from workers.parent import follower
 
@@ -136,6 +137,7 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
     """
     with (
         only_environment({}),
+        vllm_folder(),  # also for vLLM without a worker, which would leave its sockets
         tempfile.TemporaryDirectory(prefix="mcqueue-bench-") as folder,
         serve(Path(folder) / "valkey") as url,
     ):
