@@ -1,0 +1,74 @@
+"""A ledger that is away while a batch is being worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from contract import MemoryLedger
+from contract.errors import LedgerError, RedisUnreachable
+from contract.verdict import Verdict
+from tests.support import make_questions, open_run
+from tests.unit.workers.batches import away_at_first, batch_of, message
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score, verdict_of
+from workers.messages.batch import Settlement
+from workers.stages.scoring import BatchScorer
+from workers.stages.work import StageContext
+
+
+def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> None:
+    class Away(MemoryLedger):
+        refusals = 2
+
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+            if self.refusals:
+                self.refusals -= 1
+                raise RedisUnreachable("away")
+            return super().commit(run_id, verdicts)
+
+    books = Away()
+    run = open_run(books, make_questions(2))
+    batch = score(books, engine, message(run, "q0", "q1"))
+    assert engine.calls == [2]
+    assert books.counts(run.run_id).finished
+    assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+
+
+@pytest.mark.parametrize("call", ["note_engine", "passages"])
+def test_a_ledger_that_is_away_between_begin_and_verdict_costs_no_question_an_attempt(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The batch was requeued with its attempts counted: after some outages, a worker was said to have died."""
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    run = open_run(books, make_questions(2))
+    monkeypatch.setattr(books, call, away_at_first(getattr(books, call), SETTINGS.max_attempts + 1))
+
+    batch = score(books, engine, message(run, "q0", "q1"))
+
+    assert engine.calls == [2]
+    assert [verdict_of(books, run, each).attempts for each in ("q0", "q1")] == [1, 1]
+    assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+
+
+@pytest.mark.parametrize(
+    ("trouble", "stopping"),
+    [(RedisUnreachable("away"), True), (LedgerError("damaged"), False)],
+    ids=["away", "damaged"],
+)
+def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_use(
+    engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, trouble: LedgerError, stopping: bool
+) -> None:
+    class Refusing(MemoryLedger):
+        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+            if verdicts:
+                raise trouble
+            return super().commit(run_id, verdicts)
+
+    monkeypatch.setattr("workers.stages.base.RETRY_PAUSE_S", 0)
+    books = Refusing()
+    run = open_run(books, make_questions(2))
+    batch = batch_of(message(run, "q0", "q1"))
+    BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: stopping), engine).run(batch)
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    assert list(books.unsettled(run.run_id)) == ["q0", "q1"]

@@ -1,0 +1,93 @@
+"""Messages that are put off: what this worker cannot read, and what comes while the ledger is away."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from contract import MemoryLedger, RunState
+from contract.errors import RedisUnreachable, UnreadableRun
+from contract.queue import MESSAGE_VERSION
+from tests.support import make_questions, open_run
+from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere
+from workers.messages.batch import Settlement
+from workers.stages.base import RETRY_PAUSE_S
+from workers.stages.scoring import BatchScorer
+from workers.stages.work import StageContext
+
+
+def test_a_run_that_only_a_newer_worker_can_read_waits_for_one_however_often_it_comes(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(2))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    with monkeypatch.context() as older:
+        older.setattr(books, "run", lambda run_id: (_ for _ in ()).throw(UnreadableRun(f"{run_id}: spec.new")))
+        for _ in range(SETTINGS.max_attempts + 2):
+            held = message(run, "q0", "q1")
+            scorer.run(batch_of(held))
+            assert held.settlement is Settlement.REQUEUE
+        assert scorer.puts_off == {run.run_id: f"{run.run_id}: spec.new"}
+    assert (engine.calls, books.counts(run.run_id).settled) == ([], 0)
+
+    scorer.run(batch_of(message(run, "q0", "q1")))
+
+    assert books.counts(run.run_id).finished
+    assert scorer.puts_off == {}
+
+
+def test_messages_of_a_run_wait_together_for_the_worker_that_can_read_the_newest(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(2))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    batch = batch_of(message(run, "q0"), message(run, "q1", version=MESSAGE_VERSION + 1))
+    scorer.run(batch)
+    assert (engine.calls, books.counts(run.run_id).settled) == ([], 0)
+    assert [held.settlement for held in batch.held] == [Settlement.REQUEUE] * 2
+
+
+@pytest.mark.parametrize("ended", ["halted", "purged"])
+def test_a_run_that_is_halted_or_purged_is_no_longer_put_off(
+    books: MemoryLedger, engine: CountingEngine, ended: str
+) -> None:
+    run = open_run(books, make_questions(1))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    scorer.run(batch_of(message(run, "q0", version=MESSAGE_VERSION + 1)))
+    assert list(scorer.puts_off) == [run.run_id]
+    if ended == "halted":
+        books.halt(run.run_id, RunState.PAUSED)
+    else:
+        books.purge(run.run_id)
+    scorer.run(batch_of(message(run, "q0", version=MESSAGE_VERSION + 1)))
+    assert scorer.puts_off == {}
+
+
+def test_a_batch_of_which_all_was_put_off_rests_before_it_comes_again_and_one_that_did_something_does_not(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run, other = (open_run(books, make_questions(1), name) for name in ("put-off", "other"))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    put_off = message(run, "q0", version=MESSAGE_VERSION + 1)
+    for held, pause_s in (([put_off, message(other, "q0")], 0.0), ([put_off], RETRY_PAUSE_S)):
+        batch = batch_of(*held)
+        scorer.run(batch)
+        assert batch.pause_s == pause_s
+
+
+def test_a_batch_rests_before_it_comes_again_because_the_ledger_was_away(
+    engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> NoReturn:
+        raise RedisUnreachable("away")
+
+    books = MemoryLedger()
+    run = open_run(books, make_questions(2))
+    monkeypatch.setattr(books, "begin", away)
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    batch = batch_of(message(run, "q0", "q1"))
+    scorer.run(batch)
+    assert (batch.pause_s, batch.held[0].settlement) == (RETRY_PAUSE_S, Settlement.REQUEUE)
+    assert books.troubles(run.run_id, "q0") == [], "no question is to blame"

@@ -1,0 +1,107 @@
+"""Errors that nobody foresaw: they are tried again, and cost no other question anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract import MemoryLedger, Outcome
+from contract.errors import RequestRejected
+from contract.question import Question
+from tests.support import make_questions, open_run
+from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, nowhere, score, verdict_of
+from workers.messages.batch import Settlement
+from workers.scoring import Reading
+from workers.stages.scoring import BatchScorer
+from workers.stages.work import StageContext
+from workers.verdicts import outcome_of
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a batch would have rested."""
+    pauses: list[float] = []
+    monkeypatch.setattr(BatchScorer, "_pause", lambda _, seconds: pauses.append(seconds))
+    return pauses
+
+
+def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses_and_then_failed_with_every_reason(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(4))
+    engine.raises = {"What is 2 plus 2": ZeroDivisionError("odd")}
+    settlements = [score(books, engine, message(run, "q0", "q1", "q2", "q3")).held[0].settlement for _ in range(4)]
+    assert settlements == [Settlement.REQUEUE] * 3 + [Settlement.ACKNOWLEDGE]
+    assert no_pauses == [1, 2, 4, 0]
+    assert error_of(books, run, "q2").type == "TooManyAttempts"
+    assert error_of(books, run, "q2").message == "attempted 4 times: " + "; ".join(
+        ["w@host: ZeroDivisionError: odd"] * 4
+    )
+    assert verdict_of(books, run, "q2").attempts == 4
+    assert {verdict_of(books, run, each).attempts for each in ("q0", "q1", "q3")} == {1}
+    assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+
+
+def test_an_error_that_no_engine_should_raise_is_in_the_log_with_its_traceback_once_its_question_is_found(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = open_run(books, make_questions(4))
+    engine.raises = {"What is 2 plus 2": ZeroDivisionError("odd"), "What is 3": RequestRejected("too long")}
+    score(books, engine, message(run, "q0", "q1", "q2", "q3"))
+    assert [str(each.exc_info[1]) for each in caplog.records if each.exc_info] == ["odd"]
+
+
+def test_an_error_that_passes_leaves_no_trace_in_the_verdict_but_the_number_of_attempts(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(2))
+    engine.raises = {"What is": OSError("too many open files")}
+    score(books, engine, message(run, "q0", "q1"))
+    assert books.troubles(run.run_id, "q1") == ["w@host: OSError: too many open files"]
+    engine.raises = {}
+    score(books, engine, message(run, "q0", "q1"))
+    assert [verdict_of(books, run, each).attempts for each in ("q0", "q1")] == [2, 2]
+    assert verdict_of(books, run, "q1").error is None
+    assert books.troubles(run.run_id, "q1") == []
+    assert no_pauses == [1, 0]
+
+
+def test_a_bug_behind_the_engine_costs_the_question_that_meets_it_and_no_other(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(5))
+
+    def with_a_bug(question: Question, reading: Reading) -> Outcome:
+        if question.id == "q3":
+            raise ValueError("\udcff")  # nothing that JSON or Redis would take
+        return outcome_of(question, reading)
+
+    monkeypatch.setattr("workers.verdicts.outcome_of", with_a_bug)
+    for _ in range(4):
+        score(books, engine, message(run, "q0", "q1", "q2", "q3", "q4"))
+    assert books.counts(run.run_id).finished
+    assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+    assert error_of(books, run, "q3").message.count("ValueError: \\udcff") == 4
+    assert verdict_of(books, run, "q4").attempts == 1
+
+
+def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_asked_again(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(6))
+    asked: list[str] = []
+
+    def with_a_bug(question: Question, reading: Reading) -> Outcome:
+        asked.append(question.id)
+        if question.id == "q5":
+            raise ValueError("odd")
+        return outcome_of(question, reading)
+
+    monkeypatch.setattr("workers.verdicts.outcome_of", with_a_bug)
+    settings = SETTINGS.model_copy(update={"batch_tokens": 25})
+    batch = batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5"))
+    BatchScorer(StageContext(settings, books, "w@host", nowhere), engine).run(batch)
+    assert asked[:4] == ["q0", "q1", "q2", "q3"]
+    assert not {"q0", "q1", "q2", "q3"} & set(asked[4:])
+    assert books.counts(run.run_id).settled == 5
+    assert books.troubles(run.run_id, "q5") == ["w@host: ValueError: odd"]
