@@ -107,12 +107,14 @@ def main() -> None:
     parser.option("--boots", positive, 1, "fresh pairs of processes per mode")
     parser.option("--rounds", positive, 5, "rounds that count with each pair, after a warm-up round")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
+    parser.option("--dtype", str, None, "data type of the model, instead of the deploy file's")
     parser.add_argument(
         "--two-sides", action="store_true", help="omit `raw, choices in full`, to get more rounds per hour"
     )
     options = parser.parse_args()
     source = Source(options.questions, str(options.questions))
-    with stand(options.config, vllm_args=shared_gpu(2)) as at:
+    dtype = {"dtype": options.dtype} if options.dtype else {}
+    with stand(options.config, vllm_args={**shared_gpu(2), **dtype}) as at:
         count = questions_of(at, source, options.limit)
         alone, in_full = min(options.alone, count), not options.two_sides
         bench = Bench(at, source, count, options.rounds, alone, options.boots, in_full)
