@@ -125,10 +125,11 @@ def _mapping(given: tuple[str, ...]) -> dict[str, str]:
 def map_pairs(given: tuple[str, ...], parts: Sequence[str]) -> dict[str, str]:
     """Return part → what `--map PART=FIELD,…` says of it, which may be empty. Raises InputError for unknown parts."""
     mapping: dict[str, str] = {}
+    listed = f"Parts: {', '.join(parts)}."
     for each in (pair.strip() for text in given for pair in text.split(",") if pair.strip()):
         part, equals, field = (word.strip() for word in each.partition("="))
         if part not in parts or not equals:
-            hint = nearest(part, list(parts)) or f"Parts: {', '.join(parts)}."
+            hint = f"For example {part}=FIELD." if part in parts else nearest(part, list(parts)) or listed
             raise InputError(f"--map: {each!r} is not PART=FIELD.", hint=hint)
         mapping[part] = field
     return mapping

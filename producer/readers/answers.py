@@ -320,9 +320,18 @@ def _no_choice(given: Given, way: Way) -> FieldTrouble:
         hint = f"Expected {first} to {len(labels) - 1 + first}, as in the other rows; {other}"
     else:
         hint = f"Expected a label ({labels[0]} to {labels[-1]}) or the exact text of a choice."
+    if isinstance(given.answer, str) and len(alike := _having(given.answer, labels, given.choices)) > 1:
+        message = f"{shown_answer(given.answer)} is the text of choices {', '.join(alike[:-1])} and {alike[-1]}."
+        hint = "Name the right one by its label, or remove the other."
+        return FieldTrouble("answer", message, hint, kind="the text of two choices")
     twice = next((each for each in labels if labels.count(each) > 1), None)
     hint += f" Two choices are labelled {twice}." if twice else " If there is no key, leave it empty."
     return FieldTrouble("answer", f"{shown_answer(given.answer)} names no choice.", hint, kind="names no choice")
+
+
+def _having(text: str, labels: Sequence[str], choices: Sequence[str]) -> list[str]:
+    """Return the labels of the choices with this text."""
+    return [label for label, choice in zip(labels, choices, strict=False) if choice.strip() == text.strip()]
 
 
 def usual_letter(word: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
 from producer.readers.field_names import spelled
-from producer.readers.inline import mark_of, split_choices, split_list
+from producer.readers.inline import Mark, joins, mark_of, split_choices, split_list
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, shown_value
 
@@ -128,14 +128,27 @@ def unmarked(texts: Sequence[Any]) -> Choices:
     """Return texts without their marks, "(A)", which become labels, if all have one; numbers become text.
 
     The marks may be in any order. What begins a choice is no mark if two choices would be the same without it, as the
-    ratios "2: 1" and "3: 1".
+    ratios "2: 1" and "3: 1"; unless it can be nothing else, as "(A)" in a list of different letters. Raises
+    FieldTrouble if such a list has gaps.
     """
     marks = [mark_of(each) if isinstance(each, str) else None for each in texts]
     known = [mark for mark in marks if mark]
+    labels, rests = [mark.label for mark in known], [mark.rest for mark in known]
     in_turn = sorted(mark.rank for mark in known) == list(range(len(texts)))
-    if not in_turn or len({mark.rest for mark in known}) < len({*texts}):
-        return Choices([as_text(each) for each in texts])
-    return Choices([mark.rest for mark in known], [mark.label for mark in known])
+    certain = len(known) == len(texts) and _are_letters_in_brackets(known)
+    if certain and not in_turn:
+        message = f"the choices are marked {', '.join(labels)}: a letter could mean the mark or the position."
+        hint = "Correct or remove the marks."
+        raise FieldTrouble("choices", message, hint, kind="marked with gaps")
+    if certain or (in_turn and len(set(rests)) == len({*texts})):
+        return Choices(rests, labels)
+    return Choices([as_text(each) for each in texts])
+
+
+def _are_letters_in_brackets(marks: Sequence[Mark]) -> bool:
+    """Whether these can only be marks: `(A) red`; not `(a) and (b)`, nor `(A) only`, `(C) only`."""
+    letters, rests = {mark.label for mark in marks if mark.is_letter_in_bracket}, {mark.rest for mark in marks}
+    return len(letters) == len(marks) and len(rests) > 1 and not any(joins(rest) for rest in rests)
 
 
 def _in_text(found: str) -> object:
@@ -201,6 +214,10 @@ def _in_object(found: Mapping[Any, Any]) -> object:
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     texts: list[Any] = [next((each[name] for name in _TEXTS if name in each), None) for each in found]
+    if not any(name in each for each in found for name in _TEXTS):
+        known = f"{', '.join(_TEXTS[:-1])} or {_TEXTS[-1]}"
+        message = f"found {shown_value(found[0])}, in which no field is called {known}."
+        raise FieldTrouble("choices", message, "Rename the field that has the text.", kind="no text field")
     labels = [next((str(each[name]) for name in _LABELS if each.get(name) is not None), "") for each in found]
     if any(labels) and not all(labels):
         raise _not_all_labelled(f"choice {labels.index('') + 1} of {len(labels)} has no label, but others have.")

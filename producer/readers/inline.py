@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from contract.question import MAX_CHOICES, MIN_CHOICES
+from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["Inline", "Mark", "behind_each", "mark_of", "split_choices", "split_list"]
+__all__ = ["Inline", "Mark", "behind_each", "joins", "mark_of", "split_choices", "split_list"]
 
 #: A mark: a letter or number, then its closing character. A dot or colon must be followed by white space, which
 #: excludes decimals.
@@ -38,6 +38,10 @@ _LEADS = (
 _LEAD_IN = re.compile(
     rf"(?:(?:{'|'.join(_LEADS)})\s*[:：]|the (?:(?:correct|right|best|final) )?answer is)\s*[(\[（]?", re.IGNORECASE
 )
+
+
+#: Marks further on in the count than this are not of a list in which some are missing.
+MOST_MISSING = 3
 
 
 class Inline(NamedTuple):
@@ -74,6 +78,9 @@ def split_list(text: str) -> Inline | None:
 _JOINS = re.compile(r"[,;/&+]|,?\s*(?:and|or|nor|und|oder|et|ou)", re.IGNORECASE)
 
 
+_JOINED = re.compile(rf"(?:{_JOINS.pattern})\s", re.IGNORECASE)
+
+
 #: What may separate choices on one line, in front of the next one's mark.
 _SEPARATOR = re.compile(r"(?:\s*[;,|；，、]|\s+[/•-])$")
 
@@ -95,6 +102,7 @@ class Mark(NamedTuple):
     rank: int
     label: str
     rest: str
+    is_letter_in_bracket: bool
 
 
 def mark_of(choice: str) -> Mark | None:
@@ -102,7 +110,15 @@ def mark_of(choice: str) -> Mark | None:
     text = choice.lstrip()
     found = _AT_LINE_START.match(text)
     rest = text[found.end() :].strip() if found else ""
-    return Mark(_rank(found), (found["letter"] or found["digits"]).upper(), rest) if found and rest else None
+    if not found or not rest:
+        return None
+    label = (found["letter"] or found["digits"]).upper()
+    return Mark(_rank(found), label, rest, bool(found["letter"]) and found["close"] in {")", "]"})
+
+
+def joins(rest: str) -> bool:
+    """Whether what stands behind a mark joins it to others: `(a) and (b)`."""
+    return _JOINED.match(rest) is not None
 
 
 class _Cut(NamedTuple):
@@ -136,7 +152,7 @@ def _last_list(text: str, marks: list[re.Match[str]]) -> _Cut | None:
     starts = (at for at, mark in enumerate(marks) if _rank(mark) == 0)
     for start in sorted(starts, key=leads_and_place, reverse=True):
         if (run := _run(marks, start)) and (found := _cut(text, run)):
-            return _Cut(found, _there_twice(run, marks[start:]) or _listed_within(found))
+            return _Cut(found, _there_twice(run, marks[start:]) or _goes_on(run, marks, text) or _listed_within(found))
     return None
 
 
@@ -165,6 +181,25 @@ def _there_twice(run: Sequence[re.Match[str]], marks: Sequence[re.Match[str]]) -
     # "It is called a: a: histone b: chromatin": the first one ends the stem, or the second one begins a choice.
     stem_ends = _rank(alike[1]) == 0 and alike[1].start() == run[0].end()
     return f"{twice[0].strip()!r} is there twice" if ways[-1] > 1 or stem_ends else ""
+
+
+def _goes_on(run: Sequence[re.Match[str]], marks: Iterable[re.Match[str]], text: str) -> str:
+    """Describe the mark that shows that the last choice holds others: `B) blue D) grey`, `\nc. green`; or return ""."""
+    last = run[-1]
+    numbered = bool(last["digits"])
+    next_label = str(len(run) + 1) if numbered else "".join(LABELS[len(run) : len(run) + 1])
+    mistyped = re.compile(rf"^[ \t]*[(\[]?{next_label}\s?[)\].:．：、）]", re.MULTILINE | re.IGNORECASE)
+    further = [mistyped.search(text, last.end())] if next_label else []
+    further += [
+        mark
+        for mark in marks
+        # "D) E. coli": without the second mark, the choice would be empty
+        if mark.start() > last.end()
+        and bool(mark["digits"]) == numbered
+        and len(run) <= _rank(mark) < len(run) + MOST_MISSING
+    ]
+    found = next(filter(None, further), None)
+    return f"{found[0].strip()!r} comes after {last[0].strip()!r}" if found else ""
 
 
 def _listed_within(found: Inline) -> str:

@@ -19,7 +19,12 @@ _AROUND = re.compile(
 )
 #: Longest text, in characters, of a choice that combines others.
 _LONGEST = 60
-_ABOVE = re.compile(r"(?:all|none|any|both|neither|either|two|some|one)\b(?: \w+){0,3} above[.!]?", re.IGNORECASE)
+_ABOVE = re.compile(
+    r"(?:(?:can|could|may|might) be )?(?:all|none|any|both|neither|either|two|some|one)\b(?: \w+){0,3} above\b"
+    r"(?:[.!;,]|$| (?:is|are|were|can|could|may|would|will|have|has|apply|applies|options?|choices?|answers?"
+    r"|statements?|alternatives?|responses?)\b)",
+    re.IGNORECASE,
+)
 
 
 class ChoiceReferences:
@@ -57,7 +62,8 @@ def refers_to_others(question: Question) -> str:
     combined = {label: _letters(text, question.labels) for label, text in choices.items()}
     for label, text in choices.items():
         named = combined[label]
-        if _ABOVE.fullmatch(text.strip()) or (named and not any(combined[each] for each in named)):
+        by_position = len(text) <= _LONGEST and _ABOVE.match(text.strip())
+        if by_position or (named and not any(combined[each] for each in named)):
             return text.strip()
     return ""
 

@@ -23,6 +23,9 @@ PLAIN = {"id": "q3", "question": "Which?", "choices": ["iron", "zinc", "tin"], "
         "A, B",
         "All of the above.",
         "none above",
+        "All of the above are correct.",
+        "None of the above, it never works",
+        "Can be any of the above",
     ],
 )
 def test_a_choice_that_names_others_by_letter_or_place_is_known(choice: str) -> None:
@@ -36,6 +39,7 @@ def test_a_choice_that_names_others_by_letter_or_place_is_known(choice: str) -> 
         ("A and B", "B and C", "A and C"),  # of statements in the question
         ("group A", "a metal", "A and T"),
         ("iron", "zinc", "both iron and a salt of it, as stated above"),
+        ("iron", "zinc", "all metals above zinc"),
     ],
 )
 def test_a_choice_that_names_no_other_by_letter_or_place_is_left_alone(choices: tuple[str, ...]) -> None:

@@ -74,6 +74,34 @@ def test_choices_of_which_two_could_begin_with_the_same_mark_are_refused(text: s
     assert "on a line of its own" in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ("\nA) red\nB) blue\nC. green\nD) grey", "'C.' comes after 'B)'"),
+        ("\nA) red\nB) blue\nc) green\nD) grey", "'c)' comes after 'B)'"),
+        ("\nA. red\nB. blue\nC.green", "'C.' comes after 'B.'"),
+        ("\nA) red\nB) blue\nC ) green", "'C )' comes after 'B)'"),
+        ("\nA. red\nB. blue\nD. grey", "'D.' comes after 'B.'"),
+        ("\n1. red\n2. blue\n4. grey", "'4.' comes after '2.'"),
+        (" A) red B) blue D) grey", "'D)' comes after 'B)'"),
+        (" (A) red, (B) blue, (C) green, (E) grey", "'(E)' comes after '(C)'"),
+        (" A. red B. blue C) green D. grey", "'C)' comes after 'B.'"),
+    ],
+)
+def test_a_list_in_which_a_mark_is_missing_or_mistyped_is_refused(choices: str, told: str) -> None:
+    """The choices behind it were taken for the end of the one before, and not scored."""
+    with pytest.raises(FieldTrouble, match="cannot be told apart") as refused:
+        split_choices(f"Which colour?{choices}")
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("last", ["E. coli", "vitamin K. Some", "both 4) and 5)", "I. and II."])
+def test_the_last_choice_may_hold_marks_that_are_none_of_the_next(last: str) -> None:
+    found = split_choices(f"Which? A) one B) two C) three D) {last}")
+    assert found is not None
+    assert found.choices == ("one", "two", "three", last)
+
+
 def test_on_lines_of_their_own_such_choices_are_read() -> None:
     found = split_choices("Which?\nA) see B) below\nB) x\nC) y")
     assert found is not None

@@ -468,3 +468,9 @@ def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
     result = run(session, "inspect", str(write_rows(*SIX)), "--model", "model")
     assert result.exit_code == 1
     assert "--model: the folder model has no tokenizer.json." in result.stderr
+
+
+def test_a_part_without_its_field_is_told_how_to_name_one(five: Path, session: Session) -> None:
+    """It was told "Did you mean 'question'?" of what it was."""
+    told = run(session, "inspect", str(five), "--map", "question").stderr
+    assert "--map: 'question' is not PART=FIELD. For example question=FIELD." in told

@@ -40,6 +40,11 @@ _PART = re.compile(
 _REST = re.compile(r"[\s.,!:;)\]}']*|,?\s(?:because|since)\s.*", re.DOTALL)
 
 
+#: A minus sign apart from its number, which is no dash where choices are negative numbers: "is - 1", "B) - 1".
+_NEGATIVE = re.compile(
+    r"(?:(?<=[:=({\[#]\s)|(?<=[({\[*])|(?<=\b(?:is|be)\s)|(?<=\bequals\s)|(?<=\b[A-Z][).]\s))- (?=\d)"
+    r"|\A- (?=\d[\d.,]*\Z)"
+)
 #: Pictures that only adorn a text, unlike ticks, crosses and the like.
 _PICTURE = re.compile("(?![👎🙅🚫🛑🗴-🗹])[\U0001f300-\U0001faff✨⭐➡]\ufe0f?")
 
@@ -58,6 +63,8 @@ class Answer(NamedTuple):
         """Brings `said` into the one spelling that the rules know."""
         drawn = any(map(_PICTURE.search, options.texts))
         marked = plain(said if drawn else _PICTURE.sub(" ", said))
+        if options.has_negative_numbers:
+            marked = _NEGATIVE.sub("-", marked)
         text = unemphasized(marked)
         return cls(marked, text, lowered(text), options)
 

@@ -124,9 +124,14 @@ _ASIDE = compact(rf"""
     (?:(?!\b(?:if|whether|not|why|how|might|could|may|would|can|similar|another|different|related|previous)\b)[^.,;:!?\n]){{0,80}}?)
 """)
 _IS = compact(r"""
-    (?:is|was|are|be|being|remains|becomes|(?:would|will|should|must|has to|have to|seems to|appears to) be)(?![\w'])
+    (?:is|was|are|be|being|remains|becomes
+    |(?:would|will|should|must|has to|have to|can only|seems to|appears to) be)(?![\w'])
 """)
-_SURE = r"(?:definitely|clearly|obviously|certainly|surely|probably|likely|presumably|yes|ok|okay|evidently)"
+_ADVERBS = (
+    r"definit(?:e|ive)ly|clearly|obviously|certainly|surely|probably|likely|most (?:likely|probably)|presumably"
+    r"|almost certainly|undoubtedly|arguably|without (?:a )?doubt"
+)
+_SURE = rf"(?:{_ADVERBS}|yes|ok|okay|evidently)"
 _HENCE = (
     r"(?:so|therefore|thus|hence|ergo|consequently|accordingly|in conclusion|in summary|to conclude(?! that)|overall"
     r"|by (?:process of )?elimination)"
@@ -209,7 +214,10 @@ CUES: tuple[Cue, ...] = (
     ),
     Cue("Let me see. Definitely C!", rf"(?:^|[\n.!?]\s?)(?:{_SURE}|choose|select|pick|go with)\b,?"),
     Cue(
-        "This leaves only option C.", r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)→", weak=True, hence=True
+        "This leaves only option C.",
+        r"\b(?:leaves|leaving|left)(?: us)?(?: with)?\b|(?:^|\n)(?:→|=>)",
+        weak=True,
+        hence=True,
     ),
     Cue("This makes C the only viable option.", r"\b(?:this|that|which) makes\b|, making\b", weak=True),
     Cue("Right: C", r"(?:^|\n)(?:correct|right|response)\s?:"),
@@ -234,8 +242,8 @@ CUES: tuple[Cue, ...] = (
 #: Words between a cue and the answer that it announces.
 FILLERS = compiled(rf"""
     (?:\s|[\"':,=]|[✓✔✅☑]\ufe0f?|\.{{2,3}}|-(?=\s)|(?:
-    options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|definitely|clearly
-    |therefore|thus|indeed|certainly|obviously|probably|most likely|likely|simply|just|only|still|actually|in fact
+    options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|{_ADVERBS}
+    |therefore|thus|indeed|simply|just|only|still|actually|in fact
     |then|now|again|also|auch|aussi|también|também|anche|hence|to be|possibly
     |die|der|das|buchstabe|antwort|daher|somit|la|le|l'|lettre|réponse|donc|opción|letra|inciso|alternativa|opção
     |lettera|opzione|het|de|optie|letter|wariant|вариант|буква|под буквой|η|το|pilihan|opsi|câu|phương án

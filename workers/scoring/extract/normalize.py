@@ -31,6 +31,9 @@ _LATEX_MIXED = re.compile(r"(?<=\d)(?=\\[dt]?frac)")
 _LATEX_BRACED = re.compile(r"([_^])\{(-?\w{1,8}[+-]?)\}")
 #: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4.
 _LATEX_DIGITS = re.compile(r"(?<=[A-Za-z}])[_^](-?\d{1,3})")
+#: A minus sign apart from its number, at the start of a formula: $- 2$, \\boxed{-\\,2}; and anywhere, if it is no dash.
+_LATEX_NEGATIVE = re.compile(r"(?<=[${(])\s?[-−](?:\s|\\[,;:! ])+(?=\d)")
+_NEGATIVE = re.compile(r"(?<![\w)\]}])(?<![\w)\]}]\s)−\s(?=\d)")
 _LATEX_SIGN = re.compile(r"\\([%&#_$])")
 #: Commas within a number: 10,000.
 _THOUSANDS = re.compile(r"(?<![\d,.(])\d{1,3}(?:,\d{3})+(?![\d,])")
@@ -49,7 +52,7 @@ def plain(text: str) -> str:
     `“Ｃ”` → `"C"`, `$\\text{C}$` → `C`, `<b>C</b>` → `C`, `10²` → `10^2`; runs of blanks and empty lines shrink to one.
     """
     if not text.isascii():
-        text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", text))
+        text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", _NEGATIVE.sub("-", text)))
         text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
     if not _LATEX_SIGNS.isdisjoint(text):
         text = _without_latex(text)
@@ -65,6 +68,7 @@ def plain(text: str) -> str:
 
 
 def _without_latex(text: str) -> str:
+    text = _LATEX_NEGATIVE.sub("-", text)
     text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
     text = _LATEX_DIGITS.sub(r"\1", _LATEX_BRACED.sub(r"\1\2", text))
     for _ in range(2):  # \textbf{\text{C}}

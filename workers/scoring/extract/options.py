@@ -25,6 +25,9 @@ _SIGNS = re.compile(r"[^\w\s$€£¥\\]*")
 _CLOSED = re.compile(r"[.。)\]]|\s?(?:$|\n|です|입니다)")
 #: The labels, for choices that a text cannot name by them: characters that no text has.
 _UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))
+_NEGATIVE = re.compile(r"-[$€£¥]?\d")
+#: Its sign, apart from a number.
+_APART = re.compile(r"^- (?=\d)")
 _FORMULA = frozenset("+-*/^=×·÷<>≤≥%")
 #: Behind a number or a quantity: a calculation goes on, `12 cm - 6 cm`, `12 : 6 =`, or with the next line, `\n= 18`.
 _CALCULATED_ON = re.compile(r"[)\]}]{0,2}(?: ?(?:[+*/×·÷]|- ?[$(]?\d|! ?[=+*/×·÷])| : ?\d|\s{0,2}=)")
@@ -55,6 +58,11 @@ class Options:
     def numbered(self) -> bool:
         """Whether a number can only mean a position: no choice is a number or speaks of one."""
         return not any(_COUNTED.search(text) for text in self.texts)
+
+    @cached_property
+    def has_negative_numbers(self) -> bool:
+        """Whether a choice begins with a minus sign and a number."""
+        return any(_NEGATIVE.match(text) for text in self.texts)
 
     @cached_property
     def asked(self) -> Asked | None:
@@ -128,7 +136,7 @@ class Options:
 
 @lru_cache(maxsize=64)  # a vote reads many texts of one question, one after another
 def _options(choices: tuple[str, ...], question: str, labelled: bool) -> Options:
-    texts = tuple(folded(choice) for choice in choices)
+    texts = tuple(_APART.sub("-", folded(choice)) for choice in choices)
     sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
     return Options((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, question, labelled)
 

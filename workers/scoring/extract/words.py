@@ -116,7 +116,8 @@ JUDGED_RIGHT = compiled(rf"""
     |(?:(?:is|seems|(?:seems|appears) to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
     |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
-    |(?:is|must be|seems|seems to be|looks)(?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
+    |(?:is|(?:must|has to|would(?= be (?:correct|right)(?:[.!\n]|$))) be|(?:seems|appears)(?: to be)?|looks)
+    (?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
     (?![\w-]| (?:but|only|if|unless)\b|,? but (?:it|that|this)(?:'s| is)?(?: not|n't)\b){_AS_SUCH}
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
     |es (?:la )?(?:respuesta |opción )?correcta\b|é (?:a )?correta\b|è (?:la )?(?:risposta )?corretta\b
@@ -242,7 +243,7 @@ RETRACTED = compiled(rf"""
     |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
     |^\.{{0,3}}[,;]? ?(?:
     (?:though|although|but)\b(?! i (?:could|may|might) be (?:wrong|mistaken))
-    (?:[^.!?\n]{{0,80}}\b(?:not (?:\w{{1,12}} )?sure|unsure|doubt)
+    (?:[^.!?\n]{{0,80}}\bdoubt
     |[^.!?\n]{{0,40}}\b(?:it|this|that|answer) (?:may|might|could)(?: also| well| as well)? be
     (?: (?:wrong|mistaken|incorrect|another|different|something|option|choice|the
     |[(\"']?[a-z][)\"']?(?!\w))|[.!?,\n]|$))
