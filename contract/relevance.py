@@ -71,10 +71,14 @@ def sources_of(question: Question, *, by_hash: bool = True) -> Sources:
         listed = _listed(value)
         return frozenset([str(value)] if listed is None else listed)
 
+    def named_so(field: str) -> frozenset[str]:
+        """Also by the text itself, as "[1]" may be a name or a list. Not for passages, whose number is counted with."""
+        return named(field) | {str(question.metadata[field])} if named(field) else frozenset()
+
     return Sources(
         passages=frozenset(question.gold_passages) | named("source_chunk_id"),
-        documents=named("source_id"),
-        paths=named("source_path"),
+        documents=named_so("source_id"),
+        paths=named_so("source_path"),
         question_hashes=named("question_hash") if by_hash else frozenset(),
     )
 

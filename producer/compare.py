@@ -157,7 +157,7 @@ def _detectable(found: Comparison) -> str:
     if smallest is None:
         return "no difference: too few discordant pairs"
     power = f"about {100 * POWER:.0f} % power at level {ALPHA}"
-    contexts = "; larger, as questions share contexts" if found.context_interval else ""
+    contexts = "; larger, as questions are not independent" if found.context_interval else ""
     return f"{smallest:.3f} or more ({power}, given these numbers of pairs and discordant pairs{contexts})"
 
 

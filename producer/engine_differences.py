@@ -15,7 +15,7 @@ from producer.output import Lines
 __all__ = ["Engines", "engine_lines", "in_words", "sampling_lines", "untaken"]
 
 #: Engine properties that differ simply because the models differ.
-OF_MODEL = frozenset({"model", "weights", "adapters"})
+OF_MODEL = frozenset({"model", "weights", "tokenizer", "adapters"})
 #: What an engine may have left to the model (`contract.engine_info`), in words; of `top_p`, only the default.
 NOT_TAKEN = {"seed": "a seed", "temperature": "temperature 0"}
 IN_16_BITS = frozenset({"bfloat16", "float16"})
@@ -96,6 +96,14 @@ class Engines:
             if name not in explained and set(values) not in (set(within_a.get(name, ())), set(within_b.get(name, ())))
         }
         return cls(within_a, within_b, across)
+
+    def __bool__(self) -> bool:
+        return bool(self.within_a or self.within_b or self.across)
+
+    @property
+    def properties(self) -> list[str]:
+        """The names of all properties that differ."""
+        return sorted({*self.within_a, *self.within_b, *self.across})
 
     def lines(self) -> Lines:
         """Return the differences as output lines; nothing if all engines were alike."""

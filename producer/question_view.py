@@ -12,7 +12,7 @@ from contract.prompts import prompts_of, wants_passages
 from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
 from contract.spec import Mode, RunSpec
-from contract.verdict import MAJORITY, ContextSource, Passage, Verdict
+from contract.verdict import MAJORITY, ContextSource, Outcome, Passage, Verdict
 from producer.export.cells import iso
 from producer.export.formats.text import named_infinities
 from producer.output import Lines
@@ -80,7 +80,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         "error": f"{verdict.error.type}: {verdict.error.message}" if verdict.error else "",
         "rule": verdict.rule,
         "judge": verdict.judge_reason,
-        "margin": "" if verdict.margin is None else f"{verdict.margin:.4f} {_unit(verdict)}",
+        "margin": _margin(verdict),
         "label mass": "" if verdict.label_mass is None else f"{verdict.label_mass:.6f}",
         "rotations": _rotations_shown(verdict),
         "context": _context(verdict),
@@ -101,6 +101,13 @@ def _truncated(verdict: Verdict) -> str:
     return "yes" if verdict.raw_text else early
 
 
+def _margin(verdict: Verdict) -> str:
+    if (margin := verdict.margin) is None:
+        return ""
+    shown = f"{margin:.4f}" if round(margin, 4) or not margin else f"{margin:.1g}"  # a near-tie is no tie
+    return f"{shown} {_unit(verdict)}"
+
+
 def _unit(verdict: Verdict) -> str:
     if verdict.rule == MAJORITY:
         return "of the texts"
@@ -111,7 +118,9 @@ def _rotations_shown(verdict: Verdict) -> str:
     if not verdict.rotations:
         return ""
     chosen = ", ".join(choice or "none" for choice in verdict.rotation_choices)
-    return f"correct in {verdict.rotations_right} of {verdict.rotations}" + (f", chosen: {chosen}" if chosen else "")
+    judged = verdict.outcome is not Outcome.ANSWERED  # without a key, nothing can be correct
+    parts = [f"correct in {verdict.rotations_right} of {verdict.rotations}"] if judged else []
+    return ", ".join([*parts, *([f"chosen: {chosen}"] if chosen else [])])
 
 
 def _verdict_lines(spec: RunSpec, question: Question, verdict: Verdict) -> Lines:
@@ -124,7 +133,8 @@ def _verdict_lines(spec: RunSpec, question: Question, verdict: Verdict) -> Lines
 
 def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[str]:
     """Yield how many rotations are correct, the choice in each, and which one's scores are shown."""
-    yield f"correct in {verdict.rotations_right} of {verdict.rotations}"
+    if question.answer is not None:
+        yield f"correct in {verdict.rotations_right} of {verdict.rotations}"
     comparable = question.answer is not None and spec.mode is not Mode.JUDGE
     shown = verdict.rotation_choices.index(verdict.choice) if verdict.choice in verdict.rotation_choices else 0
     for at, (choice, each) in enumerate(zip(verdict.rotation_choices, arrangements(question, spec), strict=False)):

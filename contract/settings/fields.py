@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -111,6 +112,13 @@ class HttpSettings(BaseModel):
     max_waiting: int = Field(default=4096, ge=1, description="Maximum questions waiting for an answer at a time.")
     deadline_s: Seconds = Field(default=60, description="Default deadline of a request, in seconds.")
     max_deadline_s: Seconds = Field(default=600, description="Longest deadline a request may ask for, in seconds.")
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_into_a_header(cls, key: SecretStr) -> SecretStr:
+        if not re.fullmatch(r"(?:[!-~](?:[ -~]*[!-~])?)?", key.get_secret_value()):
+            raise ValueError("no header can carry it: use printable ASCII, with no white space at either end")
+        return key
 
 
 class Settings(BaseSettings):
@@ -282,7 +290,8 @@ class Settings(BaseSettings):
 
         Upper and lower case do not matter, as they do not for queues and workers (`serves`).
         """
-        known = [(each["hf_model_id"], model_name(each)) for each in self._each_model()]
+        # A server's model is known by its own id: `hf_model_id` is then that of another model, or the default.
+        known = [(each["openai"].get("model") or each["hf_model_id"], model_name(each)) for each in self._each_model()]
         exact: dict[str, str] = dict(known) | {name: name for _, name in known}
         alike = {distinct_slug(spelled): name for spelled, name in exact.items()}
         return exact.get(model) or alike.get(distinct_slug(model), model)

@@ -77,6 +77,10 @@ def load_fleet(config: Path | None = None, overrides: Iterable[str] = ()) -> tup
     return tuple(layers.of_model(name) for name in ([layers.chosen] if layers.chosen else layers.models))
 
 
+#: Settings of the workers that search indexes: they serve all models, and read what these have in common.
+FOR_ALL_MODELS = frozenset({"indexes"})
+
+
 def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return a deploy file that includes the `--set` layer, with the settings of `model` overridden by `found`.
 
@@ -86,12 +90,16 @@ def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Ma
     over = without_secrets(layers.over, Settings)
     if not layers.models:
         return merge(merge(layers.file, over), found)
-    for_each = {name: value for name, value in over.items() if name not in {"model", "models"}}
+    common = {name: over[name] for name in over if name in FOR_ALL_MODELS}
+    for_each = {name: value for name, value in over.items() if name not in {"model", "models", *FOR_ALL_MODELS}}
     listed = layers.models
     if "models" in layers.over:
         listed = {name: without_secrets(entry, Settings) for name, entry in listed.items()}
-    entries = [merge(merge(entry, for_each), found if name == model else {}) for name, entry in listed.items()]
-    return {**layers.file, "models": entries}
+    tuned = distinct_slug(model)
+    entries = [
+        merge(merge(entry, for_each), found if distinct_slug(name) == tuned else {}) for name, entry in listed.items()
+    ]
+    return {**merge(layers.file, common), "models": entries}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +195,7 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise SettingsError(f"{source}: models: expected a list of settings, one `- hf_model_id: …` per model.")
     for entry in entries:
-        if "indexes" in entry:  # the workers that search them serve all models, and read what these have in common
+        if not FOR_ALL_MODELS.isdisjoint(entry):
             raise SettingsError(
                 f"{source}: models: an entry has `indexes`, but an index is searched for all models.",
                 hint="Move it to the top level of the file.",

@@ -21,6 +21,7 @@ __all__ = ["normalized_json", "retrieval_json", "rotations_json", "summary_json"
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
+ALL_FAILED = "not available: every settled question with a key failed"
 
 
 def summary_json(
@@ -94,7 +95,8 @@ def _over_subjects(summary: Summary) -> dict[str, Any]:
     """
     shares = [] if summary.tally.all_failed else list(summary.accuracies_over(ALL).values())
     interval = cluster_interval(shares)
-    between = interval.to_json() if interval else {"low": None, "high": None, "note": FEW_SUBJECTS}
+    note = ALL_FAILED if summary.tally.all_failed else FEW_SUBJECTS
+    between = interval.to_json() if interval else {"low": None, "high": None, "note": note}
     found, responded = summary.over_subjects(), summary.over_subjects_without_failed()
     return {
         "macro_accuracy": found.to_json() if found else None,

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from contract import keys
-from contract.errors import DeadlineMissed, LedgerError, NoWorker, RunConfigError, TooBusy
+from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, RunConfigError, TooBusy
 from contract.ledger import Ledger, Run
 from contract.names import request_id
 from contract.priority import Priority
@@ -103,6 +103,8 @@ class Door:
         unavailable.
         """
         limit = self._settings.http.max_waiting
+        if len(questions) > limit:
+            raise InputError(f"{len(questions)} questions; at most {limit} may wait at a time (http.max_waiting).")
         if self._waiting + len(questions) > limit:
             raise TooBusy(
                 f"{number(self._waiting, 'question')} waiting already; the limit is {limit}.", hint="Try again later."

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
@@ -190,13 +191,22 @@ def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> Histogr
 def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
     _refuse_too_many(len(given), most, "questions")
     places = [f"questions.{n}." if len(given) > 1 else "" for n in range(len(given))]
-    questions = [_question(*each) for each in zip(given, places, strict=True)]
-    first_places: dict[str, str] = {}
-    for question, place in zip(questions, places, strict=True):
-        if (first := first_places.setdefault(question.id, place)) != place:
-            hint = "Without ids of their own, no two questions may be the same."
-            raise HTTPException(422, f"{place}id: {question.id!r} is the same as {first}id. {hint}")
-    return questions
+    questions: dict[str, Question] = {}
+    asked_at: dict[str, str] = {}
+    for each, place in zip(given, places, strict=True):
+        question = _question(each, place)
+        if each.id is None:
+            question = _numbered(question, questions)
+        elif question.id in questions:
+            raise HTTPException(422, f"{place}id: {question.id!r} is the same as {asked_at[question.id]}id.")
+        questions[question.id], asked_at[question.id] = question, place
+    return list(questions.values())
+
+
+def _numbered(question: Question, taken: Container[str]) -> Question:
+    """Return the question with an id that is not taken: like rows of a file, the second one of its content gets …-2."""
+    ids = (question.id if number == 1 else f"{question.id}-{number}" for number in count(1))
+    return question.model_copy(update={"id": next(each for each in ids if each not in taken)})
 
 
 def _question(given: QuestionIn, place: str) -> Question:
@@ -206,9 +216,9 @@ def _question(given: QuestionIn, place: str) -> Question:
         raise HTTPException(422, f"{place}{trouble.field}: {trouble.message} {trouble.hint}".rstrip()) from None
 
 
-def _refuse_too_many(count: int, most: int, what: str) -> None:
-    if count > most:
-        raise HTTPException(422, f"{count} {what}; at most {most} are allowed in one request (http.max_prompts).")
+def _refuse_too_many(found: int, most: int, what: str) -> None:
+    if found > most:
+        raise HTTPException(422, f"{found} {what}; at most {most} are allowed in one request (http.max_prompts).")
 
 
 def _deadline_s(asked: float | None, settings: Settings) -> float:

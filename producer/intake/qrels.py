@@ -130,11 +130,12 @@ def _of_json(text: str, path: Path, line: int) -> tuple[str, list[tuple[str, flo
     if question_id is None or found is None:
         raise ValueError("no question or no passage")
     passages = [_id(each) for each in (found if isinstance(found, list) else [found])]
-    score = _first(row, SCORE_NAMES)
-    if score is None:
+    judged = not row.keys().isdisjoint(SCORE_NAMES)
+    if not judged:
         _refuse_numbers(row, path, line)
-    scores = score if isinstance(score, list) else [1.0 if score is None else score] * len(passages)
-    return str(question_id), [(each, _score(judged)) for each, judged in zip(passages, scores, strict=True)]
+    score = _first(row, SCORE_NAMES) if judged else 1.0
+    scores = score if isinstance(score, list) else [score] * len(passages)
+    return str(question_id), [(each, _score(found)) for each, found in zip(passages, scores, strict=True)]
 
 
 def _score(found: Any) -> float:

@@ -10,6 +10,7 @@ from producer.readers.answers import Way
 from producer.readers.field_names import PARTS, Names, names_of, spelled
 from producer.readers.layouts import INLINE, NAMED, OWN, YES_NO, Layout
 from producer.readers.parts import Fields, Parts, Used
+from producer.readers.plain import no_question
 from producer.readers.record import FieldTrouble
 
 __all__ = ["is_mapped", "mapped"]
@@ -45,6 +46,8 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
     def parts(fields: Fields, _names: Names) -> Parts:
         flat, others = _renamed(fields, mapping)
         names = names_of(tuple(flat))
+        if names.question is None:
+            raise no_question(fields)
         layout = next((each for each in (NAMED, YES_NO, INLINE) if each.fits_all(flat, names)), OWN)
         found = layout.parts(flat, names)
         return found._replace(rest={**found.rest, **others}, used=_as_in_the_file(found.used, mapping))

@@ -25,7 +25,7 @@ from producer.readers.parts import (
 )
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["has_choices", "has_labelled_choices", "is_own", "named", "own"]
+__all__ = ["has_choices", "has_labelled_choices", "is_own", "named", "no_question", "own"]
 
 
 def _flat(fields: Fields) -> tuple[Fields, Names]:
@@ -115,13 +115,18 @@ def _used(*, has_id: bool, has_subject: bool, contexts: tuple[str, ...] = ()) ->
     return Used("question", ("choices",), "answer", id=found_id, subject=subject, contexts=contexts)
 
 
+def no_question(fields: Fields) -> FieldTrouble:
+    """Return the error for a record in which no field has the text of a question."""
+    shown = ", ".join(map(str, fields)) or "no fields"
+    hint = "Every row needs the text of its question; use --map question=FIELD if it is in another field."
+    return FieldTrouble("question", f"missing; found {shown_value(shown)}.", hint, kind="missing")
+
+
 def own(fields: Fields, names: Names) -> Parts:
     """Extract the parts of our own layout; `answer` keeps its type."""
     question = fields.get("question")
     if question is None:
-        shown = ", ".join(map(str, fields)) or "no fields"
-        hint = "Every row needs the text of its question; use --map question=FIELD if it is in another field."
-        raise FieldTrouble("question", f"missing; found {shown_value(shown)}.", hint, kind="missing")
+        raise no_question(fields)
     found = fields.get("choices")
     if not isinstance(found, list):
         raise no_list(found)

@@ -10,6 +10,7 @@ from contract.errors import InputError
 from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
+from producer.engine_differences import Engines
 from producer.incomparable import refuse_incomparable
 from producer.output import Lines
 from producer.pairing import Comparison, Pairing, Sides, differences, side
@@ -83,7 +84,7 @@ class RunComparison:
 
     def __init__(self, ledger: Ledger, runs: Sequence[Run], *, shared: bool) -> None:
         """Create it; if `shared`, runs that asked different questions are paired by those that they have in common."""
-        self._runs = runs
+        self._ledger, self._runs = ledger, runs
         #: The first run's questions, if another run asked different ones, and its side of each.
         self._asked: Asked | None = None
         self._sides = Sides()
@@ -129,18 +130,18 @@ class RunComparison:
 
     def comparisons(self) -> list[ComparisonView]:
         """Return the comparisons of the first run with each of the others, in their order."""
-        found = [_view(self._runs[0], other, self._pairings[other.run_id]) for other in self._runs[1:]]
+        found = [self._view(self._runs[0], other) for other in self._runs[1:]]
         made = {at: each.found.p_value for at, each in enumerate(found) if each.found}
         if len(made) > 1:
             for at, adjusted_p in zip(made, holm(list(made.values())), strict=True):
                 found[at] = replace(found[at], adjusted_p=adjusted_p)
         return found
 
-
-def _view(a: Run, b: Run, pairing: Pairing | InputError) -> ComparisonView:
-    try:
-        if isinstance(pairing, InputError):
-            raise pairing
-        return ComparisonView(a, b, pairing.comparison())
-    except InputError as trouble:
-        return ComparisonView(a, b, None, str(trouble))
+    def _view(self, a: Run, b: Run) -> ComparisonView:
+        pairing = self._pairings[b.run_id]
+        try:
+            if isinstance(pairing, InputError):
+                raise pairing
+            return ComparisonView(a, b, replace(pairing.comparison(), engines=Engines.of(self._ledger, a, b)))
+        except InputError as trouble:
+            return ComparisonView(a, b, None, str(trouble))

@@ -18,7 +18,7 @@ from producer.report.measures import NO_CHOICE, Measures
 from producer.result_lines import COMPARED, doubt_lines, judge_lines, position_lines, sharing
 from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
-from producer.stats import Mean, Share, Tally
+from producer.stats import Contexts, Mean, Share, Tally
 from producer.stats.denominators import ANSWERED, RESPONDED
 from producer.stats.normalized import HOW
 
@@ -139,7 +139,12 @@ class Part:
     @property
     def sharing(self) -> str:
         """How many questions are not independent, and why."""
-        return sharing(self.summary.contexts(), self.run)
+        return sharing(self.contexts, self.run)
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """The contexts of the questions with a key, which many of them may share."""
+        return self.summary.contexts()
 
     @property
     def taken(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from producer.corpus.chunks import token_count
 from producer.output import Lines
 
 __all__ = ["LongQueries", "long_queries"]
+
+#: Unicode categories: combining marks, and what formats.
+REMOVED = frozenset({"Mn", "Mc", "Me", "Cf"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +54,12 @@ def long_queries(bodies: Iterable[Body], spec: RunSpec, encoder: Encoder | None)
         question = Question.model_validate_json(body.canonical)
         if wants_passages(question, spec):
             queries += 1
-            at_least += token_count(query_of(question, spec.rag.query)) > encoder.max_tokens
+            at_least += token_count(_bare(query_of(question, spec.rag.query))) > encoder.max_tokens
     return LongQueries(encoder.id, encoder.max_tokens, at_least, queries)
+
+
+def _bare(text: str) -> str:
+    """Return `text` without what tokenizers may remove: accents that are characters of their own, soft hyphens."""
+    if text.isascii():
+        return text
+    return "".join(each for each in text if unicodedata.category(each) not in REMOVED)

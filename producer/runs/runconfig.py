@@ -194,6 +194,12 @@ class RagConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _reranks_by_something(self) -> Self:
+        if self.enabled and "rerank_from" in self.model_fields_set and not self.reranker:
+            raise ValueError("rerank_from has no effect without rag.reranker: set both, or neither")
+        return self
+
+    @model_validator(mode="after")
     def _retrieval_has_an_index(self) -> Self:
         if self.enabled and not self.index:
             raise ValueError("retrieval needs an index: set rag.index to a folder built by `producer index`")

@@ -96,6 +96,11 @@ class Contexts:
         return max(contexts, cls(texts, by_text=True), key=lambda each: each.largest_design_effect)
 
     @property
+    def unit(self) -> str:
+        """What the questions of a cluster have in common."""
+        return "text" if self.by_text else "context"
+
+    @property
     def sharing(self) -> int:
         """Number of questions that share their context with another question."""
         return sum(size * times for (_, size), times in self.clusters.items() if size > 1)

@@ -196,6 +196,8 @@ def _paired(each: Paired) -> str:
         text += f", {p_value(each.adjusted_p)} adjusted (Holm)"
     if found.undecided:
         text += ", undecided"
+    if found.engines:
+        text += f"; engines differ in {', '.join(found.engines.properties)}"
     return text + (f"; {number(found.failed.of, 'failed question')} excluded" if found.failed.of else "")
 
 

@@ -86,7 +86,7 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
                 "run_id": run.run_id,
                 "state": summary.standing,
                 **found.to_json(),
-                "chance": run.chance,
+                "chance": found.chance(run),
                 **normalized_json(summary),
                 **rotations_json(summary),
                 **retrieval_json(summary),

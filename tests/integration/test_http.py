@@ -182,6 +182,15 @@ def test_an_answer_may_be_written_in_every_way_that_a_file_knows(door: Caller) -
     assert all_right["outcome"] == "correct"
 
 
+def test_questions_of_a_batch_may_differ_in_their_context_alone(door: Caller) -> None:
+    """They were refused as one question asked twice."""
+    questions = [{**QUESTION, "context": context} for context in ("One.", "Two.", "One.")]
+    status, found = door.post("/score/batch", questions=questions, use_context_field=True)
+    assert status == 200
+    first, *others = (each["id"] for each in found["results"])
+    assert others == [f"{first}-2", f"{first}-3"]
+
+
 def test_a_batch_comes_back_in_order_and_asked_as_the_request_says(door: Caller) -> None:
     questions = [{**QUESTION, "question": f"What is {n} plus {n}?", "id": f"q{n}"} for n in range(4)]
     status, answer = door.post("/score/batch", questions=questions, mode="letter")
@@ -342,7 +351,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("/score", {**QUESTION, "question": " "}, "question: String should match pattern"),
     ("/score", {**QUESTION, "id": ""}, "id: found ''. An id has 1 to 200 characters"),
-    ("/score/batch", {"questions": [QUESTION, QUESTION]}, " is the same as questions.0.id"),
+    ("/score/batch", {"questions": [{**QUESTION, "id": "q"}] * 2}, "questions.1.id: 'q' is the same as questions.0.id"),
     ("/score/batch", {"questions": [QUESTION, {**QUESTION, "answer": "Z"}]}, "questions.1.answer: 'Z' names no choice"),
     (
         "/score/batch",

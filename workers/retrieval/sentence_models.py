@@ -10,6 +10,9 @@ from contract.models import require_hub
 
 __all__ = ["load_model"]
 
+#: What the readers of missing or damaged files raise, besides safetensors'. Not a want of memory, which may pass.
+DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, EOFError)
+
 
 def load_model(
     kind: Literal["SentenceTransformer", "CrossEncoder"], model: str, *, setting: str, hint: str, device: str | None
@@ -25,10 +28,16 @@ def load_model(
     library = _library()
     try:
         return getattr(library, kind)(model, device=device, local_files_only=not at_hub)
-    except (OSError, ValueError) as trouble:
+    except (*DAMAGED, _safetensor_error()) as trouble:
         # Both network errors and unreadable files are OSErrors. The hub answered a moment ago: assume the network.
         error = HubUnreachable if at_hub and isinstance(trouble, OSError) else ModelNotFound
         raise error(f"{setting}: {model} cannot be loaded: {first_line(trouble)}.", hint=hint) from None
+
+
+def _safetensor_error() -> type[Exception]:
+    from safetensors import SafetensorError
+
+    return SafetensorError
 
 
 def _library() -> Any:

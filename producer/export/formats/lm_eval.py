@@ -61,7 +61,8 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     results = drafts.text(paths[1])
     sink = Sink(paths, list, samples.write_all)
     yield sink
-    missing = [*_missing(run.spec), *(f"asked: {text}." for _, text in taken_lines(run)), *samples.left_out()]
+    taken = (f"asked: {text}." for _, text in taken_lines(run))
+    missing = [*_missing(run.spec), *taken, *samples.left_out(run.questions)]
     json.dump(_results(run, task, samples, missing), results, ensure_ascii=False, indent=2)
     results.write("\n")
     sink.remarks.extend(f"lm-eval: {each}" for each in missing)
@@ -155,10 +156,13 @@ class _Samples:
             found[f"{metric}_stderr,{_filter(self.spec)}"] = error
         return found
 
-    def left_out(self) -> Iterator[str]:
-        """Yield notes on questions that are missing from the samples or their metrics."""
-        for outcome, count in self.without_sample.items():
-            yield f"{count:,} of {number(self.questions, 'question')} {outcome}: no sample, not in any metric."
+    def left_out(self, questions: int) -> Iterator[str]:
+        """Yield notes on which of the run's `questions` are missing from the samples or their metrics.
+
+        Of a run that is still being written, those are unsettled that are not in the ledger yet.
+        """
+        for outcome, count in (self.without_sample + Counter({UNSETTLED: questions - self.questions})).items():
+            yield f"{count:,} of {number(questions, 'question')} {outcome}: no sample, not in any metric."
         if self.without_key and self.spec.mode is not Mode.FREE:
             yield f"{number(self.without_key, 'question')} without a key: the target is empty and every metric is null."
 

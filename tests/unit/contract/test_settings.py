@@ -509,6 +509,25 @@ def test_a_model_may_be_asked_for_by_the_id_that_the_deploy_file_has(several: Pa
     assert load_settings(several).served_as(asked) == served
 
 
+@pytest.mark.parametrize(
+    ("asked", "served"),
+    [("Org/Big-Model", "big-model"), ("big-model", "big-model"), ("smollm2-135m-instruct", "smollm2-135m-instruct")],
+)
+def test_a_servers_model_is_known_by_its_own_id_and_not_by_the_one_that_would_be_loaded(
+    asked: str, served: str
+) -> None:
+    """The default `hf_model_id` was taken for the model of the server, which was asked instead."""
+    server = ["engine=openai", "openai.url=http://127.0.0.1:9", "openai.model=Org/Big-Model"]
+    assert load_settings(None, server).served_as(asked) == served
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "abc\n", " abc", "a\tb"])
+def test_an_http_key_that_no_header_can_carry_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(SettingsError, match=r"http\.api_key: no header can carry it: use printable ASCII") as refused:
+        load_settings(None, [f"http.api_key={json.dumps(key)}"])
+    assert key.strip() not in str(refused.value)
+
+
 def test_models_in_folders_without_latin_letters_are_not_taken_for_one_another() -> None:
     settings = load_settings(None, ["hf_model_id=/models/模型"])
     other = load_settings(None, ["hf_model_id=/models/文心"])

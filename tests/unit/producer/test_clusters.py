@@ -145,6 +145,11 @@ def test_questions_that_only_a_hidden_context_tells_apart_are_asked_again(
         interval = found.interval(accuracy(75, 100))
         assert interval is not None
         assert f"95 % interval {interval.low:.3f} to {interval.high:.3f}, as {because}" in told
+        producer("report", *runs)
+        page = (Path("results") / runs[0] / f"report-with-{runs[1]}.html").read_text()
+        unit = "text" if " texts" in because else "context"
+        assert set(re.findall(r"clustered by (\w+),? (?:the|two)", page)) == {unit}
+        assert f"interval and test are clustered by {unit}. Treating" in page
 
 
 def test_where_most_share_a_hidden_context_a_question_asked_twice_does_not_outweigh_it() -> None:
@@ -321,7 +326,7 @@ def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_t
     assert not found["undecided"]
     assert "contexts    p = 0.1  95 % interval -0.100 to +0.900, as 40 questions share 10 contexts; McNemar's" in told
     assert "McNemar's p and all other intervals assume independent questions" in told
-    assert "discordant pairs; larger, as questions share contexts)" in told
+    assert "discordant pairs; larger, as questions are not independent)" in told
 
 
 def pairs_of(values: np.ndarray[Any, np.dtype[np.int64]]) -> Pairs:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import DeadlineMissed, NoWorker, RedisUnreachable, RunConfigError
+from contract.errors import DeadlineMissed, InputError, NoWorker, RedisUnreachable, RunConfigError
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.names import request_id
@@ -134,6 +134,16 @@ def test_a_door_asks_by_its_files_as_they_were_when_it_opened(
         await asyncio.wait(asking)
 
     at(ledger, broker, act, base)
+
+
+def test_more_questions_than_may_ever_wait_are_refused_for_good(ledger: Away, broker: Slow) -> None:
+    """It was told to try again later, which could never succeed."""
+
+    async def act(opened: Door) -> None:
+        with pytest.raises(InputError, match=r"4097 questions; at most 4096 may wait at a time \(http\.max_waiting\)"):
+            await opened.ask(make_questions(4097), CONFIG, deadline_s=PATIENCE_S)
+
+    at(ledger, broker, act)
 
 
 def test_an_answer_names_the_passages_that_were_retrieved_for_it_and_those_that_were_shown() -> None:

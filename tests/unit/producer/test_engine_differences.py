@@ -11,7 +11,7 @@ import pytest
 from contract import MemoryLedger, Outcome, Run, Verdict
 from contract.engine_info import EngineUsed, differing
 from contract.spec import Mode, Normalization, Sampling
-from producer.engine_differences import engine_lines, sampling_lines
+from producer.engine_differences import Engines, engine_lines, sampling_lines
 from producer.export.results import export
 from tests.support import make_questions, open_run
 from tests.unit.producer.conftest import Producer
@@ -48,6 +48,20 @@ def test_engines_of_the_same_weights_differ_where_text_becomes_other_tokens() ->
     one, other = (ENGINE | {"tokenizer": digest} for digest in ("aa", "bb"))
     assert differing([one, other]) == {"tokenizer": ['"aa"', '"bb"']}
     assert differing([one, ENGINE]) == {}, "nothing is known of the second"
+
+
+def test_that_two_models_have_two_tokenizers_is_no_difference_of_their_engines() -> None:
+    """It was told of every comparison of two models."""
+    books = MemoryLedger()
+    runs = [open_run(books, make_questions(2), model, model=model) for model in ("small", "large")]
+    for run in runs:
+        engine = ENGINE | {"weights": run.spec.model, "tokenizer": run.spec.model}
+        books.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine=engine))
+
+    assert not Engines.of(books, *runs)
+
+    books.note_engine(runs[1].run_id, EngineUsed(worker="w", since=9.0, engine=engine | {"tokenizer": "other"}))
+    assert list(Engines.of(books, *runs).within_b) == ["tokenizer"], "one model has one"
 
 
 def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(

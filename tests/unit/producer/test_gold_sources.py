@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from contract.index import PASSAGES, Chunking
 from contract.ledger import MemoryLedger
+from contract.relevance import sources_of
+from contract.verdict import Passage
 from producer.cli import main
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
@@ -119,3 +121,11 @@ def test_hashes_that_the_reader_adds_are_no_sources_of_an_index_without_any_also
     result = CliRunner().invoke(main, asked, obj=session_on(MemoryLedger()))
 
     assert json.loads(result.stdout)["sources"] == {"named_by": 0, "not_in_index": None, "partly_in_index": None}
+
+
+def test_a_source_that_looks_like_a_list_may_be_a_name(tmp_path: Path) -> None:
+    """The document "[1]" was found, and counted as a miss."""
+    named_so = make_question(0, metadata={"source_id": "[1]"})
+    assert sources_of(named_so).hit([Passage(id="[1]", score=1.0, text="t", document="[1]")])
+    assert sources_of(named_so).hit([Passage(id="1#2", score=1.0, text="t", document="1")])
+    assert not sources_of(named_so).hit([Passage(id="2", score=1.0, text="t", document="2")])

@@ -54,6 +54,12 @@ def test_it_is_told_which_fields_were_taken_for_what(tmp_path: Path, name: str) 
     assert read(tmp_path, CASES[name].content).fields.describe() == FIELDS[name]
 
 
+def test_a_missing_question_is_told_with_the_fields_by_the_names_that_the_file_has_for_them(tmp_path: Path) -> None:
+    """It named `answer_key`, which no field was called, and left out `label`."""
+    (row,) = read(tmp_path, "t,one,two,k,label\nq,x,y,2,A\n", mapping={"answer": "k"}).rows()
+    assert "field 'question': missing; found 't, one, two, k, label'" in str(row.trouble)
+
+
 def test_mapped_fields_are_told_by_the_names_that_the_file_has_for_them(tmp_path: Path) -> None:
     mapping = {"question": "t", "choices": "one+two", "answer": "k", "base": "1"}
 

@@ -40,6 +40,12 @@ def test_enqueue_says_how_many_questions_an_encoder_does_not_read_to_the_end(tmp
     assert "long_queries" not in json.loads(enqueue("--set", "rag.kind=bm25", "--json"))
 
 
+def test_accents_that_are_characters_of_their_own_and_soft_hyphens_are_no_tokens(tmp_path: Path) -> None:
+    """An encoder's tokenizer removes them: 150 words were counted as 300 tokens."""
+    index_and_questions(tmp_path, {"question": "cafe\u0301 " * 150}, {"question": "x\u00ady " * 150})
+    assert "queries" not in enqueue()
+
+
 def test_choices_count_where_they_are_searched_for(tmp_path: Path) -> None:
     index_and_questions(tmp_path, {"choices": ("word " * 300, "x")}, {})
     assert "queries" not in enqueue()

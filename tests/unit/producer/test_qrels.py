@@ -44,6 +44,7 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
         ('{"qid": "q0", "pids": ["\\ud800"]}\n', ":1: the passage's id contains half a surrogate pair"),
         ('{"qid": "q0", "pids": {"p1": 1, "p2": 0}}\n', ":1: is not a relevance judgement"),
         ('{"qid": "q0", "pids": ["p1", "p2"], "score": [1]}\n', ":1: is not a relevance judgement"),
+        ('{"qid": "q0", "pid": "p1", "score": null}\n', ":1: is not a relevance judgement"),
         ('{"qid": "q0", "pid": "p1", "grading": 0}\n', r":1: 'grading' may say how relevant .* Name it score,"),
     ],
 )

@@ -62,6 +62,7 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
         ("rag.index=indexes/x", "rag: index alone has no effect: set rag.enabled to true, or to false"),
         ("few_shot.file=x.jsonl", "few_shot: file alone has no effect: set few_shot.k"),
         ("mod=letter", "unknown setting 'mod'. Did you mean 'mode'?"),
+        ("rag={enabled: true, index: i, rerank_from: 9}", "rag: rerank_from has no effect without rag.reranker"),
         ("retrieval_top_k=3", "unknown setting 'retrieval_top_k'. In a run's configuration it is rag.retrieval_top_k"),
         (
             "mode=leter",

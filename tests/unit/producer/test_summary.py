@@ -487,3 +487,12 @@ def test_figures_that_were_asked_for_early_are_of_all_questions_later() -> None:
 
     assert early != later == figures(Summary.of(run, RunState.RUNNING, results[:80]))
     assert figures(summary) == figures(Summary.of(run, RunState.RUNNING, results))
+
+
+def test_why_there_is_no_interval_over_subjects_is_told_also_where_all_questions_failed(ledger: MemoryLedger) -> None:
+    run = open_run(ledger, [make_question(at, subject=name) for at, name in enumerate("ab")])
+    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED) for n in range(2)])
+
+    found = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
+
+    assert found["accuracy_cluster_interval"]["note"] == "not available: every settled question with a key failed"

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from contract.errors import HubUnreachable, IndexUnusable, InputError, ModelNotFound
 from contract.index import DEFAULT_ENCODER, MANIFEST, DenseOptions, Precision, Structure, read_manifest
@@ -344,6 +346,21 @@ def test_an_encoder_that_does_not_exist_is_named_with_the_nearest(name: str, say
 def test_a_folder_that_holds_no_encoder_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelNotFound, match=r"encoder: .* cannot be loaded"):
+        TextEncoder(str(tmp_path))
+
+
+@pytest.mark.parametrize("trouble", [KeyError("path"), TypeError("unexpected argument"), SafetensorError("truncated")])
+def test_a_damaged_encoder_is_told_as_one_that_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trouble: Exception
+) -> None:
+    """A truncated file of weights was a traceback; as a reranker, it was read again for every question."""
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise trouble
+
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr("sentence_transformers.SentenceTransformer", fails)
+    with pytest.raises(ModelNotFound, match=f"encoder: {tmp_path} cannot be loaded"):
         TextEncoder(str(tmp_path))
 
 

@@ -346,6 +346,19 @@ def test_of_several_models_the_one_that_was_tuned_gets_what_won_and_the_others_s
     assert tuned.vllm_args == {"dtype": "float32", "max_num_seqs": 128, "max_model_len": 64}
 
 
+def test_of_several_models_the_tuned_one_is_known_in_any_spelling_and_indexes_stay_common(tmp_path: Path) -> None:
+    """What won was lost where a run spelled the model otherwise; indexes in each entry cannot be loaded."""
+    base = tmp_path / "base.yaml"
+    base.write_text(f"models:\n- {{hf_model_id: some/other}}\n- {{model: {SIMULATED_MODEL}}}\n")
+    best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
+    run = open_run(MemoryLedger(), make_questions(2), model=SIMULATED_MODEL.title())
+    write_deploy_file(tmp_path / "tuned.yaml", base, ["indexes=[facts]"], run, found)
+    other, tuned = load_fleet(tmp_path / "tuned.yaml")
+    assert (tuned.batch_size, tuned.batches_in_flight) == (64, 4)
+    assert [str(each) for each in tuned.indexes] == [str(each) for each in other.indexes] == ["facts"]
+
+
 def test_the_deploy_file_that_the_environment_names_is_the_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Retrieval
@@ -55,6 +56,19 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "1 field" in page.text, "they differ in the seed"
     assert "By subject: 2 subjects" in page.text
     assert "odd 10 0.000 0.500 +0.500" in page.text
+
+
+def test_a_comparison_says_that_other_engines_answered_the_other_run(ledger: MemoryLedger, report: Producer) -> None:
+    """`compare` did; on the page, a change of dtype looked like an effect of the settings."""
+    runs = [open_run(ledger, make_questions(20), name, seed=seed) for seed, name in enumerate("ab")]
+    for run, dtype in zip(runs, ("float32", "bfloat16"), strict=True):
+        settle(ledger, run)
+        ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine={"dtype": dtype}))
+
+    (path,) = json.loads(report(*(run.run_id for run in runs), "--json").stdout)["files"]
+
+    told = 'Engines of A and B not identical: they differ in dtype ("float32", "bfloat16").'
+    assert told in Page(Path(path).read_text(encoding="utf-8")).text
 
 
 def test_an_accuracy_without_failed_questions_stands_beside_their_chance_level(

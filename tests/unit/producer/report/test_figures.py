@@ -278,6 +278,17 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
     )
 
 
+def test_of_one_subject_there_is_no_mean_over_subjects(ledger: MemoryLedger, report: Producer) -> None:
+    """It was the accuracy once more, with another interval."""
+    run = open_run(ledger, [make_question(at, subject="only") for at in range(8)])
+    settle(ledger, run)
+
+    report()
+
+    assert "only 50.0 %" in page_of(run).text
+    assert "Mean over" not in page_of(run).text
+
+
 def test_the_report_rounds_an_accuracy_as_the_terminal_does(
     ledger: MemoryLedger, producer: Producer, report: Producer
 ) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from contract.ledger import MemoryLedger
 from contract.prompts import prompts_of
 from contract.question import Question
 from contract.spec import ChatTemplate, IndexKind, Prompt, Retrieval
 from contract.verdict import MAJORITY, Failure, Outcome, Passage, Verdict
+from producer.question_view import verdict_facts
 from producer.report.table import PER_PARCEL
 from producer.session import Session
 from tests.support import interrupted_run, make_question, make_questions, open_run
@@ -32,6 +35,27 @@ def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
         "0.2500 nats",
         "0.2500 nats per character",
     ]
+
+
+@pytest.mark.parametrize(("margin", "shown"), [(0.0, "0.0000 nats"), (3e-5, "3e-05 nats"), (0.00016, "0.0002 nats")])
+def test_a_near_tie_does_not_look_like_a_tie(margin: float, shown: str) -> None:
+    assert verdict_facts(Verdict(question_id="q", outcome=Outcome.WRONG, margin=margin))["margin"] == shown
+
+
+def test_without_a_key_no_number_of_rotations_is_correct(
+    ledger: MemoryLedger, session: Session, report: Producer
+) -> None:
+    """ "correct in 0 of 4" was said of a question that nobody could be right on."""
+    run = open_run(ledger, [make_question(0, choices=("a", "b"), answer=None)], circular=True)
+    rotated = Verdict(question_id="q0", outcome=Outcome.ANSWERED, choice="A", rotations=2, rotation_choices=("A", "B"))
+    ledger.commit(run.run_id, [rotated])
+
+    report()
+    shown = Producer(session, "show")(run.run_id, "q0").stdout
+
+    assert verdict_facts(rotated)["rotations"] == "chosen: A, B"
+    assert "A B: A chosen  ← the scores above" in shown
+    assert "correct in" not in shown
 
 
 def test_a_question_on_which_the_template_failed_is_shown_with_the_reason_instead_of_its_prompt(

@@ -176,6 +176,20 @@ def test_runs_over_the_same_questions_are_named_for_compare_and_report(
     assert producer.json(two_by_two)["comparable"][0] == [red, large]
 
 
+def test_a_pair_that_different_engines_answered_says_in_what_they_differ(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    for run, dtype in zip(
+        producer.json(two_by_two)["runs"], ("float32", "bfloat16", "float32", "float32"), strict=True
+    ):
+        ledger.note_engine(run["run_id"], EngineUsed(worker="w", since=0.0, engine={"dtype": dtype}))
+    settle_all(ledger)
+
+    lines = producer(two_by_two).stdout.splitlines()
+
+    assert [line.endswith("; engines differ in dtype") for line in lines if " vs. " in line] == [True, False]
+
+
 def test_ways_of_asking_the_same_are_comparable() -> None:
     one, other = cell("a", "m", 1, 2, digest="0" * 64), cell("b", "m", 1, 2, digest="0" * 64)
 
