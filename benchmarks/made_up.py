@@ -13,6 +13,13 @@ from contract.spec import Mode, Prompt, RunSpec
 
 __all__ = ["made_up_question", "made_up_run", "made_up_spec"]
 
+BARE = Prompt(name="question", text="Question: {{ question }}\nAnswer:")
+#: For modes in which the model names the label of a choice that it is shown.
+LETTERED = Prompt(
+    name="lettered",
+    text="Question: {{ question }}\n{% for each in choices %}{{ each.label }}. {{ each.text }}\n{% endfor %}Answer:",
+)
+
 
 def made_up_question(number: int, **changes: object) -> Question:
     """Return question `number`, with `changes`; the correct one of its four choices rotates through the labels."""
@@ -31,7 +38,7 @@ def made_up_spec(questions: Sequence[Question], model: str, **changes: object) -
         "questions_digest": sha256(b"\n".join(each.canonical() for each in questions)).hexdigest(),
         "model": model,
         "mode": Mode.LIKELIHOOD,
-        "prompt": Prompt(name="question", text="Question: {{ question }}\nAnswer:"),
+        "prompt": LETTERED if changes.get("mode") in (Mode.GENERATE, Mode.VOTE) else BARE,
     }
     return RunSpec.model_validate(fields | changes)
 

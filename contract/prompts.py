@@ -37,6 +37,7 @@ __all__ = [
     "turns_of",
     "variables_of",
     "wants_passages",
+    "without_question",
 ]
 
 #: Variables of a prompt template.
@@ -123,12 +124,13 @@ def describe(description: str, subject: str | None) -> str:
     if not description:
         return ""
     try:
-        return _compiled(description).render(subject=subject or "") + BETWEEN
+        text = _compiled(description).render(subject=subject or "")
     except TEMPLATE_TROUBLES as trouble:
         raise RunConfigError(
             f"the description cannot be rendered for subject {subject!r}: {_why(trouble)}.",
             hint=f"It may use {', '.join(DESCRIPTION_VARIABLES)}.",
         ) from None
+    return text + BETWEEN if text.strip() else ""
 
 
 def _why(trouble: Exception) -> str:
@@ -220,12 +222,24 @@ def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = (
     return render(spec.prompt, question, question.context if source is ContextSource.QUESTION else None)
 
 
+def without_question(choice: str, spec: RunSpec) -> str:
+    """Return a choice as it follows `unconditional_prompt` (`mutual_info`).
+
+    Where that is empty, it is the same text as behind the question: in a chat, where it begins a turn, without the
+    delimiter. With the chat template `auto`, only the engine knows whether it is one.
+    """
+    in_chat = spec.chat_template in {ChatTemplate.ALWAYS, ChatTemplate.TURNS}
+    text = spec.delimiter + choice
+    return begun(text) if in_chat and not spec.unconditional_prompt else text
+
+
 def _answer(example: Question, spec: RunSpec) -> str:
-    """Return the expected answer: the choice's text in modes that score or generate texts, else its label."""
+    """Return the expected answer: the choice's label where the model is to name one that it is shown, else its text."""
     if example.answer is None:
         raise ValueError(f"example {example.id} has no answer")
+    by_text = spec.mode in {Mode.LIKELIHOOD, Mode.JUDGE} or not shows_choices(spec.prompt)
+    answer = example.choice_text(example.answer) if by_text else example.answer
     if spec.few_shot is not None and spec.few_shot.rationale:
         # The ending that the prompt asks for and that the extraction rules recognize.
-        return f"\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {example.answer}"
-    by_text = spec.mode in {Mode.LIKELIHOOD, Mode.JUDGE}
-    return spec.delimiter + (example.choice_text(example.answer) if by_text else example.answer)
+        return f"\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {answer}"
+    return spec.delimiter + answer

@@ -22,6 +22,7 @@ from contract.errors import QuestionFileError, RunConfigError
 from contract.explain import explain
 from contract.index import can_answer, highest_score, read_manifest
 from contract.layers import OVERRIDE, Place, all_of, has, merge, parse_overrides
+from contract.prompts import variables_of
 from contract.settings import Settings, refuse_no_server
 from contract.spec import (
     ChatTemplate,
@@ -152,6 +153,11 @@ class JudgeConfig(BaseModel):
     def load(self) -> Judge:
         """Load the judge with its template's text. Raises RunConfigError."""
         prompt = load_prompt(self.prompt, Mode.JUDGE, grades=True)
+        if "response" not in variables_of(prompt):
+            raise RunConfigError(
+                f"judge.prompt {prompt.name!r} does not show the answer that is to be graded.",
+                hint="Show {{ response }} in the template, as the prompt grade does.",
+            )
         try:
             return Judge.model_validate({**self.model_dump(), "prompt": prompt})
         except ValidationError as trouble:

@@ -19,7 +19,7 @@ from contract.prompts import (
     shows_choices,
     variables_of,
 )
-from contract.question import Question
+from contract.question import LABELS, Question
 from contract.spec import Mode, Prompt
 from contract.yaml_files import brief
 
@@ -35,7 +35,13 @@ DEFAULTS = {
     Mode.FREE: "free",
 }
 SUFFIX = ".j2"
-_TRIAL = Question(id="a trial", question="Which one?", choices=("this", "that"), context="Some context.")
+#: With as many choices as there may be: a template may show some by number.
+_TRIAL = Question(
+    id="a trial",
+    question="Which one?",
+    choices=tuple(f"choice {label}" for label in LABELS),
+    context="Some context.",
+)
 
 
 def built_in() -> dict[str, Traversable]:

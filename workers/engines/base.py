@@ -89,6 +89,8 @@ class Text:
     tokens: int
     #: Whether it was cut off at `max_tokens`.
     truncated: bool = False
+    #: Whether it ended at one of `sampling.stop`.
+    stopped: bool = False
 
 
 class UnexpectedFailure(Failure):

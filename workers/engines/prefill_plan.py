@@ -150,7 +150,15 @@ class TextPlan:
         # With several texts, each has a prefill, of which vLLM tells the cached tokens of the last to finish alone.
         alone = len(written) == 1
         return Completion(
-            texts=tuple(Text(each.text, len(each.token_ids), each.finish_reason == "length") for each in written),
+            texts=tuple(
+                Text(
+                    each.text,
+                    len(each.token_ids),
+                    truncated=each.finish_reason == "length",
+                    stopped=isinstance(each.stop_reason, str),
+                )
+                for each in written
+            ),
             prompt_end=self.prompt_end,
             prompt_tokens=len(self.prompt),
             prefill_tokens=len(self.prompt) if alone else 0,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from contract.choice_order import seed_for
+from contract.prompts import shows_choices
 from contract.question import Question
 from contract.spec import ChatTemplate, RunSpec
 from contract.turns import Turns
@@ -46,10 +47,13 @@ def texts_of(completion: Completion) -> list[Text]:
     """Its texts, of which one that was cut off in the reasoning that its prompt had begun says so itself.
 
     Some chat templates write the tag that opens it; the text then has no more than the one that closes it, and cut off
-    before that it would be read as if it answered.
+    before that, by the limit or by a stop string, it would be read as if it answered.
     """
     tag = opened(completion.prompt_end)
-    return [replace(each, text=tag + each.text) if tag and each.truncated else each for each in completion.texts]
+    return [
+        replace(each, text=tag + each.text) if tag and (each.truncated or each.stopped) else each
+        for each in completion.texts
+    ]
 
 
 def read_text(question: Question, text: str, spec: RunSpec, *, truncated: bool) -> Reading:
@@ -72,7 +76,7 @@ def _read_first(question: Question, text: str, spec: RunSpec) -> Extraction:
     Nothing is cut from a turn of a chat with examples: a turn has one answer, the last one.
     """
     if spec.chat_template is ChatTemplate.TURNS:
-        return extract(text, question.choices, question.question)
+        return _extracted(text, question, spec)
     found = Extraction(None, "unfinished-reasoning")
     for said in spoken_on(text, question.choices, question.question):
         found = _read_said(question, said, spec)
@@ -90,9 +94,14 @@ def _read_said(question: Question, said: str, spec: RunSpec) -> Extraction:
     if spec.few_shot:
         said = before_next_example(said)
     first = before_next_question(said, question.question, spec.prompt.text)
-    if first != said and (found := extract(first, question.choices, question.question)).rule != "none":
+    if first != said and (found := _extracted(first, question, spec)).rule != "none":
         return found
     first = before_other_choices(said, question.choices)
-    if first != said and (found := extract(first, question.choices, question.question)).rule == "leading-label":
+    if first != said and (found := _extracted(first, question, spec)).rule == "leading-label":
         return found
-    return extract(said, question.choices, question.question)
+    return _extracted(said, question, spec)
+
+
+def _extracted(said: str, question: Question, spec: RunSpec) -> Extraction:
+    """The choice that `said` names: by its text only if the prompt does not show the choices."""
+    return extract(said, question.choices, question.question, labelled=shows_choices(spec.prompt))

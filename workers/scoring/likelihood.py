@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contract.prompts import without_question
 from contract.question import Question
 from contract.spec import Normalization, RunSpec
 from contract.turns import Turns, one_turn
@@ -26,7 +27,8 @@ def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     continuations = tuple(spec.delimiter + choice for choice in question.choices)
     asked: list[Request] = [ScoreRequest(turns, continuations, spec.chat, spec.adapter)]
     if spec.normalization is Normalization.MUTUAL_INFO:
-        asked.append(ScoreRequest(one_turn(spec.unconditional_prompt), continuations, adapter=spec.adapter))
+        alone = tuple(without_question(choice, spec) for choice in question.choices)
+        asked.append(ScoreRequest(one_turn(spec.unconditional_prompt), alone, adapter=spec.adapter))
     return asked
 
 

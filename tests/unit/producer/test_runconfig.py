@@ -178,6 +178,18 @@ def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> 
     assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
 
 
+def test_a_judge_that_is_not_shown_the_answer_is_refused() -> None:
+    with pytest.raises(RunConfigError, match=r"judge\.prompt 'question' does not show the answer .* {{ response }}"):
+        load_run_config(None, ["mode=judge", "judge.prompt=question"]).to_spec("0" * 64, Settings(model="served"))
+
+
+def test_a_template_may_show_choices_by_their_number(tmp_path: Path) -> None:
+    """It was tried with two choices only, and refused for sets that have four."""
+    path = tmp_path / "four.j2"
+    path.write_text("{{ question }} {{ choices[3].text }} or {{ choices[0].text }}?")
+    assert load_run_config(None, [f"prompt={path}"]).to_spec("0" * 64, Settings(model="served"))
+
+
 def test_rotations_of_choices_that_the_prompt_does_not_show_are_refused() -> None:
     with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, so circular would ask the same"):
         load_run_config(None, ["mode=likelihood", "circular=true"]).to_spec("0" * 64, Settings(model="served"))

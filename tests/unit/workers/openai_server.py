@@ -75,7 +75,11 @@ class Script:
     cut_off: list[str] = field(default_factory=list)
     #: Why the next texts end.
     endings: list[str | None] = field(default_factory=list)
-    #: Statuses of the next answers to who asks which models there are.
+    #: What it answers to who asks which models there are.
+    listing: dict[str, Any] | str = field(
+        default_factory=lambda: {"object": "list", "data": [{"id": "grader", "object": "model"}]}
+    )
+    #: Statuses of the next answers to who asks that.
     away: list[int] = field(default_factory=list)
     #: Whether it closes connections without an answer.
     hangs_up: bool = False
@@ -187,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.script.away:
             self._send(self.script.away.pop(0), _refusal("upstream is not up"))
             return
-        self._send(200, {"object": "list", "data": [{"id": "grader", "object": "model"}]})
+        self._send(200, self.script.listing)
 
     def _send(self, status: int, answer: dict[str, Any] | str) -> None:
         content = (answer if isinstance(answer, str) else json.dumps(answer)).encode()

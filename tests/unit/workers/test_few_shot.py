@@ -81,13 +81,18 @@ def test_examples_with_reasoning_are_solved_as_the_model_is_told_to_end() -> Non
     spec = make_spec(
         mode=Mode.GENERATE,
         sampling=Sampling(),
-        prompt=Prompt(name="t", text="{{ question }}"),
+        prompt=Prompt(name="t", text="{{ question }} {{ choices[0].text }}"),
         few_shot=FewShot(k=2, rationale="cot", pool=pool),
     )
+    blind = spec.model_copy(update={"prompt": Prompt(name="t", text="{{ question }}")})
 
     assert build_prompt(make_question(50), spec) == (
-        "What is 0 plus 0?\nTwice 0.\nAnswer: A\n\nWhat is 1 plus 1?\nTwice 1.\nAnswer: B\n\nWhat is 50 plus 50?"
+        "What is 0 plus 0? 0\nTwice 0.\nAnswer: A\n\nWhat is 1 plus 1? 2\nTwice 1.\nAnswer: B\n\n"
+        "What is 50 plus 50? 100"
     )
+    assert build_prompt(make_question(50), blind) == (
+        "What is 0 plus 0?\nTwice 0.\nAnswer: 0\n\nWhat is 1 plus 1?\nTwice 1.\nAnswer: 3\n\nWhat is 50 plus 50?"
+    ), "a label would mean nothing"
 
 
 def test_a_template_may_name_the_subject() -> None:
@@ -183,3 +188,11 @@ def test_seeded_examples_differ_from_question_to_question_and_repeat_for_one() -
     prompts = [build_prompt(make_question(number), spec).rpartition("Question:")[0] for number in range(50, 60)]
     assert len(set(prompts)) > 1
     assert prompts == [build_prompt(make_question(n), spec).rpartition("Question:")[0] for n in range(50, 60)]
+
+
+def test_a_description_that_says_nothing_of_a_question_leaves_no_empty_lines_before_it() -> None:
+    description = "{% if subject %}About {{ subject }}.{% endif %}"
+    spec = make_spec(prompt=Prompt(name="t", text="{{ question }}"), description=description)
+
+    assert build_prompt(make_question(1, subject=None), spec) == "What is 1 plus 1?"
+    assert build_prompt(make_question(1, subject="sums"), spec) == "About sums.\n\nWhat is 1 plus 1?"

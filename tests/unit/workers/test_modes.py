@@ -9,14 +9,14 @@ import pytest
 
 from contract import Failure, Mode, Outcome, Prompt, Question, Verdict
 from contract.spec import Chat, ChatTemplate, RunSpec, Sampling
-from tests.support import make_questions, make_spec
+from tests.support import make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
 from tests.unit.workers.writer import CAPITAL, WRITES, Writer, ask
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.pipeline import score_batch
 from workers.scoring import MODES, Item, Reading
 from workers.scoring.extract import Extraction
-from workers.scoring.generate import named
+from workers.scoring.generate import named, texts_of
 
 
 def test_generate_reads_the_choice_by_a_named_rule_and_keeps_the_text() -> None:
@@ -157,6 +157,26 @@ def test_what_was_cut_off_in_reasoning_that_the_chat_template_had_begun_is_no_an
     assert written(thought, "‹assistant›<think>\n\n</think>\n\n") is Outcome.CORRECT, "it was told not to reason"
     assert written(thought, "‹assistant›") is Outcome.CORRECT
     assert written("The answer is B.", "‹assistant›<think>\n", truncated=False) is Outcome.CORRECT, "it did not reason"
+
+
+def test_what_a_stop_string_ended_in_such_reasoning_is_no_answer_either() -> None:
+    """A stop at an empty line ended it behind its first paragraph, which was read as if it answered."""
+    for stopped, text in ((True, "<think>\nHmm. The answer is A."), (False, "Hmm. The answer is A.")):
+        written = Completion(texts=(Text("Hmm. The answer is A.", 5, stopped=stopped),), prompt_end="<think>\n")
+        assert texts_of(written)[0].text == text
+
+
+@pytest.mark.parametrize("spec", WRITES[:2], ids=lambda spec: spec["mode"])
+def test_a_letter_names_no_choice_where_the_prompt_shows_none(spec: dict[str, Any]) -> None:
+    """ "D", for vitamin D, was read as the fourth choice, vitamin A."""
+    vitamins = make_question(1, choices=tuple(f"Vitamin {letter}" for letter in "CDKA"), answer="B")
+
+    def outcome(text: str) -> Outcome:
+        return ask(Writer(lambda _: 2 * [text] if "samples=2" in str(spec) else [text]), vitamins, **blind).outcome
+
+    blind = {**spec, "prompt": Prompt(name="bare", text="{{ question }}")}
+    assert outcome("The answer is D.") is Outcome.UNANSWERED
+    assert outcome("It is vitamin D.") is Outcome.CORRECT
 
 
 def test_a_prompt_without_choices_is_answered_by_its_text() -> None:

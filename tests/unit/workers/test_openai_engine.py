@@ -25,6 +25,7 @@ from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, UnexpectedFailure
 from workers.engines.openai.asking import Asker, PartialScore
 from workers.engines.openai.connection import RateLimiter
+from workers.engines.openai.wire import next_tokens, texts_of
 from workers.host.machine import Machine
 from workers.pipeline import score_batch
 from workers.scoring import Item
@@ -358,6 +359,36 @@ def test_check_says_that_no_server_answers_or_that_it_does_not_serve_the_model()
     assert unknown.found.startswith("The server answers no test request.")
 
 
+@pytest.mark.parametrize(
+    "listing", ["<html></html>", "[]", "", '{"data": ["grader"]}', '{"data": [{"name": "grader"}]}', '{"data": null}']
+)
+def test_a_server_whose_list_of_models_cannot_be_read_can_be_asked_all_the_same(listing: str) -> None:
+    """It was a traceback."""
+    with serving(Script(listing=listing)) as url:
+        assert checked(url).level == "ok"
+
+
+@pytest.mark.parametrize("body", [{"choices": [None]}, {"choices": [{"text": 5, "message": {"content": {}}}]}])
+def test_a_server_that_answers_with_no_completions_is_told_with_what_it_says(body: dict[str, Any]) -> None:
+    with serving(Script(bodies=[body] * 20)) as url:
+        found = checked(url)
+    assert found.level == "error"
+    assert found.found.startswith(f"The server answers no test request. {url}/v1: an answer that cannot be read")
+
+
+def test_an_answer_in_parts_is_the_parts_that_are_text() -> None:
+    """As of Mistral's reasoning models."""
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "B"}, {"type": "text", "text": "."}]
+    assert texts_of({"choices": [{"message": {"content": parts}}]})[0].text == "B."
+
+
+@pytest.mark.parametrize("logprob", [None, "-1"])
+def test_a_listed_token_without_a_log_probability_is_not_listed(logprob: object) -> None:
+    rows = [{"token": "A", "logprob": -0.5}, {"token": "B", "logprob": logprob}, {"token": "C"}]
+    assert next_tokens({"logprobs": {"content": [{"top_logprobs": rows}]}}) == {"A": -0.5}
+    assert next_tokens({"logprobs": {"top_logprobs": [{"A": -0.5, "B": logprob}]}}) == {"A": -0.5}
+
+
 def test_check_says_that_the_key_is_wrong_also_where_the_list_of_models_needs_none() -> None:
     """As llama.cpp's server."""
     with serving(Script(refusals=[401] * 99)) as url:
@@ -600,6 +631,35 @@ def test_a_limit_of_tokens_is_told_by_the_name_that_the_model_takes() -> None:
         completions = engine.generate([WRITE]) + engine.generate([WRITE])
     assert [each.error for each in completions] == [None, None]
     assert [each.get("max_completion_tokens") for each in script.asked] == [None, 9, 9]
+
+
+def test_a_limit_of_tokens_that_is_too_large_is_not_told_by_another_name() -> None:
+    """From then on, no limit that the server knows was sent."""
+    script = Script()
+    with started(script) as engine:
+        script.unsupported = {"max_tokens": "unsupported_value"}
+        (refused,) = engine.generate([WRITE])
+        script.unsupported = {}
+        engine.generate([WRITE])
+    assert refused.error is not None
+    assert "not max_tokens" in refused.error.message
+    assert [each.get("max_tokens") for each in script.asked] == [9, 9]
+
+
+@pytest.mark.parametrize(
+    "said", ["Unsupported parameter: 'response_format'", "This response_format type is unavailable now"]
+)
+def test_a_judge_whose_server_takes_no_schema_is_asked_without_one(said: str, judged: tuple[Script, Settings]) -> None:
+    class NoSchemas(Script):
+        def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            if "response_format" in body:
+                return 400, {"error": {"message": said, "type": "invalid_request_error", "param": None, "code": None}}
+            return super().answer(path, body)
+
+    script = NoSchemas(text=GRADED)
+    with serving(script):
+        verdicts, _ = verdicts_of(script.url, judged[1], 3)
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 3
 
 
 def test_a_temperature_that_the_run_asks_for_is_not_left_out() -> None:

@@ -169,8 +169,8 @@ def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> N
     request = GenerateRequest(one_turn("p"), Sampling(samples=2, temperature=0.5))
     made = make_plan(request, Encoded("p", PROMPT, []), 10, caches=True)
     assert not isinstance(made, RequestRejected)
-    second = SimpleNamespace(index=1, text="b", token_ids=[1, 2], finish_reason="length")
-    first = SimpleNamespace(index=0, text="a", token_ids=[1], finish_reason="stop")
+    second = SimpleNamespace(index=1, text="b", token_ids=[1, 2], finish_reason="length", stop_reason=None)
+    first = SimpleNamespace(index=0, text="a", token_ids=[1], finish_reason="stop", stop_reason="\n\n")
     completion = made.read([SimpleNamespace(outputs=[second, first], num_cached_tokens=0)])
     assert [(each.text, each.tokens, each.truncated) for each in completion.texts] == [("a", 1, False), ("b", 2, True)]
 
@@ -180,7 +180,7 @@ def test_texts_know_how_the_prompt_ended_that_they_follow(padding: int) -> None:
     text = "City? ‹assistant›" + padding * " " + "  <think>\n"
     made = make_plan(GenerateRequest(one_turn("p"), Sampling()), Encoded(text, PROMPT, []), 10, caches=True)
     assert not isinstance(made, RequestRejected)
-    cut = SimpleNamespace(index=0, text="Rome?", token_ids=[1], finish_reason="length")
+    cut = SimpleNamespace(index=0, text="Rome?", token_ids=[1], finish_reason="length", stop_reason=None)
     ended = made.read([SimpleNamespace(outputs=[cut], num_cached_tokens=0)]).prompt_end
     assert ended.endswith("  <think>\n")
     assert len(ended) <= min(len(text), 100), "a long prompt is not kept for its end"
@@ -191,7 +191,8 @@ def test_of_several_texts_nobody_knows_what_an_earlier_question_left_them_in_the
     request = GenerateRequest(one_turn("p"), Sampling(samples=2, temperature=0.5))
     made = make_plan(request, Encoded("p", PROMPT, []), 10, caches=True)
     assert not isinstance(made, RequestRejected)
-    texts = [SimpleNamespace(index=at, text="a", token_ids=[1], finish_reason="stop") for at in range(2)]
+    ended = {"finish_reason": "stop", "stop_reason": None}
+    texts = [SimpleNamespace(index=at, text="a", token_ids=[1], **ended) for at in range(2)]
     counted = [made.read([SimpleNamespace(outputs=texts[:n], num_cached_tokens=2)]).cached_tokens for n in (1, 2)]
     assert counted == [2, 0]
 

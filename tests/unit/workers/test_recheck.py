@@ -33,7 +33,7 @@ from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 
-LETTERED = Prompt(name="lettered", text="{{ question }}")
+LETTERED = Prompt(name="lettered", text="{{ question }}{% for each in choices %}\n{{ each }}{% endfor %}")
 NOTHING_READ = Reading(None, "none")
 GENERATES = {"mode": Mode.GENERATE, "sampling": Sampling(), "prompt": LETTERED}
 

@@ -78,7 +78,7 @@ def test_lengths_are_those_of_prompt_and_longest_choice_and_the_token_that_vllm_
 
 
 def test_lengths_of_a_mode_that_writes_have_room_for_all_of_the_text() -> None:
-    spec = make_spec(mode=Mode.GENERATE, sampling=Sampling(max_tokens=100))
+    spec = make_spec(mode=Mode.GENERATE, sampling=Sampling(max_tokens=100), prompt=make_spec().prompt)
     assert lengths([Item(question_of(10), spec)], ENCODER).longest == 12 + 100
 
 

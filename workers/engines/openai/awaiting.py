@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from contract.errors import EngineError, SettingsError
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.refusals import is_away
+from workers.engines.openai.wire import UNREADABLE
 
 __all__ = ["TELL_EVERY_S", "WAIT_S", "await_server", "rejects_key", "until_answered"]
 
@@ -44,6 +45,8 @@ def _greet(connection: Connection, client: Any) -> None:
         if is_away(trouble):  # anything else answers, and need not list its models
             hint = "Check openai.url; is the server running?"
             raise EngineError(f"No server answers: {connection.says(trouble)}", hint=hint) from None
+    except UNREADABLE as trouble:
+        log.debug("a list of models that cannot be read: %s", trouble)
 
 
 def rejects_key(connection: Connection, trouble: Exception) -> SettingsError:

@@ -26,10 +26,17 @@ EXTRA = ("extra_forbidden", "value_error.extra")
 #: Parameter → what reasoning models call it.
 ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
 #: Parameter → the values of it that may be left out; None: all. A temperature of 0 is what a run has that chose none.
-#: 1 is the protocol's own default. Without `n`, further texts are asked for one by one.
-DISPENSABLE: Mapping[str, tuple[float, ...] | None] = {"temperature": (0, 1), "top_p": (1,), "seed": None, "n": None}
-#: Left out without effect on the texts.
-WITHOUT_EFFECT = "n"
+#: 1 is the protocol's own default. Without `n`, further texts are asked for one by one; without `response_format`, a
+#: grade that is not the wanted JSON is asked for again, as where a server ignores it.
+DISPENSABLE: Mapping[str, tuple[float, ...] | None] = {
+    "temperature": (0, 1),
+    "top_p": (1,),
+    "seed": None,
+    "n": None,
+    "response_format": None,
+}
+#: Left out without effect on what a run chose.
+WITHOUT_EFFECT = frozenset({"n", "response_format"})
 #: Parameter of a run that is refused and not left out → what to do.
 REMEDIES = {
     "temperature": "Set sampling.temperature to 1, which such models take; or to 0, for which they use their own.",
@@ -59,7 +66,7 @@ class Parameters:
     def learn(self, refusal: APIStatusError, sent: Mapping[str, Any]) -> bool:
         """Return whether the request `sent` can be made in another way, which `taken` does from now on."""
         refused = _refused(refusal)
-        if not refused or not all(self._can_change(name, sent) for name in refused):
+        if not refused or not all(self._can_change(name, sent, only) for name, only in refused.items()):
             return False
         for name, only_this_value in refused.items():
             if name in ALSO_CALLED:
@@ -76,13 +83,13 @@ class Parameters:
     def settle(self) -> None:
         """From now on, leave nothing out that was not left out before: what the results say of it stays true."""
         self._dispensable = {
-            name: values for name, values in DISPENSABLE.items() if name in (*self.left_out, WITHOUT_EFFECT)
+            name: values for name, values in DISPENSABLE.items() if name in WITHOUT_EFFECT.union(self.left_out)
         }
 
     @property
     def left_out(self) -> list[str]:
         """The parameters of which a value was refused and left out."""
-        return sorted({name for name, _ in self._refused.copy()} - {WITHOUT_EFFECT})
+        return sorted({name for name, _ in self._refused.copy()} - WITHOUT_EFFECT)
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -99,15 +106,18 @@ class Parameters:
             found.append(f"counts hidden reasoning towards sampling.max_tokens ({limit}): give runs a large one")
         return found
 
-    def _can_change(self, name: str, sent: Mapping[str, Any]) -> bool:
-        return name in sent and (name in ALSO_CALLED or self._is_dispensable(name, sent[name]))
+    def _can_change(self, name: str, sent: Mapping[str, Any], only_this_value: bool) -> bool:
+        if name in ALSO_CALLED:  # another value of it may be taken
+            return name in sent and not only_this_value
+        return name in sent and self._is_dispensable(name, sent[name])
 
     def _is_dispensable(self, name: str, value: object) -> bool:
         values = self._dispensable.get(name, ())
         return values is None or value in values
 
     def _is_left_out(self, name: str, value: Any) -> bool:
-        return self._is_dispensable(name, value) and not self._refused.isdisjoint({(name, None), (name, value)})
+        refused = {each for of, each in self._refused.copy() if of == name}
+        return self._is_dispensable(name, value) and any(each is None or each == value for each in refused)
 
 
 def remedy(trouble: OpenAIError) -> str:
@@ -124,9 +134,12 @@ def _remedy_of(name: str) -> str:
 
 def _refused(refusal: APIStatusError) -> dict[str, bool]:
     """Return the parameters that are refused, with whether only this value is; none if anything else is refused too."""
-    if (code := _code(refusal)) in UNSUPPORTED:
-        return {refusal.param or "": code == "unsupported_value"}
-    return dict.fromkeys(_unknown(refusal.body), False)
+    if refusal.param and (code := _code(refusal)) in UNSUPPORTED:
+        return {refusal.param: code == "unsupported_value"}
+    if unknown := _unknown(refusal.body):
+        return dict.fromkeys(unknown, False)
+    # DeepSeek names no parameter: "This response_format type is unavailable now".
+    return {"response_format": False} if "response_format" in str(refusal.body) else {}
 
 
 def _unknown(body: object) -> list[str]:

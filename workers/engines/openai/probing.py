@@ -130,11 +130,19 @@ class _Probe:
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, dict[str, float]]:
         """Return whether there are completions at all, and the likeliest next tokens with their log-probabilities."""
+        from openai import OpenAIError
+
         path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
         for wanted in (*TOP_WANTED, 0):
             answer = self._tried(path, **body, max_tokens=1, temperature=0, **wire.top(wanted, in_chat=in_chat))
-            if answer is not None:
+            if answer is None:
+                continue
+            try:
+                wire.texts_of(answer)
                 found = wire.next_tokens(answer["choices"][0])
+            except wire.UNREADABLE as trouble:
+                self.refused.append(OpenAIError(f"an answer that cannot be read: {trouble}"))
+            else:
                 return True, found if all(value <= ROUNDING for value in found.values()) else {}
         return False, {}
 
@@ -152,7 +160,10 @@ class _Probe:
         texts: set[str] = set()
         for seed in SEEDS:
             answer = self._tried(path, **body, max_tokens=RANDOM_TOKENS, temperature=HOT, top_p=1, seed=seed)
-            texts |= {each.text for each in wire.texts_of(answer)} if answer is not None else {""}
+            try:
+                texts |= {each.text for each in wire.texts_of(answer)} if answer is not None else {""}
+            except wire.UNREADABLE:
+                return False
             if len(texts) > 1 or "" in texts:  # nothing can be told of a text that has not begun
                 return False
         return True
@@ -228,6 +239,6 @@ def _models(connection: Connection) -> list[str]:
     from openai import OpenAIError
 
     try:
-        return [each.id for each in connection.with_retries(0).client.models.list()]
-    except OpenAIError:
+        return [each.id for each in connection.with_retries(0).client.models.list() if isinstance(each.id, str)]
+    except (OpenAIError, *wire.UNREADABLE):
         return []

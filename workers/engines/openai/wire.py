@@ -150,6 +150,8 @@ def _text_of(choice: dict[str, Any]) -> str:
     Half a surrogate pair, which no UTF-8 can hold, becomes U+FFFD.
     """
     text = choice["message"].get("content") if "message" in choice else choice["text"]
+    if isinstance(text, list):  # Mistral's reasoning models answer in parts, of which those of type `thinking` are none
+        text = "".join(part["text"] for part in text if part["type"] == "text")
     if not isinstance(text, str | None):
         raise TypeError(f"a text is expected, found {text!r:.80}")
     return (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -187,9 +189,10 @@ def next_tokens(choice: dict[str, Any]) -> dict[str, float]:
         rows = found["content"][0].get("top_logprobs") or ()
         # Servers that decode each token alone give several the same text: which of them is meant cannot be told.
         times = Counter(row["token"] for row in rows)
-        return {row["token"]: row["logprob"] for row in rows if times[row["token"]] == 1}
-    rows = found.get("top_logprobs") or [{}]
-    return dict(rows[0] or {})
+        listed = {row["token"]: row.get("logprob") for row in rows if times[row["token"]] == 1}
+    else:
+        listed = (found.get("top_logprobs") or [{}])[0] or {}
+    return {token: logprob for token, logprob in listed.items() if isinstance(logprob, int | float)}
 
 
 def _written_tokens(usage: dict[str, Any]) -> int:
