@@ -38,7 +38,7 @@ unacked_mutex:<worker>          string      lock: restoring this worker's messag
 
 from __future__ import annotations
 
-from contract.names import distinct_slug
+from contract.names import distinct_slug, slug
 from contract.spec import RunSpec, Stage
 
 __all__ = [
@@ -205,6 +205,11 @@ def index_of(queue: str) -> str:
     """Name of the index in the queue's name; empty if it is not a retrieval queue."""
     stage, _, index = queue.partition(".")
     return index if stage == Stage.RETRIEVE else ""
+
+
+def retriever_name(index: str) -> str:
+    """Name, on its host, of the worker that searches the index of that name."""
+    return f"retrieve-{slug(index)}"
 
 
 def queue_of(stage: Stage, spec: RunSpec) -> str:

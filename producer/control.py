@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from contract.commands import note
+from contract.commands import INTERRUPTED, note
 from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
@@ -66,7 +66,7 @@ def resume(session: Session, run_name: str, priority: Priority | None) -> None:
     with session.broker.sole_sender(run.run_id):
         questions, messages = session.broker.go_on(run, run.priority if priority is None else priority)
     was = f"was {counts.state}, now resumed" if counts.halted else "was not halted"
-    click.echo(f"{run.run_id} {was}: {_sent(questions, messages)}")
+    click.echo(f"{run.run_id} {was}: {_sent(questions, messages, priority)}")
     _note_unwritten(session, run)
 
 
@@ -95,7 +95,7 @@ def requeue(session: Session, run_name: str, failed: bool, priority: Priority | 
         remedy = f"; --failed asks {number(failures, 'failed question')} again" if failures and not failed else ""
         click.echo(f"{run.run_id}: {discarded}already settled, nothing was sent{remedy}")
         return
-    click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages)}")
+    click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages, priority)}")
     _note_unwritten(session, run)
 
 
@@ -116,9 +116,10 @@ def _note_unwritten(session: Session, run: Run) -> None:
         note(f"warning: {unwritten(run, counts)}")
 
 
-def _sent(questions: int, messages: int) -> str:
+def _sent(questions: int, messages: int, priority: Priority | None) -> str:
     if not questions:
-        return "every unsettled question is already in a message, nothing was sent"
+        kept = "" if priority is None else "; what is queued keeps its priority"
+        return f"every unsettled question is already in a message, nothing was sent{kept}"
     return f"{number(questions, 'question')} sent in {number(messages, 'message')}"
 
 
@@ -136,14 +137,24 @@ def purge(session: Session, run_name: str, yes: bool) -> None:
         if not someone_to_ask():
             raise click.UsageError("Cannot ask for confirmation without a terminal: pass --yes.")
         settled = session.ledger.counts(run.run_id).settled
-        click.confirm(
-            f"Delete {run.run_id} with {settled:,} of {number(run.questions, 'verdict')}?", abort=True, err=True
-        )
+        _confirm(f"Delete {run.run_id} with {settled:,} of {number(run.questions, 'verdict')}?")
     session.ledger.purge(run.run_id)
     # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
     left = session.broker.messages_of(run)
     waiting = f"; {number(left, 'message')} of it {'is' if left == 1 else 'are'} still queued, to be dropped by workers"
     click.echo(f"deleted {run.run_id}{waiting if left else ''}")
+
+
+def _confirm(question: str) -> None:
+    """Ask on stderr; exit with 1 unless the answer is yes, and with 130 at Ctrl-C."""
+    try:
+        sure = click.confirm(question, err=True)
+    except click.Abort:
+        note("")  # behind the question
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    if not sure:
+        note("nothing was deleted")
+        raise click.exceptions.Exit(1)
 
 
 def someone_to_ask() -> bool:

@@ -11,8 +11,8 @@ from typing import Any, Self
 import click
 
 from contract.commands import note
-from contract.ledger import Run
 from contract.priority import Priority
+from contract.verdict import Outcome
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
@@ -29,7 +29,7 @@ from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, 
 from producer.runs.unanswerable import adapter_doubt, refuse_unanswerable
 from producer.session import Session
 from producer.watching.finish import finish
-from producer.watching.status import queue_lines, queues_json, workers_line
+from producer.watching.status import priority_lines, queue_lines, queues_json, workers_line, workers_of
 
 __all__ = ["enqueue"]
 
@@ -134,7 +134,14 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
 
 def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
     if how.as_json:
-        more = {"rejected": str(rejected) if rejected else None, "queues": queues_json(done.run, session.broker)}
+        already = [] if how.fresh else asked_already([done], session.ledger).get(done.run.run_id, [])
+        more = {
+            "priority": done.run.priority.name.lower(),
+            "already_asked_by": already,
+            "rejected": str(rejected) if rejected else None,
+            "queues": queues_json(done.run, session.broker),
+            "workers": [each.name for each in workers_of(done.run, session.broker.all_workers())],
+        }
         echo_json({**done.to_json(), **plan_json(planned), **more})
         return
     settled = done.state is State.SETTLED
@@ -143,7 +150,8 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         ("state", done.describe()),
         *([] if how.fresh else _asked_already(done, session)),
         *([] if how.fresh else _namesake(planned, done, session)),
-        *_priority_lines(done.run, how.priority),
+        *_failed_lines(done, session),
+        *_priority_lines(done, how.priority),
         *plan_lines(planned, done.run, rejected),
         *queue_lines(done.run, session.broker),
         ("workers", workers_line(done.run, settled, session.broker)),
@@ -167,10 +175,19 @@ def _namesake(planned: Plan, done: Submitted, session: Session) -> Lines:
     return [("differs", f"in {parts} from {other}, the last run of this name: all questions are asked")]
 
 
-def _priority_lines(run: Run, asked: Priority | None) -> Lines:
+def _failed_lines(done: Submitted, session: Session) -> Lines:
+    """Return how failed questions are asked again: to enqueue a settled run once more does not."""
+    failed = session.ledger.counts(done.run.run_id).of(Outcome.FAILED) if done.state is State.SETTLED else 0
+    again = f"python -m producer requeue {done.run.run_id} --failed"
+    return [("failed", f"{number(failed, 'question')}; to ask again: {again}")] if failed else []
+
+
+def _priority_lines(done: Submitted, asked: Priority | None) -> Lines:
+    run = done.run
     if asked is None or asked is run.priority:
-        return []
-    return [("priority", f"still {run.priority.name.lower()}, as first enqueued; only what was sent now has another")]
+        return priority_lines(run)
+    rest = "only what was sent now has another" if done.sent else "what is queued keeps it"
+    return [("priority", f"still {run.priority.name.lower()}, as first enqueued; {rest}")]
 
 
 def _echo_dry_run(planned: Plan, how: _How) -> None:

@@ -47,6 +47,7 @@ def _run_json(run: Run, counts: Counts) -> dict[str, Any]:
         "mode": run.spec.mode,
         "state": counts.standing,
         **Tally.of_counts(counts, run.without_key).to_json(),
+        "chance": run.chance,
     }
 
 

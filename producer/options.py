@@ -61,7 +61,10 @@ def folder(command: Command) -> Command:
 
 def priority_option(command: Command) -> Command:
     """Add `--priority`, of what is sent now; None: the run's own, or normal for a new run."""
-    said = "Priority relative to other runs. [default: the run's; normal for a new run]"
+    said = (
+        "Priority of what is sent now, relative to other runs; what is queued already keeps its own."
+        " [default: the run's; normal for a new run]"
+    )
     kind = click.Choice([each.name.lower() for each in Priority])
     return click.option("--priority", type=kind, callback=_to_priority, help=said)(command)
 

@@ -37,7 +37,9 @@ def check_redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
         records = registry.alive()
         yield from _workers(client, registry, records)
         yield from _queues(RedisLedger(client, settings.redis_place), fleet, records)
-    except (McqueueError, RedisError) as trouble:
+    except McqueueError as trouble:
+        yield Finding("error", "Redis", trouble.message, trouble.hint)
+    except RedisError as trouble:
         yield Finding("error", "Redis", str(trouble))
 
 

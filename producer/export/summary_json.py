@@ -17,7 +17,7 @@ from producer.stats import Tally, cluster_interval
 from producer.stats.calibration import confidence_of
 from producer.stats.denominators import ALL, RESPONDED
 
-__all__ = ["normalized_json", "retrieval_json", "rotations_json", "summary_json", "times_json"]
+__all__ = ["summary_json", "times_json"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
@@ -44,14 +44,14 @@ def summary_json(
         **_over_subjects(summary),
         **_over_contexts(summary),
         "rates": tally.rates(),
-        **normalized_json(summary),
+        **_normalized(summary),
         **_label_mass(tally),
         **_positions(summary),
         "calibration": {"confidence": confidence_of(run.spec), **tally.calibration.to_json()},
         "by_subject": _by_subject(summary),
-        **rotations_json(summary),
+        **_rotations(summary),
         **_judge_agreement(summary),
-        **retrieval_json(summary),
+        **_retrieval(summary),
         "tokens": _tokens(summary),
         **times_json(summary),
         "workers": sorted(summary.workers),
@@ -60,13 +60,13 @@ def summary_json(
     }
 
 
-def normalized_json(summary: Summary) -> dict[str, Any]:
+def _normalized(summary: Summary) -> dict[str, Any]:
     """Return the accuracy by normalization (`likelihood`)."""
     found = {each.value: accuracy.to_json() for each, accuracy in summary.by_normalization().items()}
     return {"accuracy_by_normalization": found} if found else {}
 
 
-def rotations_json(summary: Summary) -> dict[str, Any]:
+def _rotations(summary: Summary) -> dict[str, Any]:
     """Return the accuracy over single rotations (`circular` only), unlike the one that requires all to be correct.
 
     It is the mean over the questions with a key that did not fail. Rotations of one question are correlated, so the
@@ -76,7 +76,7 @@ def rotations_json(summary: Summary) -> dict[str, Any]:
     return {"rotation_accuracy": {**found.to_json(), "chance": summary.rotation_chance}} if found else {}
 
 
-def retrieval_json(summary: Summary) -> dict[str, Any]:
+def _retrieval(summary: Summary) -> dict[str, Any]:
     """Return the retrieval metrics; empty for a run without retrieval."""
     return {"retrieval": summary.retrieval.to_json()} if summary.retrieval else {}
 

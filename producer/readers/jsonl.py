@@ -44,7 +44,7 @@ def read_jsonl(text: Text) -> Iterator[Record]:
             value = _decoded(stripped)
         except json.JSONDecodeError as trouble:
             column = trouble.colno + content.index(stripped)
-            yield Record(line, stripped, trouble=_malformed(f"{trouble.msg} at column {column}"))
+            yield Record(line, stripped, trouble=_malformed(f"{trouble.msg.removesuffix(' at')} at column {column}"))
         except (ValueError, RecursionError) as trouble:
             yield Record(line, stripped, trouble=_malformed(str(trouble)))
         except FieldTrouble as trouble:

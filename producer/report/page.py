@@ -10,6 +10,7 @@ from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from contract.commands import note
 from contract.fleet import WorkerRecord
 from contract.keys import score_queue
 from contract.ledger import Ledger, Run
@@ -51,6 +52,10 @@ def build(
     parts = [_part(ledger, run, table, beside, live) for run in runs]
     if table:
         table.close()
+    comparisons = beside.comparisons()
+    for each in comparisons:
+        if each.refusal:
+            note(f"{each.b.run_id} is not compared with {each.a.run_id}: {each.refusal}")
     script = _asset("table.js")
     environment = Environment(
         loader=PackageLoader("producer.report"),
@@ -61,7 +66,7 @@ def build(
     )
     return environment.get_template("report.html.j2").generate(
         parts=parts,
-        comparisons=beside.comparisons(),
+        comparisons=comparisons,
         table=table,
         per_parcel=PER_PARCEL,
         run_ids=[run.run_id for run in runs],

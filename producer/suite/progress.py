@@ -76,7 +76,8 @@ class Board:
         if not going:
             return RunState.PAUSED.value
         if unserved := sum(not each.served for each in going):
-            return "no worker" if unserved == len(going) else f"no worker for {number(unserved, 'run')}"
+            none = unserved == len(going) and not self._crew()
+            return "no worker" if none else f"no worker for {number(unserved, 'run')}"
         left = time_left(self._pace.rates.left_s(sum(each.counts.total - each.counts.settled for each in going)))
         paused = len(self._under_way()) - len(going)
         return f"{left}, {number(paused, 'run')} paused" if paused else left

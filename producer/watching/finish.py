@@ -15,7 +15,7 @@ from contract.verdict import Outcome
 from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
-from producer.export.summary_json import normalized_json, retrieval_json, rotations_json, times_json
+from producer.export.summary_json import summary_json, times_json
 from producer.options import CANCELLED, FOLDER, SOME_FAILED, progress_console
 from producer.output import echo_json, echo_lines
 from producer.session import Session
@@ -81,18 +81,10 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
     found = summary.tally
     files = _exported(out / run.run_id, summary)
     if as_json:
-        echo_json(
-            {
-                "run_id": run.run_id,
-                "state": summary.standing,
-                **found.to_json(),
-                "chance": found.chance(run),
-                **normalized_json(summary),
-                **rotations_json(summary),
-                **retrieval_json(summary),
-                "files": [str(path) for path in files],
-            }
-        )
+        live = workers_of(run, session.live_workers())
+        content = summary_json(summary, live, session.ledger.engines(run.run_id))
+        del content["exported_at"]
+        echo_json({**content, "files": [str(path) for path in files]})
     else:
         echo_lines(summary_lines(session.ledger, summary, files))
         if not files:

@@ -86,7 +86,7 @@ class Snapshot:
         if self.counts.halted or self.counts.over:
             return self.counts.standing
         if not self.served:
-            return "no worker"
+            return "one of its queues has no worker" if self.crew else "no worker"
         return time_left(self.left_s)
 
     def line(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from contract import keys
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
+from contract.priority import Priority
 from contract.wording import number
 from producer.output import Lines
 from producer.result_lines import result_lines
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from producer.broker import Broker
 
 __all__ = [
+    "priority_lines",
     "queue_lines",
     "queues_json",
     "status_json",
@@ -33,11 +35,15 @@ __all__ = [
 
 def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
     """Return the content of `status --json`."""
+    workers = workers_of(run, broker.all_workers())
     return {
         "run_id": run.run_id,
         "source": run.source,
         "model": run.spec.model,
         "mode": run.spec.mode.value,
+        "prompt": run.spec.prompt.name,
+        "prompt_version": run.spec.prompt.version,
+        "chat_template": run.spec.chat_template.value,
         "state": counts.standing,
         **Tally.of_counts(counts, run.without_key).to_json(),
         "finished": counts.finished,
@@ -45,7 +51,8 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "priority": run.priority.name.lower(),
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
-        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers_of(run, broker.all_workers())],
+        "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers],
+        "simulated": any(each.engine.get("engine") == "simulated" for each in workers),
         "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
     }
 
@@ -65,10 +72,17 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     return [
         *lines,
         *queue_lines(run, broker),
+        *priority_lines(run),
         *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
         ("workers", workers_line(run, counts.finished, broker)),
         *([] if counts.finished else _hindered(run, broker)),
     ]
+
+
+def priority_lines(run: Run) -> Lines:
+    """Return the run's priority, unless it is the usual one."""
+    place = {Priority.HIGH: "before all runs of lower priority", Priority.LOW: "behind all runs of higher priority"}
+    return [("priority", f"{run.priority.name.lower()}: {place[run.priority]}")] if run.priority in place else []
 
 
 def _hindered(run: Run, broker: Broker) -> Lines:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from contract.fleet import BootFailure, WorkerRecord
-from contract.keys import index_of, is_score_queue
+from contract.keys import index_of, is_score_queue, retriever_name
 from contract.wording import number
 from producer.watching.progress import duration
 
@@ -38,9 +38,11 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs
     """
     indexes = [index for queue in unserved if (index := index_of(queue))]
     folders = ", ".join(f"FOLDER OF {name}" for name in indexes)
-    command = f"{COMMAND} --set 'indexes=[{folders}]'" if indexes else COMMAND
     others = sorted({each.model for each in alive if is_score_queue(each.queue)})
     wanted = [queue.partition(".")[2] for queue in unserved if is_score_queue(queue)]
+    # Beside workers of that host, which may be up already.
+    alone = "" if wanted else "".join(f" --only {retriever_name(name)}" for name in indexes)
+    command = f"{COMMAND}{alone} --set 'indexes=[{folders}]'" if indexes else COMMAND
     if not others or not wanted:
         return command
     return (

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from contract.engine_info import describe_differences, differing
 from contract.fleet import LEASE_S, WorkerRecord, WorkerState
-from contract.keys import index_of
+from contract.keys import index_of, retriever_name
 from contract.pace import fill
 from contract.settings import Settings
 from contract.wording import number
@@ -281,7 +281,8 @@ def fleet_at_work(
         needed = queue.messages - queue.needless
         if needed and not ready:
             name = index_of(queue.name)
-            remedy = f"Start one: python -m workers up --set 'indexes=[FOLDER OF {name}]'" if name else _NO_WORKER
+            alone = f"--only {retriever_name(name)} --set 'indexes=[FOLDER OF {name}]'"
+            remedy = f"Start one: python -m workers up {alone}" if name else _NO_WORKER
             found = f"{queue.name}: {number(needed, 'message')} waiting, but no worker is ready"
             yield Finding("warning", "queue", found, remedy)
         if queue.needless and not ready:

@@ -146,7 +146,7 @@ def plan_retrieval(
     threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, machine.usable_cores // 4))}
     plans = [
         WorkerPlan(
-            name=f"retrieve-{slug(name)}",
+            name=keys.retriever_name(name),
             serves=name,
             queue=keys.retrieve_queue(name),
             environment=threads,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 
 from contract.errors import RunHalted
@@ -265,11 +266,66 @@ def test_purge_asks_and_takes_no_for_an_answer(
     settle(ledger, run_id, "q0")
     refused = producer("purge", run_id, exit_code=1, text="n\n")
     assert f"Delete {run_id} with 1 of 5 verdicts? [y/N]" in refused.stderr
+    assert refused.stderr.endswith("nothing was deleted\n")
     assert [run.run_id for run in ledger.runs()] == [run_id]
     queued = "3 messages of it are still queued, to be dropped by workers"
     assert f"deleted {run_id}; {queued}\n" in producer("purge", run_id, text="y\n").stdout
     assert ledger.runs() == []
     assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr
+
+
+def test_purge_can_be_interrupted_where_it_asks(
+    producer: Producer, run_id: str, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: str, **__: object) -> bool:
+        raise click.Abort
+
+    monkeypatch.setattr("producer.control.someone_to_ask", lambda: True)
+    monkeypatch.setattr("click.confirm", interrupted)
+    producer("purge", run_id, exit_code=130)
+    assert [run.run_id for run in ledger.runs()] == [run_id]
+
+
+def test_a_priority_is_shown_and_is_that_of_what_is_sent_now(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    """With --priority, a run whose messages waited was said to be re-sent, and nothing told that they kept theirs."""
+    usual, low = (producer.json("enqueue", five, "--run", each, "--priority", each) for each in ("normal", "low"))
+    kept = "every unsettled question is already in a message, nothing was sent; what is queued keeps its priority\n"
+
+    assert [usual["priority"], low["priority"]] == ["normal", "low"]
+    assert "\npriority " not in producer("status", usual["run_id"]).stdout
+    assert "priority  low: behind all runs of higher priority" in producer("status", low["run_id"]).stdout
+    for verb in ("resume", "requeue"):
+        assert producer(verb, low["run_id"], "--priority", "high").stdout.endswith(kept)
+    again = producer("enqueue", five, "--run", "low", "--priority", "high").stdout
+    assert "priority   still low, as first enqueued; what is queued keeps it" in again
+
+
+def test_enqueuing_a_settled_run_says_how_its_failed_questions_are_asked_again(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five, "--run", "one")["run_id"]
+    settle(ledger, run_id, *(f"q{n}" for n in range(4)))
+    settle(ledger, run_id, "q4", outcome=Outcome.FAILED)
+
+    again = producer("enqueue", five, "--run", "one").stdout
+
+    assert f"failed     1 question; to ask again: python -m producer requeue {run_id} --failed" in again
+
+
+def test_what_text_says_of_a_run_json_says_too(producer: Producer, run_id: str, ledger: MemoryLedger) -> None:
+    """That its answers were made up was in no JSON of `watch` and `status`."""
+    made_up = [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT, choice="A", simulated=True) for n in range(5)]
+    ledger.commit(run_id, made_up)
+
+    watched, exported = producer.json("watch"), producer.json("export")
+
+    assert watched["rates"]["simulated"] == 1.0
+    unlike = {each: exported[each] for each in ("files", "exported_at")}
+    assert {**watched, **unlike} == exported
+    assert producer.json("runs")[0]["chance"] == exported["chance"]
+    assert producer.json("status")["simulated"] is False, "no worker is there"
 
 
 def test_an_empty_name_deletes_nothing_even_if_there_is_only_one_run(

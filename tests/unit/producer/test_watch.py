@@ -225,7 +225,9 @@ def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
 def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:
     another = [worker("another")]
     assert start_workers(["score.m"], []) == "python -m workers up"
-    assert start_workers(["retrieve.facts"], another) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
+    alone = "python -m workers up --only retrieve-facts --set 'indexes=[FOLDER OF facts]'"
+    assert start_workers(["retrieve.facts"], another) == alone, "the others of that host may be up"
+    assert start_workers(["retrieve.facts", "score.m"], []) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
     assert "live workers serve another;" in start_workers(["retrieve.facts", "score.m"], another)
 
 

@@ -370,7 +370,9 @@ def test_a_model_that_waits_for_passages_misses_no_message() -> None:
     searching = worker(queue=search, running=1)
     (nobody_searches,) = fleet_at_work([model], [Queue(search, 5), Queue(QUEUE, 0)], route)
     assert "no worker is ready" in nobody_searches.found
-    assert nobody_searches.remedy == "Start one: python -m workers up --set 'indexes=[FOLDER OF facts]'"
+    assert nobody_searches.remedy == (
+        "Start one: python -m workers up --only retrieve-facts --set 'indexes=[FOLDER OF facts]'"
+    )
     assert list(fleet_at_work([model, searching], [Queue(search, 0), Queue(QUEUE, 0)], route)) == []
     idle = searching.model_copy(update={"running": 0})
     (lost,) = fleet_at_work([model, idle], [Queue(search, 0), Queue(QUEUE, 0)], route)

@@ -128,7 +128,12 @@ class JudgeWatch:
 
     def _watch(self) -> None:
         while not self._closed.wait(patience.WAIT_S):
-            found = patience.refusal(self._connection, in_chat=True)
+            try:
+                found = patience.refusal(self._connection, in_chat=True)
+            except RuntimeError:
+                if self._closed.is_set():  # and with it the client, while a request began
+                    return
+                raise
             if found is None or not self._may_end(found):
                 self.waits_for = ""
                 log.warning("the judge at %s serves again", self._connection.server.base_url)

@@ -229,7 +229,7 @@ def test_questions_that_nobody_begins_are_not_in_the_time_left_of_a_suite(state:
 
 @pytest.mark.parametrize(
     ("served", "left"),
-    [([False, False], "no worker"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
+    [([False, False], "no worker for 2 runs"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
 )
 def test_a_suite_with_a_run_that_no_worker_serves_shows_no_time_left(served: list[bool], left: str) -> None:
     cells = [cell(entry, "m", 2, 4, unsettled=2) for entry in ("a", "b")]
