@@ -41,7 +41,7 @@ _LEAD_IN = re.compile(
 
 
 #: Marks further on in the count than this are not of a list in which some are missing.
-MOST_MISSING = 3
+_MOST_MISSING = 3
 
 
 class Inline(NamedTuple):
@@ -196,7 +196,7 @@ def _goes_on(run: Sequence[re.Match[str]], marks: Iterable[re.Match[str]], text:
         # "D) E. coli": without the second mark, the choice would be empty
         if mark.start() > last.end()
         and bool(mark["digits"]) == numbered
-        and len(run) <= _rank(mark) < len(run) + MOST_MISSING
+        and len(run) <= _rank(mark) < len(run) + _MOST_MISSING
     ]
     found = next(filter(None, further), None)
     return f"{found[0].strip()!r} comes after {last[0].strip()!r}" if found else ""

@@ -26,7 +26,7 @@ from workers.scoring.extract.visible_text import (
     spoken_on,
 )
 
-__all__ = ["ask", "named", "read", "read_text", "texts_of"]
+__all__ = ["ask", "extracted", "named", "read", "read_text", "texts_of"]
 
 
 def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
@@ -76,7 +76,7 @@ def _read_first(question: Question, text: str, spec: RunSpec) -> Extraction:
     Nothing is cut from a turn of a chat with examples: a turn has one answer, the last one.
     """
     if spec.chat_template is ChatTemplate.TURNS:
-        return _extracted(text, question, spec)
+        return extracted(text, question, spec)
     found = Extraction(None, "unfinished-reasoning")
     for said in spoken_on(text, question.choices, question.question):
         found = _read_said(question, said, spec)
@@ -94,14 +94,14 @@ def _read_said(question: Question, said: str, spec: RunSpec) -> Extraction:
     if spec.few_shot:
         said = before_next_example(said)
     first = before_next_question(said, question.question, spec.prompt.text)
-    if first != said and (found := _extracted(first, question, spec)).rule != "none":
+    if first != said and (found := extracted(first, question, spec)).rule != "none":
         return found
     first = before_other_choices(said, question.choices)
-    if first != said and (found := _extracted(first, question, spec)).rule == "leading-label":
+    if first != said and (found := extracted(first, question, spec)).rule == "leading-label":
         return found
-    return _extracted(said, question, spec)
+    return extracted(said, question, spec)
 
 
-def _extracted(said: str, question: Question, spec: RunSpec) -> Extraction:
+def extracted(said: str, question: Question, spec: RunSpec) -> Extraction:
     """The choice that `said` names: by its text only if the prompt does not show the choices."""
     return extract(said, question.choices, question.question, labelled=shows_choices(spec.prompt))

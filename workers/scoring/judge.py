@@ -20,16 +20,15 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from contract.choice_order import seed_for
-from contract.prompts import BETWEEN, render, shows_choices
+from contract.prompts import BETWEEN, render
 from contract.question import Question
 from contract.spec import Chat, ChatTemplate, Judge, RunSpec, Sampling
 from contract.turns import one_turn
 from contract.wording import number
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import FollowUp, Reading
-from workers.scoring.extract import Extraction, extract
 from workers.scoring.extract.visible_text import before_next_question, spoken, spoken_on
-from workers.scoring.generate import ask, texts_of
+from workers.scoring.generate import ask, extracted, texts_of
 
 __all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
 
@@ -74,7 +73,7 @@ def _answer_in(text: str, question: Question, spec: RunSpec) -> str:
     """
     said = ""
     for said in spoken_on(text, question.choices, question.question):
-        if _named(question, said, spec).rule != "none":
+        if extracted(said, question, spec).rule != "none":
             break
     first = before_next_question(said, question.question, spec.prompt.text)
     if first == said and spec.few_shot and spec.chat_template is ChatTemplate.NEVER:
@@ -124,7 +123,7 @@ class _Answer(NamedTuple):
 
     def reading(self, grade: Grade | None) -> Reading:
         """Return what it was read as; without a grade if there is nothing to grade."""
-        found = _named(self.question, self.said or self.text.text, self.spec)
+        found = extracted(self.said or self.text.text, self.question, self.spec)
         return Reading(
             choice=found.label,
             rule="judge" if grade else found.rule,
@@ -133,11 +132,6 @@ class _Answer(NamedTuple):
             judged_correct=grade.correct if grade else None,
             judge_reason=grade.reason if grade else "",
         )
-
-
-def _named(question: Question, said: str, spec: RunSpec) -> Extraction:
-    """Return the choice that `said` names: by its text only if the prompt does not show the choices, as usual."""
-    return extract(said, question.choices, question.question, labelled=shows_choices(spec.prompt))
 
 
 def _reference(question: Question) -> str:
