@@ -40,6 +40,7 @@ from typing import ClassVar
 
 __all__ = [
     "EXIT_ENGINE",
+    "EXIT_RESTART",
     "EXIT_RETRY",
     "EXIT_UNBOOTABLE",
     "DeadlineMissed",
@@ -76,6 +77,8 @@ __all__ = [
 
 #: Exit code of a process with a temporary failure (EX_TEMPFAIL of sysexits.h): restart it.
 EXIT_RETRY = 75
+#: Exit code of a worker that was asked to restart: start it at once.
+EXIT_RESTART = 76
 #: Exit code of a worker whose engine did not boot (EX_SOFTWARE): restart it a limited number of times.
 EXIT_ENGINE = 70
 #: Exit code of a worker whose engine cannot boot as configured (EX_CONFIG): fix the configuration first.

@@ -13,7 +13,7 @@ from typing import Any
 from celery import signals
 from celery.worker import state
 
-from contract.errors import EXIT_RETRY
+from contract.errors import EXIT_RESTART, EXIT_RETRY
 from contract.fleet import Wish
 from workers.hard_exit import end_at_once
 
@@ -55,7 +55,7 @@ def grant(wish: Wish) -> None:
     if wish is Wish.DRAIN:
         os.kill(os.getpid(), signal.SIGTERM)
     else:
-        stop(EXIT_RETRY)
+        stop(EXIT_RESTART)
 
 
 class StopSignals:

@@ -84,6 +84,9 @@ def test_a_model_named_as_on_the_hub_has_a_worker_that_boots_answers_and_can_be_
         workers_command("restart", "org-big-cpu0")
         workers_command("drain", "org-big-cpu0")
         assert child.wait(timeout=PATIENCE_S) == 0
+    told = (tmp_path / "up.log").read_text()
+    assert f"org-big-cpu0@{socket.gethostname()}: stopped as requested, to be started again" in told
+    assert "its last lines" not in told, "nothing went wrong"
     assert names(redis_ledger) == []
 
 

@@ -166,6 +166,8 @@ class EngineThread(threading.Thread):
             self._booted.set()
         if self._boot_failure is None:
             self._serve()
+        elif self.engine is not None:  # it booted, but an adapter cannot be loaded
+            self.engine.engine_core.shutdown()
 
     def _boot(self) -> None:
         with failure_reports() as first_failure:

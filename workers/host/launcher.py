@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contract.errors import EXIT_ENGINE, SettingsError
+from contract.errors import EXIT_ENGINE, EXIT_RESTART, SettingsError
 from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.child import Child
@@ -207,11 +207,15 @@ class Supervisor:
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
         verdict = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL does not count as from outside
         decision = after_exit(verdict, was_ready, steady, child.failures, child.failed_boots, child.proven)
-        child.failures = 0 if steady else child.failures + 1
+        child.failures = 0 if steady or exit_code == EXIT_RESTART else child.failures + 1
         child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
         if decision.action == "stop":
             child.state = "stopped"
             self._tell(child, "stopped as requested")
+            return
+        if exit_code == EXIT_RESTART:
+            child.state, child.start_at = "waiting", time.monotonic()
+            self._tell(child, "stopped as requested, to be started again")
             return
         explained = child.trouble and needs_a_fix(verdict, was_ready, child.proven)
         why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"

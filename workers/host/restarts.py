@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-from contract.errors import EXIT_RETRY, EXIT_UNBOOTABLE
+from contract.errors import EXIT_RESTART, EXIT_RETRY, EXIT_UNBOOTABLE
 from workers.retries import pause_s
 
 __all__ = ["LONGEST_PAUSE_S", "STEADY_S", "Decision", "after_exit", "boot_failed", "needs_a_fix"]
@@ -32,7 +32,7 @@ class Decision:
 
 def boot_failed(exit_code: int, was_ready: bool) -> bool:
     """Whether the boot failed by itself: the child was not killed, and did not ask for a retry."""
-    return not was_ready and exit_code != EXIT_RETRY and exit_code not in FROM_OUTSIDE
+    return not was_ready and exit_code not in {EXIT_RETRY, EXIT_RESTART, *FROM_OUTSIDE}
 
 
 def needs_a_fix(exit_code: int, was_ready: bool, proven: bool) -> bool:
@@ -49,12 +49,14 @@ def after_exit(
 ) -> Decision:
     """Decide what to do about a child that exited; `failures` and `failed_boots` are the previous consecutive ones.
 
-    Exit code 0 was requested (a drain by name): stop. A boot failure that the user must fix: give up. Everything else
-    is restarted after 1, 2, 4 … 30 s, at most 4 s if it was ready: forever if it was killed or exited with EXIT_RETRY,
-    five times if its boot fails by itself.
+    Exit code 0 was requested (a drain by name): stop. So was EXIT_RESTART: restart at once. A boot failure that the
+    user must fix: give up. Everything else is restarted after 1, 2, 4 … 30 s, at most 4 s if it was ready: forever if
+    it was killed or exited with EXIT_RETRY, five times if its boot fails by itself.
     """
     if exit_code == 0:
         return Decision("stop")
+    if exit_code == EXIT_RESTART:
+        return Decision("restart")
     if needs_a_fix(exit_code, was_ready, proven):
         return Decision("give up")
     if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:

@@ -19,8 +19,8 @@ def load_model(
 ) -> Any:
     """Load `model`, a folder or a hub id, as the library's class `kind`; None as `device` means a GPU if there is one.
 
-    Raises ModelNotFound, naming `setting`, if it is unavailable, HubUnreachable if that may be temporary, and
-    InputError without the library.
+    Raises ModelNotFound, naming `setting`, if it is unavailable (with `hint` as the remedy for one of the hub's),
+    HubUnreachable if that may be temporary, and InputError without the library.
     """
     at_hub = not Path(model).is_dir()
     if at_hub:
@@ -31,7 +31,8 @@ def load_model(
     except (*DAMAGED, _safetensor_error()) as trouble:
         # Both network errors and unreadable files are OSErrors. The hub answered a moment ago: assume the network.
         error = HubUnreachable if at_hub and isinstance(trouble, OSError) else ModelNotFound
-        raise error(f"{setting}: {model} cannot be loaded: {first_line(trouble)}.", hint=hint) from None
+        remedy = hint if at_hub else "Its files are damaged or incomplete: copy the folder anew."
+        raise error(f"{setting}: {model} cannot be loaded: {first_line(trouble)}.", hint=remedy) from None
 
 
 def _safetensor_error() -> type[Exception]:

@@ -10,11 +10,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
@@ -40,6 +40,7 @@ def owner_of(
     gone: Callable[[str], object] = print,
     arguments: dict[str, Any] | None = None,
     room_came: Callable[[], object] = lambda: None,
+    adapters: Mapping[str, Path] = MappingProxyType({}),
 ) -> EngineThread:
     """The owner of a vLLM that boots like that, to that engine."""
     engines = SimpleNamespace(from_engine_args=lambda *_, **__: engine)
@@ -49,8 +50,8 @@ def owner_of(
     monkeypatch.setitem(sys.modules, "vllm.usage.usage_lib", usage)
     monkeypatch.setitem(sys.modules, "vllm.v1.engine", SimpleNamespace(EngineCoreOutputs=object))
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.llm_engine", SimpleNamespace(LLMEngine=engines))
-    monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=None))
-    return EngineThread({"model": "owner/name", **(arguments or {})}, {}, room_came, gone)
+    monkeypatch.setitem(sys.modules, "vllm.lora.request", SimpleNamespace(LoRARequest=lambda *words: words))
+    return EngineThread({"model": "owner/name", **(arguments or {})}, adapters, room_came, gone)
 
 
 def test_of_a_core_process_that_failed_it_is_said_where_its_cause_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,14 +113,30 @@ def test_a_core_process_that_ends_while_it_loads_an_adapter_is_not_waited_for(
         ends.set()
         return asked[1].result(PATIENCE_S)  # vLLM's has no limit
 
-    core = SimpleNamespace(output_queue_thread=reader, outputs_queue=queue.Queue(), utility_results=asked)
-    arguments = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
-    owner = owner_of(monkeypatch, lambda **_: arguments, SimpleNamespace(engine_core=core, add_lora=add_lora))
-    monkeypatch.setattr(sys.modules["vllm.lora.request"], "LoRARequest", lambda *_: None)
-    owner._folders = {"mine": tmp_path}
+    core = SimpleNamespace(
+        output_queue_thread=reader, outputs_queue=queue.Queue(), utility_results=asked, shutdown=lambda: None
+    )
+    sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    engine = SimpleNamespace(engine_core=core, add_lora=add_lora)
+    owner = owner_of(monkeypatch, lambda **_: sizes, engine, adapters={"mine": tmp_path})
     owner.start()
     with pytest.raises(EngineError, match=r"adapters\.mine: its core process has ended"):
         owner.await_boot(timeout_s=2 * PATIENCE_S)
+
+
+def test_an_engine_whose_adapter_cannot_be_loaded_is_shut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def add_lora(_: Any) -> None:
+        raise ValueError("Loading lora failed: rank 512 is too large")
+
+    engine = SimpleNamespace(engine_core=SimpleNamespace(shutdown=ended.set), add_lora=add_lora)
+    sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
+    owner = owner_of(monkeypatch, lambda **_: sizes, engine, adapters={"law": Path("/adapters/law")})
+    owner.start()
+    with pytest.raises(EngineError, match=r"adapters\.law: Loading lora failed: rank 512 is too large"):
+        owner.await_boot(timeout_s=PATIENCE_S)
+    assert ended.wait(PATIENCE_S)
 
 
 def test_a_call_reaches_the_core_process_while_a_step_waits_for_the_outputs_of_another(

@@ -15,6 +15,7 @@ import pytest
 
 from contract.errors import (
     EXIT_ENGINE,
+    EXIT_RESTART,
     EXIT_RETRY,
     EXIT_UNBOOTABLE,
     EngineError,
@@ -52,6 +53,8 @@ from workers.host.restarts import after_exit
         (EXIT_ENGINE, False, False, 4, "give up", 0.0),
         (EXIT_RETRY, False, False, 40, "restart", 30.0),  # Redis is away: however long it takes
         (EXIT_RETRY, False, False, 1024, "restart", 30.0),
+        (EXIT_RESTART, True, False, 3, "restart", 0.0),  # restarted on request
+        (EXIT_RESTART, False, False, 9, "restart", 0.0),
     ],
 )
 def test_what_follows_an_exit(
