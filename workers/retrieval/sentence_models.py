@@ -31,7 +31,7 @@ def load_model(
     except (*DAMAGED, _safetensor_error()) as trouble:
         # Both network errors and unreadable files are OSErrors. The hub answered a moment ago: assume the network.
         error = HubUnreachable if at_hub and isinstance(trouble, OSError) else ModelNotFound
-        remedy = hint if at_hub else "Its files are damaged or incomplete: copy the folder anew."
+        remedy = hint if at_hub else "It is damaged, incomplete or no such model: name another folder, or copy it anew."
         raise error(f"{setting}: {model} cannot be loaded: {first_line(trouble)}.", hint=remedy) from None
 
 

@@ -360,7 +360,7 @@ def test_a_damaged_encoder_is_told_as_one_that_cannot_be_loaded(
 
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", fails)
-    with pytest.raises(ModelNotFound, match=f"encoder: {tmp_path} cannot be loaded: .* copy the folder anew"):
+    with pytest.raises(ModelNotFound, match=f"encoder: {tmp_path} cannot be loaded: .* copy it anew"):
         TextEncoder(str(tmp_path))
 
 
