@@ -2,7 +2,7 @@
 
 `order`: questions about `--contexts` texts, `--each` of them about the same one, on one worker's engine in batches of
 16, with a prefix cache that holds a few of the texts. Once in shuffled order, and once as `enqueue` sends them, with
-those about one text together (`producer/runs/prefix_order.py`).
+those about one text together (`contract/prefix_order.py`).
 
 `warm-up`: the first 16 questions after a prefix that is new to the engine (eight solved examples). Once all at once,
 and once with the first question asked alone, so that the prefix is in the cache for the others.
@@ -28,12 +28,12 @@ from benchmarks.jsonl import read_rows
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import DEPLOY
 from contract.chunks import chunks
+from contract.prefix_order import PrefixOrder
 from contract.question import Question
 from contract.settings import load_settings
 from contract.spec import RunSpec
 from producer.intake.survey import survey, taken
 from producer.readers import Source
-from producer.runs.prefix_order import PrefixOrder
 from producer.runs.runconfig import load_run_config
 from workers.engines.base import Engine
 from workers.pipeline import score_batch

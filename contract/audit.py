@@ -6,6 +6,8 @@ loses the message. No setting closes that window, so the ledger does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from celery import Celery
 
 from contract import keys
@@ -14,6 +16,7 @@ from contract.fair_share import at_rest
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger, Run
 from contract.locks import claim
+from contract.prefix_order import grouped_again
 from contract.priority import Priority
 from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
 from contract.sender_lock import sole_sender_if_free
@@ -42,8 +45,7 @@ def send_missing(
     ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
 ) -> tuple[int, int]:
     """Publish the `missing` questions to the first queue of their route; return (questions, messages) sent."""
-    lost = missing(ledger, run)
-    return len(lost), publish(app, keys.route(run.spec)[0], run.run_id, lost, batch_size, priority) if lost else 0
+    return _send(ledger, app, run, missing(ledger, run), batch_size, priority)
 
 
 def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[int, int]:
@@ -72,7 +74,15 @@ def go_on(
     aside = list(ledger.take_aside(run.run_id))
     known = set(aside)
     ids = aside + [each for each in missing(ledger, run) if each not in known]
-    return len(ids), publish(app, keys.route(run.spec)[0], run.run_id, ids, batch_size, priority) if ids else 0
+    return _send(ledger, app, run, ids, batch_size, priority)
+
+
+def _send(
+    ledger: RedisLedger, app: Celery, run: Run, ids: Sequence[str], batch_size: int, priority: Priority
+) -> tuple[int, int]:
+    """Publish these questions as at first, those with a common prompt prefix together; return (questions, messages)."""
+    together = grouped_again(ledger, run, ids)
+    return len(ids), publish(app, keys.route(run.spec)[0], run.run_id, together, batch_size, priority) if ids else 0
 
 
 def looks_stalled(ledger: RedisLedger, run: Run) -> bool:

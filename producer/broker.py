@@ -13,6 +13,7 @@ from contract.connection import translating, why_no_writes
 from contract.errors import WritesRefused
 from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
+from contract.prefix_order import grouped_again
 from contract.priority import Priority
 from contract.queue import make_celery, publish, queue_length, queued_messages
 from contract.sender_lock import sole_sender
@@ -159,7 +160,7 @@ class MemoryBroker:
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
         queued = {each for _, run_id, ids in self.messages if run_id == run.run_id for each in ids}
         lost = [each for each in self.ledger.unsettled(run.run_id) if each not in queued]
-        return len(lost), self.publish(run, lost, priority)
+        return len(lost), self.publish(run, grouped_again(self.ledger, run, lost), priority)
 
     def heal(self, run: Run) -> tuple[int, int]:
         """Send what is missing unless the run is halted; there is no other process to wait for."""
@@ -172,7 +173,7 @@ class MemoryBroker:
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
         self.ledger.resume(run.run_id)
         aside = list(self.ledger.take_aside(run.run_id))
-        messages = self.publish(run, aside, priority)
+        messages = self.publish(run, grouped_again(self.ledger, run, aside), priority)
         questions, more = self.send_missing(run, priority)
         return len(aside) + questions, messages + more
 

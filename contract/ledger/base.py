@@ -30,7 +30,10 @@ def _ignored(run_id: str, trouble: UnreadableRun) -> None:
 
 
 def _without_examples(run: Run) -> Run:
-    return run.model_copy(update={"spec": run.spec.model_copy(update={"few_shot": None})})
+    if run.spec.few_shot is None:
+        return run
+    few_shot = run.spec.few_shot.model_copy(update={"pool": ()})
+    return run.model_copy(update={"spec": run.spec.model_copy(update={"few_shot": few_shot})})
 
 
 class Begun(NamedTuple):
@@ -138,6 +141,10 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def unsettled(self, run_id: str) -> Iterator[str]:
         """Yield the ids without a verdict, in input order."""
+
+    @abc.abstractmethod
+    def questions(self, run_id: str, question_ids: Sequence[str]) -> dict[str, Question]:
+        """Return the questions by id, without those that this version cannot read; none of an unknown run."""
 
     @abc.abstractmethod
     def begin(

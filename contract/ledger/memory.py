@@ -83,6 +83,11 @@ class MemoryLedger(Ledger):
         with self._lock:
             return iter(self._books(run_id).todo())
 
+    def questions(self, run_id: str, question_ids: Sequence[str]) -> dict[str, Question]:
+        with self._lock:
+            there = self._runs[run_id].questions if run_id in self._runs else {}
+            return {each: there[each] for each in question_ids if each in there}
+
     def begin(
         self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
     ) -> list[Begun]:

@@ -7,6 +7,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NoReturn, cast
 
@@ -188,6 +189,16 @@ class RedisLedger(Ledger):
             with translating(self._place):
                 open_here = cast("list[int]", self._redis.smismember(own.todo, ids))
             yield from (each for each, is_open in zip(ids, open_here, strict=True) if is_open)
+
+    def questions(self, run_id: str, question_ids: Sequence[str]) -> dict[str, Question]:
+        found: dict[str, Question] = {}
+        for ids in chunks(question_ids, CHUNK):
+            with translating(self._place):
+                bodies = cast("list[str | None]", self._redis.hmget(keys.RunKeys(run_id).questions, ids))
+            for question_id, body in zip(ids, bodies, strict=True):
+                with suppress(ValidationError):
+                    found |= {question_id: _read_question(body)} if body else {}
+        return found
 
     def begin(
         self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE

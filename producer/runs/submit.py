@@ -19,6 +19,7 @@ from typing import Any
 from contract.errors import RunConfigError, UnknownRun, UnreadableRun
 from contract.ledger import Ledger, Run, RunState, Taken
 from contract.names import LAST, has_fingerprint, is_called, run_id_for, slug
+from contract.prefix_order import PrefixOrder
 from contract.priority import Priority
 from contract.question import Body
 from contract.settings import Settings
@@ -31,7 +32,6 @@ from producer.intake.survey import Survey, survey
 from producer.readers import Source
 from producer.runs.choice_references import ChoiceReferences
 from producer.runs.few_shot import FewShotCheck
-from producer.runs.prefix_order import PrefixOrder
 from producer.runs.runconfig import RunConfig
 from producer.runs.source_coverage import taken_of
 

@@ -196,6 +196,14 @@ def test_a_question_comes_back_as_it_was_written(ledger: Ledger) -> None:
     assert repr(begun.question) == repr(odd)
 
 
+def test_questions_can_be_read_by_id_and_one_that_is_not_there_is_left_out(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(1200))
+    asked = ["q1100", "none", "q3"]
+    assert ledger.questions(run.run_id, asked) == {"q1100": make_question(1100), "q3": make_question(3)}
+    assert len(ledger.questions(run.run_id, [f"q{n}" for n in range(1200)])) == 1200
+    assert ledger.questions("unknown", asked) == {}
+
+
 def test_more_questions_than_one_round_trip_carries_keep_their_order(ledger: Ledger) -> None:
     questions = [make_question(number) for number in reversed(range(1200))]
     run = open_run(ledger, questions)

@@ -43,7 +43,16 @@ from contract.queue import (
 from contract.sender_lock import sole_sender, sole_sender_if_free
 from demo.valkey import free_port
 from tests.integration.runs import QUEUE, messages_in
-from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until
+from tests.support import (
+    PATIENCE_S,
+    ROOT,
+    SIMULATED_MODEL,
+    make_question,
+    make_questions,
+    open_run,
+    process,
+    wait_until,
+)
 
 #: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
 DIES_HOLDING = """
@@ -409,6 +418,26 @@ def test_a_halted_run_is_neither_stalled_nor_healed_and_goes_on_with_what_is_in_
     assert queued(client) == {"q1": 1, "q2": 1, "q3": 1}
     assert not redis_ledger.counts(run.run_id).halted
     assert go_on(redis_ledger, app, run, batch_size=2) == (0, 0)
+
+
+def test_questions_that_are_sent_again_are_sent_as_at_first_those_of_one_text_together(
+    redis_ledger: RedisLedger, app: Celery
+) -> None:
+    """Each pause of a shuffled file's run cost it what its workers had cached of each text."""
+    of_two_texts = [make_question(n, context="xy"[n % 2]) for n in range(6)]
+    run = open_run(redis_ledger, of_two_texts, use_context_field=True)
+    redis_ledger.client.hset(keys.RunKeys(run.run_id).questions, "q2", '{"id": 2}')  # no version's
+    together = [["q0", "q4"], ["q1", "q3"], ["q5", "q2"]]
+
+    assert heal(redis_ledger, app, run, batch_size=2) == (6, 3)
+    assert [each.ids for each in messages_in(redis_ledger.client, keys.broker_lists(QUEUE)[2])] == together
+
+    redis_ledger.client.delete(keys.broker_lists(QUEUE)[2])
+    redis_ledger.halt(run.run_id, RunState.PAUSED)
+    with pytest.raises(RunHalted):
+        redis_ledger.begin(run.run_id, [f"q{n}" for n in range(5)])
+    assert go_on(redis_ledger, app, run, batch_size=2) == (6, 3)
+    assert [each.ids for each in messages_in(redis_ledger.client, keys.broker_lists(QUEUE)[2])] == together
 
 
 def test_what_is_healed_keeps_the_priority_of_its_run(

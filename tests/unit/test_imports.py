@@ -51,6 +51,7 @@ CONTRACT_ORDER = (
     "ledger.redis",
     "ledger.memory",
     "ledger",
+    "prefix_order",
     "queue.messages",
     "queue.app",
     "queue.sending",

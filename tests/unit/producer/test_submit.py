@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract import Run
+from contract import Run, prefix_order
 from contract.errors import QuestionFileError, RedisUnreachable, RunConfigError, UnknownRun
 from contract.ledger import Ledger, MemoryLedger
 from contract.priority import Priority
@@ -19,7 +19,6 @@ from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
 from producer.intake.survey import Digest, rejected_rows, survey, taken
 from producer.readers import Source
-from producer.runs import prefix_order
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from producer.runs.submit import Plan, State, afresh, asked_already, plan, submit
 from producer.stats.guessing import Guessing
@@ -364,7 +363,27 @@ def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(
 
     submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
 
-    assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q3", "q1", "q5", "q2", "q4"]
+    together = ["q0", "q3", "q1", "q5", "q2", "q4"]
+    assert [each for _, _, ids in broker.messages for each in ids] == together
+    (run,) = ledger.read_open_runs().values()  # as workers see it, without its examples
+    assert list(prefix_order.grouped_again(ledger, run, [f"q{n}" for n in range(6)])) == together
+
+
+def test_questions_that_are_sent_again_are_grouped_by_text_as_at_first(
+    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "context": text}
+        for n, text in enumerate("xyxy")
+    ]
+    path, config = write_rows(*rows), RunConfig(rag=RagConfig(use_context_field=True))
+    planned = plan(Source(path, path.name), config, Settings(), Selection())
+    submit(planned, ledger, broker)
+    broker.messages.clear()
+
+    assert submit(planned, ledger, broker).state is State.RESUMED
+
+    assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q2", "q1", "q3"]
 
 
 def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: WriteRows) -> None:

@@ -8,13 +8,15 @@ apart; sent together, their common prefix is prefilled once.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from contract.chunks import chunks
+from contract.ledger import Ledger, Run
 from contract.prompts import describe
 from contract.question import Question
 from contract.spec import ExampleSelection, RunSpec
 
-__all__ = ["PrefixOrder"]
+__all__ = ["PrefixOrder", "grouped_again"]
 
 #: Number of questions that are grouped at a time, so that the run is never in memory as a whole.
 GROUPED = 65_536
@@ -39,10 +41,10 @@ class PrefixOrder:
         """Whether some questions of this run can share a prefix that others do not have."""
         return self._subject or self._context
 
-    def add(self, question: Question) -> None:
-        """Record the next question."""
+    def add(self, question: Question | None) -> None:
+        """Record the next question; None: one that cannot be read, which shares no prefix."""
         # The subject's prefix comes first in the prompt; within a subject the file's order is kept.
-        shared = question.subject if self._subject else question.context
+        shared = question and (question.subject if self._subject else question.context)
         self._prefixes.append(hash(shared) if shared else ALONE)
 
     @property
@@ -58,3 +60,19 @@ class PrefixOrder:
         for question_id, prefix in zip(ids, self._prefixes[start : start + len(ids)], strict=True):
             groups.setdefault(prefix or question_id, []).append(question_id)
         return [question_id for group in groups.values() for question_id in group]
+
+
+def grouped_again(ledger: Ledger, run: Run, ids: Iterable[str]) -> Iterator[str]:
+    """Yield these of the run's question ids in the order in which to send them again: grouped, if that is of use.
+
+    Reads the questions from the ledger if so, a window at a time. Raises LedgerError.
+    """
+    if not PrefixOrder(run.spec).needed:
+        yield from ids
+        return
+    for window in chunks(ids, GROUPED):
+        order = PrefixOrder(run.spec)
+        questions = ledger.questions(run.run_id, window)
+        for question_id in window:
+            order.add(questions.get(question_id))
+        yield from order.grouped(window)
