@@ -12,7 +12,7 @@ and the head is refilled before it is used up.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import cast
 
@@ -53,21 +53,23 @@ def weight_of(ledger: RedisLedger, run_id: str) -> int:
         return int(cast("str | None", ledger.client.hget(keys.weights(), run_id)) or 1)
 
 
-def level_if_due(ledger: RedisLedger, queue: str) -> None:
-    """Reorder the lists of `queue` fairly, unless that was done recently. Raises LedgerError."""
+def level_if_due(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> None:
+    """`level`, unless that was done recently. Raises LedgerError."""
     with translating(ledger.place):
         if not claim(ledger.client, keys.levelled(queue)):
             return
     started = time.monotonic()
-    level(ledger, queue)
+    level(ledger, queue, put_off)
     took_s = time.monotonic() - started
     with translating(ledger.place):
         ledger.client.pexpire(keys.levelled(queue), round(1000 * max(EVERY_S, took_s / SERVER_SHARE)))
 
 
-def level(ledger: RedisLedger, queue: str) -> None:
+def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> None:
     """Reorder the lists of `queue` fairly, long ones only at their head; does nothing while they are `at_rest`.
 
+    Runs that are `put_off`, as no worker can go on with them now, wait behind the others: with a turn of their own they
+    would only take up the others' batches. One message of each stays in turn, to find out whether that has passed.
     Raises LedgerError.
     """
     lock = _moving(ledger, queue)
@@ -75,7 +77,7 @@ def level(ledger: RedisLedger, queue: str) -> None:
         if lock.acquire(blocking=False):
             with releasing(lock):
                 for name in keys.broker_lists(queue):
-                    _Leveller(ledger.client, name).level()
+                    _Leveller(ledger.client, name, put_off).level()
 
 
 @contextmanager
@@ -96,9 +98,10 @@ def _moving(ledger: RedisLedger, queue: str) -> Lock:
 
 
 class _Leveller:
-    def __init__(self, client: redis.Redis, name: str) -> None:
+    def __init__(self, client: redis.Redis, name: str, put_off: Collection[str] = ()) -> None:
         self._client = client
         self._name = name
+        self._put_off = put_off
         self._script: Script = lua(client, "level")
 
     def level(self) -> None:
@@ -123,7 +126,7 @@ class _Leveller:
         return any(self._runs(first, step) - in_front for first in range(step, length, step))
 
     def _runs(self, first: int, count: int) -> set[str]:
-        """Return the open runs with messages among the `count` after the first `first`."""
+        """Return the open runs, but those put off, with messages among the `count` after the first `first`."""
         return self._call(first, count, 0)
 
     def _deal(self, count: int, in_front: int) -> None:
@@ -132,4 +135,4 @@ class _Leveller:
 
     def _call(self, *arguments: int) -> set[str]:
         script_keys = [self._name, keys.open_runs(), keys.weights()]
-        return set(cast("list[str]", self._script(script_keys, list(arguments))))
+        return set(cast("list[str]", self._script(script_keys, [*arguments, *self._put_off])))

@@ -95,9 +95,9 @@ class WorkerRecord(BaseModel):
     batch_size: int = 0
     #: Questions settled or sent on since its start.
     done: int = 0
-    #: Batches begun since its start, the questions in them, and batches running now.
+    #: Batches ended since its start, the questions begun in them, and batches running now.
     batches: int = 0
-    gathered: int = 0
+    begun: int = 0
     running: int = 0
     #: Recent utilization of its GPUs, or of its cores if it has none, 0 to 1; None if unknown.
     busy: float | None = None

@@ -31,6 +31,6 @@ def pace(seen: Sequence[WorkerRecord]) -> float | None:
 def fill(seen: Sequence[WorkerRecord]) -> float | None:
     """Return the mean fill of its recent batches as a share of `batch_size`, or else of all; None before any."""
     first, last = seen[0], seen[-1]
-    gathered = last.gathered - first.gathered
-    batches, questions = (last.batches - first.batches, gathered) if gathered else (last.batches, last.gathered)
+    begun = last.begun - first.begun
+    batches, questions = (last.batches - first.batches, begun) if begun else (last.batches, last.begun)
     return questions / (batches * last.batch_size) if batches and last.batch_size else None

@@ -59,6 +59,10 @@ class Janitor(Rounds):
         self._open: dict[str, Run] = {}
         #: Runs that this version cannot read, each reported once.
         self._unreadable: set[str] = set()
+        #: Those of them that are open, of whatever queue.
+        self._unreadable_open: set[str] = set()
+        #: Runs that no ready worker of this queue can go on with now.
+        self._put_off: set[str] = set()
         #: Number of other ready workers on this worker's queue.
         self.others = 0
         self._leases_tell_from = 0.0
@@ -73,8 +77,10 @@ class Janitor(Rounds):
             raise
 
     def _look_after_all(self) -> None:
-        peers = (each for each in self._fleet.alive() if each.queue == self._queue and each.name != self._worker)
-        self.others = sum(each.state is WorkerState.READY for each in peers)
+        there = (each for each in self._fleet.alive() if each.queue == self._queue)
+        ready = [each for each in there if each.state is WorkerState.READY]
+        self.others = sum(each.name != self._worker for each in ready)
+        self._put_off = set.intersection(*(set(each.puts_off) for each in ready)) if ready else set()
         for name in self._dead():
             if self._restore(name):
                 self._audit_asked.set()
@@ -104,13 +110,18 @@ class Janitor(Rounds):
         here = self._open_runs_here()
         self._quiet.keep_only({run.run_id for run in here})
         self._audit(here, thoroughly=thoroughly)
-        if len(here) > 1:
-            level_if_due(self._ledger, self._queue)
+        if len(here) + len(self._unreadable_open) > 1:
+            level_if_due(self._ledger, self._queue, self._put_off)
 
     def _open_runs_here(self) -> list[Run]:
         """Return the open runs whose route includes this worker's queue."""
-        self._open = self._ledger.read_open_runs(self._open, self._tell_unreadable)
+        self._unreadable_open.clear()
+        self._open = self._ledger.read_open_runs(self._open, self._note_unreadable)
         return [run for run in self._open.values() if self._queue in keys.route(run.spec)]
+
+    def _note_unreadable(self, run_id: str, trouble: UnreadableRun) -> None:
+        self._unreadable_open.add(run_id)
+        self._tell_unreadable(run_id, trouble)
 
     def _tell_unreadable(self, run_id: str, trouble: UnreadableRun) -> None:
         if run_id not in self._unreadable:

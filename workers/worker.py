@@ -46,23 +46,25 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Load:
-    """Counters of batches begun and running, updated by pool threads."""
+    """Counters of batches ended, of the questions begun in them, and of running ones, updated by pool threads."""
 
     batches: int = 0
-    gathered: int = 0
+    begun: int = 0
     running: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def of(self, questions: int) -> Iterator[None]:
-        """Count a batch with this many questions, which runs in the block."""
+    def of(self, batch: Batch) -> Iterator[None]:
+        """Count `batch`, which runs in the block; one of which nothing was begun, only while it runs."""
         with self._lock:
-            self.batches, self.gathered, self.running = self.batches + 1, self.gathered + questions, self.running + 1
+            self.running += 1
         try:
             yield
         finally:
             with self._lock:
                 self.running -= 1
+                self.batches += bool(batch.begun)
+                self.begun += batch.begun
 
 
 class Worker:
@@ -157,7 +159,7 @@ class Worker:
 
     def run_batch(self, batch: Batch) -> None:
         """Process `batch`, from any pool thread."""
-        with self._load.of(batch.questions):
+        with self._load.of(batch):
             self._job.run(batch, self._events)
         self._metrics.batch_ended(batch)
 
@@ -213,7 +215,7 @@ class Worker:
             batch_size=self._settings.full_batch,
             done=self._job.done,
             batches=self._load.batches,
-            gathered=self._load.gathered,
+            begun=self._load.begun,
             running=self._load.running,
             busy=self._hardware.busy(),
             metrics_at=self._metrics_at,

@@ -2,7 +2,8 @@
 -- KEYS  1 list; its head, from which messages are taken, is its right end  2 open runs  3 weights
 -- ARGV  1 messages to skip  2 messages to look at
 --       3 how many of these stay in front, the rest moving to the list's far end; 0: change nothing
--- Returns the open runs that have messages in this part.
+--       4 … runs that are put off: but for their first message here, which is a trial, they go to the end
+-- Returns the open runs that have messages in this part, without those put off.
 -- Each message is stamped with the number of questions of its run before it, divided by the run's weight; the smallest
 -- stamp goes first (stride scheduling). Messages of runs that are not open go to the end: they will be dropped.
 -- Malformed messages go first, so that they are removed soon.
@@ -14,7 +15,10 @@
 local last = -1 - tonumber(ARGV[1])
 local messages = redis.call('LRANGE', KEYS[1], last + 1 - tonumber(ARGV[2]), last)
 local in_front = math.min(tonumber(ARGV[3]), #messages)
-local weights, before, runs = {}, {}, {}
+local weights, before, runs, put_off = {}, {}, {}, {}
+for place = 4, #ARGV do
+  put_off[ARGV[place]] = true
+end
 local tolerance = 0
 
 local function stamp(message)
@@ -26,11 +30,11 @@ local function stamp(message)
   if weights[run] == nil then
     weights[run] = redis.call('SISMEMBER', KEYS[2], run) == 1 and tonumber(redis.call('HGET', KEYS[3], run) or 1)
     before[run] = 0
-    if weights[run] then
+    if weights[run] and not put_off[run] then
       runs[#runs + 1] = run
     end
   end
-  if not weights[run] then
+  if not weights[run] or (put_off[run] and before[run] > 0) then
     return math.huge
   end
   local cost, mine = questions / weights[run], before[run]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 import signal
 import subprocess
@@ -136,6 +137,34 @@ def test_a_message_that_is_no_more_than_its_own_turn_late_stays_where_it_is(
     sent(app, redis_ledger, "b", 4)
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "aab", "as after `b` was taken off `baab`"
+
+
+def test_runs_that_are_put_off_wait_behind_the_others_but_for_one_message_which_tries_again(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    judged, *_ = [sent(app, redis_ledger, name, n) for name, n in (("a", 24), ("b", 8), ("c", 16))]
+    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
+    assert turns(redis_ledger) == "abcbcccaaaaa"
+    take(redis_ledger, 1)
+    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
+    assert turns(redis_ledger) == "bcabcccaaaa"
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "bcabcacacaa"
+
+
+@pytest.mark.usefixtures("short_steps")
+def test_a_run_that_is_put_off_does_not_keep_others_from_the_head_of_a_long_list(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    judged = sent(app, redis_ledger, "a", 4 * 80)
+    sent(app, redis_ledger, "b", 4 * 5)
+    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
+    assert Counter(turns(redis_ledger, 6)) == {"b": 5, "a": 1}
+    assert Counter(turns(redis_ledger)) == {"a": 80, "b": 5}
+    take(redis_ledger, 6)
+    before = redis_ledger.client.lrange(LIST, 0, -1)
+    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
+    assert redis_ledger.client.lrange(LIST, 0, -1) == before, "there is nobody else"
 
 
 def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedger) -> None:
@@ -331,6 +360,21 @@ def test_a_run_that_comes_while_others_are_under_way_gets_its_turns_soon(
         assert redis_ledger.counts(long.run_id).settled < 2000
 
 
+def test_a_run_that_only_a_newer_worker_can_read_does_not_hold_up_what_was_sent_after_it(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """Its messages went round in the queue, one batch a second, and the other run waited for each of them."""
+    newer = sent(app, redis_ledger, "newer", 3200)
+    meta = keys.RunKeys(newer.run_id).meta
+    spec = json.loads(cast("str", redis_ledger.client.get(meta)))
+    redis_ledger.client.set(meta, json.dumps({**spec, "a_later_field": 1}))
+    mine = sent(app, redis_ledger, "mine", 40)
+    with worker(tmp_path / "log", batch_size=4):
+        wait_finished(redis_ledger, mine)
+    assert "a_later_field cannot be read here" in (tmp_path / "log").read_text()
+    assert len(list(redis_ledger.unsettled(newer.run_id))) == 3200
+
+
 def test_three_runs_on_two_workers_go_on_by_their_weights(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
@@ -412,7 +456,7 @@ def test_a_queue_that_takes_long_to_reorder_is_reordered_so_much_the_less_often(
 ) -> None:
     levelled: list[str] = []
     clock = iter([0.0, 3.0, 4.0, 7.0])
-    monkeypatch.setattr(fair_share, "level", lambda _, queue: levelled.append(queue))
+    monkeypatch.setattr(fair_share, "level", lambda _, queue, __: levelled.append(queue))
     monkeypatch.setattr(fair_share, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     for _ in range(2):
         fair_share.level_if_due(redis_ledger, QUEUE)

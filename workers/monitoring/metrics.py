@@ -64,7 +64,7 @@ class WorkerMetrics:
             self._batches.labels(flush)
         self._size = self._histogram("mcqueue_batch_questions", "Questions in a batch.", BATCH_BUCKETS)
         self._fill = self._histogram(
-            "mcqueue_batch_fill_ratio", "Questions in a batch, as a share of batch_size.", FILL_BUCKETS
+            "mcqueue_batch_fill_ratio", "Questions begun in a batch, as a share of batch_size.", FILL_BUCKETS
         )
         self._wait = self._histogram(
             "mcqueue_batch_wait_seconds",
@@ -139,7 +139,7 @@ class WorkerMetrics:
         if batch.begun:
             self._batches.labels(batch.flush).inc()
             self._size.observe(batch.begun)
-            self._fill.observe(batch.questions / self._full_batch)
+            self._fill.observe(batch.begun / self._full_batch)
             self._wait.observe(batch.waited_s)
             self._batch_s.observe(max(0.0, time.time() - batch.started_at))
         self._redelivered.inc(sum(bool(held.request.delivery_info.get("redelivered")) for held in batch.held))

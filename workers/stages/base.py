@@ -15,6 +15,7 @@ from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure
+from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.retries import reason_of, too_many
@@ -223,7 +224,8 @@ class BatchWork(abc.ABC):
     def _attempt_alone(self, batch: Batch, work: Work) -> Endings:
         """Begin a suspect while nothing else is running: if this worker dies now, the ledger knows the culprit."""
         run_id, question_id = work.run_id, work.question_id
-        log.warning("question %s was begun %d times without a verdict: alone now", question_id, work.attempts - 1)
+        times = number(work.attempts - 1, "time")
+        log.warning("question %s was begun %s without a verdict: alone now", question_id, times)
         try:
             if not self._ledger.begin(run_id, [question_id], stage=self.stage):
                 return {}
@@ -282,7 +284,7 @@ class BatchWork(abc.ABC):
 
     def _log(self, batch: Batch) -> None:
         seconds = time.time() - batch.started_at
-        fill = batch.questions / self._settings.full_batch
+        fill = batch.begun / self._settings.full_batch
         log.info(
             "batch %d: %d question%s in %.2f s, %.1f questions/s, fill %.0f %%, flushed by %s%s",
             batch.number,

@@ -696,10 +696,10 @@ def test_a_long_name_and_a_narrow_terminal_cut_no_figure(width: int) -> None:
     assert "gpu0@node-a100-01 ready 1,234.5 100 % 100 % GPU".startswith(whole), "what has no room is left out"
 
 
-def record(at: float, batches: int, gathered: int, pid: int = 1, done: int | None = None) -> WorkerRecord:
+def record(at: float, batches: int, begun: int, pid: int = 1, done: int | None = None) -> WorkerRecord:
     return WorkerRecord(
         name="w", model="m", queue="score.m", state=WorkerState.READY, pid=pid, process_started=1, batch_size=16,
-        batches=batches, gathered=gathered, done=gathered if done is None else done, busy=0.5, seen_at=at,
+        batches=batches, begun=begun, done=begun if done is None else done, busy=0.5, seen_at=at,
     )  # fmt: skip
 
 

@@ -342,7 +342,7 @@ def test_a_dead_workers_messages_need_another_worker_only_where_none_is_alive() 
 
 
 def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
-    slack = worker(batches=20, gathered=20 * 16)
+    slack = worker(batches=20, begun=20 * 16)
     (beside_full,) = fleet_at_work([slack], [Queue(QUEUE, 50)], NOTHING)
     assert "25 % full" in beside_full.found
     assert "raise batch_timeout" in beside_full.remedy
@@ -350,7 +350,7 @@ def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
     assert "enqueue more at a time" in starving.remedy
 
 
-@pytest.mark.parametrize("changes", [{"batches": 20, "gathered": 20 * 60, "running": 2}, {"batches": 2, "gathered": 3}])
+@pytest.mark.parametrize("changes", [{"batches": 20, "begun": 20 * 60, "running": 2}, {"batches": 2, "begun": 3}])
 def test_a_fleet_at_work_or_just_begun_is_no_news(changes: dict[str, int]) -> None:
     assert list(fleet_at_work([worker(**changes)], [Queue(QUEUE, 40)], NOTHING)) == []
 

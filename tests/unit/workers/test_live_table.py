@@ -78,8 +78,8 @@ def test_the_last_picture_shows_how_it_ended_however_short_the_time_since_the_on
 
 
 def test_a_row_says_how_fast_the_worker_was_lately_and_how_full_its_batches_were() -> None:
-    before = record(done=100, seen_at=10.0, batches=2, gathered=40, batch_size=32)
-    now = record(done=180, seen_at=14.0, batches=4, gathered=96, batch_size=32, running=1)
+    before = record(done=100, seen_at=10.0, batches=2, begun=40, batch_size=32)
+    now = record(done=180, seen_at=14.0, batches=4, begun=96, batch_size=32, running=1)
     row = row_of(child(), [before, now], memory_bytes=3 * 2**30)
     assert (row.name, row.place, row.serves, row.state, row.boots) == ("gpu3", "GPU 3", "small", "busy", 2)
     assert (row.questions_per_s, row.fill) == (20.0, 0.875)
@@ -89,7 +89,7 @@ def test_a_worker_of_which_redis_says_nothing_now_is_not_shown_with_what_it_did_
     observer, worker = Observer(load_settings()), child(process=SimpleNamespace(pid=os.getpid()))
     observer.look_at([worker])
     for second in (10.0, 14.0):
-        observer.note({"gpu3": record(done=20 * second, seen_at=second, batches=1, gathered=16, batch_size=16)})
+        observer.note({"gpu3": record(done=20 * second, seen_at=second, batches=1, begun=16, batch_size=16)})
     assert (observer.row(worker).questions_per_s, observer.row(worker).fill) == (20.0, 1.0)
     observer.note({})
     assert (observer.row(worker).questions_per_s, observer.row(worker).fill) == (None, None)
