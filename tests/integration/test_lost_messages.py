@@ -451,6 +451,41 @@ def test_an_error_that_nobody_foresaw_ends_as_failed_with_every_attempts_reason_
     assert {each.attempts for name, each in outcomes.items() if name != "q5"} == {1}
 
 
+def test_a_question_that_waits_for_its_next_attempt_keeps_no_others_waiting(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """Between its attempts, of 1, 2, 4 s, it kept the place of a batch."""
+    faulty = open_run(redis_ledger, [make_question(0, question="odd?")], name="faulty")
+    send(app, redis_ledger, faulty)
+    alone = {"batches_in_flight": 1, "max_batches_in_flight": 1, "batch_timeout": 0.01}
+    with worker(tmp_path / "log", **alone, simulated={"bug_text": "odd", "call_ms": 1}):
+        wait_until(lambda: len(redis_ledger.troubles(faulty.run_id, "q0")) == 3, "the third attempt")
+        for number in range(8):
+            other = open_run(redis_ledger, make_questions(4), name=f"other{number}")
+            send(app, redis_ledger, other)
+            wait_finished(redis_ledger, other)
+        assert len(redis_ledger.troubles(faulty.run_id, "q0")) == 3, "within its pause of four seconds"
+        assert redis_ledger.client.hlen(keys.unacked("w0@test")) == 1, "its worker keeps it"
+        wait_finished(redis_ledger, faulty)
+    assert queue_length(redis_ledger.client, QUEUE) == 0
+
+
+def test_a_held_question_of_a_drained_worker_is_queued_again(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    faulty = open_run(redis_ledger, [make_question(0, question="odd?")], name="faulty")
+    send(app, redis_ledger, faulty)
+    with worker(tmp_path / "log", simulated={"bug_text": "odd", "call_ms": 1}) as ending:
+        wait_until(lambda: len(redis_ledger.troubles(faulty.run_id, "q0")) == 3, "the third attempt")
+        ending.terminate()
+        assert ending.wait(PATIENCE_S) == 0
+    assert queue_length(redis_ledger.client, QUEUE) == 1
+    assert not redis_ledger.client.exists(keys.unacked("w0@test"))
+    with worker(tmp_path / "log"):
+        wait_finished(redis_ledger, faulty)
+    assert redis_ledger.counts(faulty.run_id).of(Outcome.FAILED) == 0, "the next worker has no such fault"
+
+
 def test_a_question_that_no_worker_can_read_ends_as_failed_and_its_company_is_scored(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

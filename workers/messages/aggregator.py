@@ -93,6 +93,8 @@ class _Gatherer:
             max_batches_in_flight=min(settings.max_batches_in_flight, pool.limit),
         )
         self._held: dict[str, HeldMessage] = {}
+        #: Ids of held messages that are requeued later, and when, by the monotonic clock.
+        self._requeued_at: dict[str, float] = {}
         self._timer: Any = None
         self._batches = 0
         self._failures_in_a_row = 0
@@ -115,6 +117,8 @@ class _Gatherer:
         self._take_over()
         self._timer = None  # Celery has cleared the old event loop's timers
         consumer.timer.call_repeatedly(RENEW_S, self._renew)
+        for message_id in self._requeued_at:
+            self._await_requeue(message_id)
         self._pump()
 
     def room_came(self) -> None:
@@ -224,15 +228,35 @@ class _Gatherer:
     def _finish(self, batch: Batch) -> None:
         self._gathering.done(batch.questions)
         for held in batch.held:
-            self._held.pop(held.request.id, None)
             state.task_ready(held.request)
-            if held.settlement is Settlement.ACKNOWLEDGE:
-                held.request.acknowledge()
+            if held.settlement is Settlement.REQUEUE and batch.requeue_after_s:
+                self._requeued_at[held.request.id] = time.monotonic() + batch.requeue_after_s
+                self._await_requeue(held.request.id)
             else:
-                held.request.reject(requeue=True)
+                self._settle(held)
         if batch.fatal:
             stop_without_engine(batch.fatal)
         self._pump()
+
+    def _settle(self, held: HeldMessage) -> None:
+        self._held.pop(held.request.id, None)
+        if held.settlement is Settlement.ACKNOWLEDGE:
+            held.request.acknowledge()
+        else:
+            held.request.reject(requeue=True)
+
+    def _await_requeue(self, message_id: str) -> None:
+        """Requeue the message when its pause is over.
+
+        It pauses here, as it would be redelivered at once, and not in its batch, which would keep a slot from other
+        questions meanwhile.
+        """
+        pause_s = max(0.0, self._requeued_at[message_id] - time.monotonic())
+        self._consumer.timer.call_after(pause_s, self._requeue, (message_id,))
+
+    def _requeue(self, message_id: str) -> None:
+        del self._requeued_at[message_id]
+        self._settle(self._held[message_id])
 
 
 def _read(request: Request) -> HeldMessage:

@@ -52,6 +52,8 @@ class Batch:
     begun: int = 0
     #: Reason why this worker cannot continue; set by `run_batch`.
     fatal: str = ""
-    #: How long `run_batch` pauses because some of its messages are requeued.
+    #: How long `run_batch` pauses because nothing could be done.
     pause_s: float = 0.0
+    #: How long messages to be requeued are held before, as they are redelivered at once; set by `run_batch`.
+    requeue_after_s: float = 0.0
     started_at: float = field(default_factory=time.time)

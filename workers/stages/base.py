@@ -94,8 +94,8 @@ class BatchWork(abc.ABC):
             endings = self._do(batch)
             _settle_messages(batch, endings)
             did_something = set(endings.values()) != {AGAIN}
-            if not did_something:  # a batch that did something is no busy loop, and may be in a hurry
-                batch.pause_s = max(batch.pause_s, RETRY_PAUSE_S)
+            if not did_something:
+                _rest(batch, questions=len(endings))
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
@@ -277,7 +277,7 @@ class BatchWork(abc.ABC):
         self._attempt_or_halve(batch, left[middle:], endings)
 
     def _pause(self, seconds: float) -> None:
-        """Pause, because requeued messages are redelivered at once; ends early when the worker is stopping."""
+        """Pause before the next batch; ends early when the worker is stopping."""
         until = time.monotonic() + seconds
         while (left_s := until - time.monotonic()) > 0 and not self._stopping():
             time.sleep(min(0.1, left_s))
@@ -304,6 +304,16 @@ class BatchWork(abc.ABC):
                 "waited_s": batch.waited_s,
             },
         )
+
+
+def _rest(batch: Batch, questions: int) -> None:
+    """Have `batch`, of which all `questions` are to be retried, keep its worker from a busy loop.
+
+    Where several failed together, nothing may be wrong with them, and others would use up attempts like them; a single
+    one that failed keeps nobody waiting.
+    """
+    if questions > 1 or not batch.requeue_after_s:
+        batch.pause_s, batch.requeue_after_s = max(batch.requeue_after_s, RETRY_PAUSE_S), 0.0
 
 
 def _settle_messages(batch: Batch, endings: Endings) -> None:

@@ -30,9 +30,10 @@ def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses
 ) -> None:
     run = open_run(books, make_questions(4))
     engine.raises = {"What is 2 plus 2": ZeroDivisionError("odd")}
-    settlements = [score(books, engine, message(run, "q0", "q1", "q2", "q3")).held[0].settlement for _ in range(4)]
-    assert settlements == [Settlement.REQUEUE] * 3 + [Settlement.ACKNOWLEDGE]
-    assert no_pauses == [1, 2, 4, 0]
+    batches = [score(books, engine, message(run, "q0", "q1", "q2", "q3")) for _ in range(4)]
+    assert [each.held[0].settlement for each in batches] == [Settlement.REQUEUE] * 3 + [Settlement.ACKNOWLEDGE]
+    assert [each.requeue_after_s for each in batches] == [1, 2, 4, 0]
+    assert no_pauses == [0, 0, 0, 0], "others need not wait for it"
     assert error_of(books, run, "q2").type == "TooManyAttempts"
     assert error_of(books, run, "q2").message == "attempted 4 times: " + "; ".join(
         ["w@host: ZeroDivisionError: odd"] * 4
@@ -40,6 +41,16 @@ def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses
     assert verdict_of(books, run, "q2").attempts == 4
     assert {verdict_of(books, run, each).attempts for each in ("q0", "q1", "q3")} == {1}
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+
+
+def test_a_batch_of_which_all_questions_fail_rests_as_the_next_ones_would_fail_like_it(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(4))
+    engine.raises = {"What is": OSError("too many open files")}
+    batches = [score(books, engine, message(run, "q0", "q1", "q2", "q3")) for _ in range(2)]
+    assert [each.requeue_after_s for each in batches] == [0, 0]
+    assert no_pauses == [1, 2]
 
 
 def test_an_error_that_no_engine_should_raise_is_in_the_log_with_its_traceback_once_its_question_is_found(
