@@ -143,6 +143,8 @@ class BootFailure(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     worker: str
+    #: The queue that it should have served.
+    queue: str
     reason: str
     #: Unix time, in seconds.
     at: float
@@ -309,32 +311,33 @@ class Fleet:
         with translating(self._place):
             return int(cast("str | None", self._redis.get(keys.boots(name))) or 0)
 
-    def booted(self, name: str, queue: str, boots: int) -> None:
-        """Record that `name` has booted `boots` times now, and delete why its earlier boots for `queue` failed.
+    def booted(self, name: str, boots: int) -> None:
+        """Record that `name` has booted `boots` times now, and delete why its earlier boot failed.
 
         Only the holder of the name's lease calls this. It counts, because Redis may execute a call twice.
         """
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.set(keys.boots(name), boots, ex=BOOTS_S)
-            pipeline.hdel(keys.unbooted(queue), name)
+            pipeline.hdel(keys.unbooted(), name)
             pipeline.execute()
 
     def boot_failed(self, name: str, queue: str, reason: str) -> None:
         """Record why worker `name` could not boot to serve `queue`, for those waiting for it."""
-        failure = BootFailure(worker=name, reason=reason, at=time.time())
+        failure = BootFailure(worker=name, queue=queue, reason=reason, at=time.time())
         with translating(self._place):
             pipeline = self._redis.pipeline(transaction=True)
-            pipeline.hset(keys.unbooted(queue), name, failure.model_dump_json())
-            pipeline.expire(keys.unbooted(queue), UNBOOTED_S)
+            pipeline.hset(keys.unbooted(), name, failure.model_dump_json())
+            pipeline.expire(keys.unbooted(), UNBOOTED_S)
             pipeline.execute()
 
-    def boot_failures(self, queue: str) -> list[BootFailure]:
-        """Return the boot failures of workers of `queue` whose last boot failed, by name."""
+    def boot_failures(self) -> list[BootFailure]:
+        """Return the workers whose last boot failed, in the last `UNBOOTED_S` seconds, by name."""
         with translating(self._place):
-            found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted(queue)))
+            found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted()))
         failures: list[BootFailure] = []
         for name in sorted(found):
             with suppress(ValidationError):  # another version's, whose own commands tell it
                 failures.append(BootFailure.model_validate_json(found[name]))
-        return failures
+        since = time.time() - UNBOOTED_S
+        return [each for each in failures if each.at > since]

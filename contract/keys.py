@@ -20,7 +20,7 @@ mcqueue:workers                 set         names of workers that may hold messa
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the heartbeat stops
 mcqueue:seen                    hash        worker → WorkerRecord of its last heartbeat, as JSON; until it ends in order
 mcqueue:boots:<name>            string      number of engine boots under this name; expires
-mcqueue:unbooted:<queue>        hash        worker of that queue → why its boot failed, as JSON; until it boots; expires
+mcqueue:unbooted                hash        worker → queue and cause of its failed boot, as JSON; until it boots
 mcqueue:starting:<queue>        hash        worker of that queue → when it was started (s); until it joins; expires
 mcqueue:wish:<name>             string      command to this worker: drain or restart; expires
 mcqueue:restore:<name>          string      lock: restoring this dead worker's messages
@@ -141,9 +141,9 @@ def boots(name: str) -> str:
     return f"{PREFIX}:boots:{name}"
 
 
-def unbooted(queue: str) -> str:
-    """Why workers of `queue` failed to boot."""
-    return f"{PREFIX}:unbooted:{queue}"
+def unbooted() -> str:
+    """Why workers failed to boot."""
+    return f"{PREFIX}:unbooted"
 
 
 def starting(queue: str) -> str:

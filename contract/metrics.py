@@ -48,7 +48,12 @@ class RedisMetrics(Collector):
         try:
             self._open = self._ledger.read_open_runs(self._open)
             runs = list(self._ledger.standings(self._open.values()))
-            found = [*self._queues([run for run, _ in runs]), _missing(self._fleet), _questions(runs)]
+            found = [
+                *self._queues([run for run, _ in runs]),
+                _missing(self._fleet),
+                _unbooted(self._fleet),
+                _questions(runs),
+            ]
         except (LedgerError, redis.RedisError) as trouble:
             log.warning("metrics of queues and runs left out: %s", trouble)
             found = []
@@ -91,6 +96,17 @@ def _missing(fleet: Fleet) -> GaugeMetricFamily:
     for each in fleet.missing():
         missing.add_metric([each.name, each.queue], 1)
     return missing
+
+
+def _unbooted(fleet: Fleet) -> GaugeMetricFamily:
+    unbooted = GaugeMetricFamily(
+        "mcqueue_worker_unbooted",
+        "Worker whose last boot failed in the last 24 hours; always 1.",
+        labels=["worker", "queue"],
+    )
+    for each in fleet.boot_failures():
+        unbooted.add_metric([each.worker, each.queue], 1)
+    return unbooted
 
 
 def _questions(runs: Iterable[tuple[Run, Counts]]) -> GaugeMetricFamily:

@@ -126,7 +126,7 @@ class RedisBroker:
         return self._fleet.starting(queue)
 
     def boot_failures(self, queue: str) -> list[BootFailure]:
-        return self._fleet.boot_failures(queue)
+        return [each for each in self._fleet.boot_failures() if each.queue == queue]
 
     def why_no_writes(self) -> WritesRefused | None:
         return why_no_writes(self._ledger.client, self._ledger.place)

@@ -19,7 +19,7 @@ from contract.queue import queue_length, queued_runs
 from contract.settings import Settings
 from contract.wording import number
 from workers.engines.packaged import folder_or_hub_id
-from workers.host.diagnostics import Finding, Queue, alike, clocks, fleet_at_work, keeping, leases, put_off
+from workers.host.diagnostics import Finding, Queue, absent, alike, clocks, fleet_at_work, keeping, leases, put_off
 
 __all__ = ["check_redis"]
 
@@ -59,6 +59,7 @@ def _workers(client: Redis, registry: Fleet, records: Sequence[WorkerRecord]) ->
     """Check the live workers, what dead ones left, and the clocks."""
     alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
     yield Finding("ok", "workers", ", ".join(alive) or "none is alive")
+    yield from absent(registry.missing(), registry.boot_failures())
     yield from alike(records)
     yield from leases({name: int(client.hlen(keys.unacked(name))) for name in registry.dead()}, records)
     seconds, microseconds = client.time()

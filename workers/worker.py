@@ -145,7 +145,7 @@ class Worker:
             raise
         finally:
             gc.enable()
-        self._fleet.booted(self.name, self._queue, boots_before + 1)
+        self._fleet.booted(self.name, boots_before + 1)
         self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from contract import address
@@ -38,6 +38,18 @@ PARALLEL_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "prefill_con
 MEMORY_SHARE = "gpu_memory_utilization"
 #: A duration; threads and sockets cannot wait much longer.
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=1_000_000)]
+
+
+def _for_a_header(key: SecretStr) -> SecretStr:
+    """Return the key without white space around it, as a file with a secret ends with a newline. Raises ValueError."""
+    stripped = key.get_secret_value().strip()
+    if not re.fullmatch(r"[ -~]*", stripped):
+        raise ValueError("no header can carry it: use printable ASCII")
+    return SecretStr(stripped)
+
+
+#: A key that is sent in an HTTP header.
+HeaderKey: TypeAlias = Annotated[SecretStr, AfterValidator(_for_a_header)]
 
 
 class SimulatedSettings(BaseModel):
@@ -74,7 +86,7 @@ class OpenAiSettings(BaseModel):
     url: str = Field(default="", description="Base URL; /v1 is added if it has no path. Empty with boot_local.")
     model: str = Field(default="", description="The model's name on the server.")
     #: Sent as a bearer token.
-    api_key: SecretStr = SecretStr("")
+    api_key: HeaderKey = SecretStr("")
     concurrency: int = Field(default=64, ge=1, le=1024, description="Concurrent requests.")
     requests_per_minute: float = Field(default=0, ge=0, description="The server's rate limit; 0: none.")
     timeout_s: Seconds = Field(default=120, description="Time limit of one request, in seconds.")
@@ -106,19 +118,12 @@ class HttpSettings(BaseModel):
     #: Address to listen on.
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535, description="0: any free port.")
-    api_key: SecretStr = Field(default=SecretStr(""), description="Key that callers must send; empty: none.")
+    api_key: HeaderKey = Field(default=SecretStr(""), description="Key that callers must send; empty: none.")
     max_prompts: int = Field(default=256, ge=1, description="Maximum questions or prompts in one request.")
     max_body_bytes: int = Field(default=16 * 1024**2, ge=1, description="Maximum size of a request body.")
     max_waiting: int = Field(default=4096, ge=1, description="Maximum questions waiting for an answer at a time.")
     deadline_s: Seconds = Field(default=60, description="Default deadline of a request, in seconds.")
     max_deadline_s: Seconds = Field(default=600, description="Longest deadline a request may ask for, in seconds.")
-
-    @field_validator("api_key")
-    @classmethod
-    def _fits_into_a_header(cls, key: SecretStr) -> SecretStr:
-        if not re.fullmatch(r"(?:[!-~](?:[ -~]*[!-~])?)?", key.get_secret_value()):
-            raise ValueError("no header can carry it: use printable ASCII, with no white space at either end")
-        return key
 
 
 class Settings(BaseSettings):
@@ -180,7 +185,7 @@ class Settings(BaseSettings):
     local_host: str = Field(default="127.0.0.1", description="Address that `vllm serve` listens on.")
     simulated: SimulatedSettings = SimulatedSettings()
     #: API key for a run's judge server.
-    judge_api_key: SecretStr = SecretStr("")
+    judge_api_key: HeaderKey = SecretStr("")
     judge_concurrency: int = Field(default=16, ge=1, le=256, description="Concurrent requests to a judge server.")
     judge_timeout_s: Seconds = Field(default=120, description="Time limit of one judge answer, in seconds.")
     server_startup_timeout: Seconds = Field(default=600, description="Seconds an engine may take to boot.")

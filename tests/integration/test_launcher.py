@@ -21,6 +21,7 @@ from contract import RedisLedger, keys
 from contract.connection import connect
 from contract.errors import RedisUnreachable
 from contract.fleet import Fleet
+from contract.metrics import RedisMetrics
 from contract.settings import load_settings
 from tests.integration.launching import Launched, launched, names, workers_command
 from tests.integration.runs import send, verdicts, wait_finished
@@ -101,11 +102,19 @@ def test_a_worker_that_cannot_boot_is_given_up_at_once_and_who_waits_for_it_is_t
         broken = f"broken-cpu1@{socket.gethostname()}"
         assert f"{broken}: ended with exit code 78; There is no such attention." in log.read_text()
         assert log.read_text().count("booting (pid") == 2, "each once"
-        (failure,) = Fleet(redis_ledger.client).boot_failures(keys.score_queue("broken"))
-        assert (failure.worker, failure.reason) == (
-            f"broken-cpu1@{socket.gethostname()}",
+        (failure,) = Fleet(redis_ledger.client).boot_failures()
+        assert (failure.worker, failure.queue, failure.reason) == (
+            broken,
+            keys.score_queue("broken"),
             "There is no such attention.",
         )
+        assert f"{broken} could not boot: There is no such attention." in workers_command("check")
+        (told,) = [
+            each
+            for each in RedisMetrics(redis_ledger, redis_ledger.client).collect()
+            if each.name == "mcqueue_worker_unbooted"
+        ]
+        assert [each.labels["worker"] for each in told.samples] == [broken]
         assert names(redis_ledger) == [f"{SIMULATED_MODEL}-cpu0"], "the other one goes on"
         launcher.send_signal(signal.SIGTERM)
         assert launcher.wait(timeout=PATIENCE_S) == 1
@@ -114,7 +123,8 @@ def test_a_worker_that_cannot_boot_is_given_up_at_once_and_who_waits_for_it_is_t
     deploy.write_text(ONE_CANNOT.replace("unbootable: There is no such attention.", "call_ms: 1"))
     with process(*mended, log=tmp_path / "mended.log"):
         wait_until(lambda: names(redis_ledger) == ["broken-cpu1"], "it")
-        wait_until(lambda: not Fleet(redis_ledger.client).boot_failures(keys.score_queue("broken")), "the end of that")
+        wait_until(lambda: not Fleet(redis_ledger.client).boot_failures(), "the end of that")
+        assert "could not boot" not in workers_command("check")
 
 
 def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, tmp_path: Path) -> None:

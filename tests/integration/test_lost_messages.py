@@ -457,8 +457,13 @@ def test_a_question_that_waits_for_its_next_attempt_keeps_no_others_waiting(
     """Between its attempts, of 1, 2, 4 s, it kept the place of a batch."""
     faulty = open_run(redis_ledger, [make_question(0, question="odd?")], name="faulty")
     send(app, redis_ledger, faulty)
-    alone = {"batches_in_flight": 1, "max_batches_in_flight": 1, "batch_timeout": 0.01}
-    with worker(tmp_path / "log", **alone, simulated={"bug_text": "odd", "call_ms": 1}):
+    with worker(
+        tmp_path / "log",
+        batches_in_flight=1,
+        max_batches_in_flight=1,
+        batch_timeout=0.01,
+        simulated={"bug_text": "odd", "call_ms": 1},
+    ):
         wait_until(lambda: len(redis_ledger.troubles(faulty.run_id, "q0")) == 3, "the third attempt")
         for number in range(8):
             other = open_run(redis_ledger, make_questions(4), name=f"other{number}")

@@ -82,8 +82,8 @@ def test_a_wish_of_a_newer_version_is_none_that_this_worker_could_grant(client: 
 def test_a_boot_failure_that_cannot_be_read_hides_no_other(client: redis.Redis) -> None:
     fleet = Fleet(client)
     fleet.boot_failed("gpu0", QUEUE, "no memory")
-    client.hset(keys.unbooted(QUEUE), "gpu1", '{"worker": "gpu1", "causes": ["no memory"]}')
-    assert [(each.worker, each.reason) for each in fleet.boot_failures(QUEUE)] == [("gpu0", "no memory")]
+    client.hset(keys.unbooted(), "gpu1", '{"worker": "gpu1", "causes": ["no memory"]}')
+    assert [(each.worker, each.reason) for each in fleet.boot_failures()] == [("gpu0", "no memory")]
 
 
 @pytest.mark.parametrize("what", ["outcome", "state"])

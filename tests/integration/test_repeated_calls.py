@@ -51,7 +51,7 @@ def test_a_chore_that_is_claimed_repeatedly_is_the_claimants(repeating_ledger: R
 def test_a_boot_that_is_reported_repeatedly_is_one_boot(repeating_ledger: RedisLedger) -> None:
     fleet = Fleet(repeating_ledger.client)
     for _ in range(2):
-        fleet.booted("gpu0", "score.m", fleet.boots("gpu0") + 1)
+        fleet.booted("gpu0", fleet.boots("gpu0") + 1)
     assert fleet.boots("gpu0") == 2
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from contract.engine_info import describe_differences, differing
-from contract.fleet import LEASE_S, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, BootFailure, WorkerRecord, WorkerState
 from contract.keys import index_of, retriever_name
 from contract.pace import fill
 from contract.settings import Settings
@@ -17,6 +17,7 @@ from workers.gpus.groups import words_of
 __all__ = [
     "Finding",
     "Queue",
+    "absent",
     "alike",
     "beside_gpu_build",
     "beside_trials",
@@ -233,6 +234,17 @@ def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> 
         if messages:
             remedy = "Live workers requeue them within seconds." if records else "Start a worker: it requeues them."
             yield Finding("warning", "lease", f"{name} is gone and holds {number(messages, 'message')}", remedy)
+
+
+def absent(missing: Sequence[WorkerRecord], failures: Sequence[BootFailure]) -> Iterator[Finding]:
+    """Report workers that have vanished, and those that could not boot: the others do their work, more slowly."""
+    for each in missing:
+        remedy = "If it was killed, start it again: python -m workers up. See its log, and whether its host is up."
+        yield Finding("warning", "workers", f"{each.name} has vanished: it was not drained", remedy)
+    for failure in failures:
+        name = failure.worker.partition("@")[0]
+        remedy = f"Fix that; if its launcher has given it up, on its host: python -m workers up --only {name}"
+        yield Finding("warning", "workers", f"{failure.worker} could not boot: {failure.reason}", remedy)
 
 
 def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:

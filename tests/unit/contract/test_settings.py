@@ -521,11 +521,24 @@ def test_a_servers_model_is_known_by_its_own_id_and_not_by_the_one_that_would_be
     assert load_settings(None, server).served_as(asked) == served
 
 
-@pytest.mark.parametrize("key", ["schlüssel", "abc\n", " abc", "a\tb"])
-def test_an_http_key_that_no_header_can_carry_is_refused_without_showing_it(key: str) -> None:
-    with pytest.raises(SettingsError, match=r"http\.api_key: no header can carry it: use printable ASCII") as refused:
-        load_settings(None, [f"http.api_key={json.dumps(key)}"])
-    assert key.strip() not in str(refused.value)
+KEYS = ("http.api_key", "openai.api_key", "judge_api_key")
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("key", ["schlüssel", "a\tb", "a\nb"])
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(name: str, key: str) -> None:
+    with pytest.raises(SettingsError, match=rf"{name}: no header can carry it: use printable ASCII") as refused:
+        load_settings(None, [f"{name}={json.dumps(key)}"])
+    assert key not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_from_a_file_may_end_with_a_newline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server could be asked with it, and a worker waited for one for ten minutes."""
+    monkeypatch.setenv(f"MCQUEUE_{name.replace('.', '__').upper()}", " abc d\n")
+    settings = load_settings()
+    read = {"http.api_key": settings.http.api_key, "openai.api_key": settings.openai.api_key}
+    assert read.get(name, settings.judge_api_key).get_secret_value() == "abc d"
 
 
 def test_models_in_folders_without_latin_letters_are_not_taken_for_one_another() -> None:

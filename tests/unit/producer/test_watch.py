@@ -174,7 +174,7 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
     def failed(worker: str) -> BootFailure:
-        return BootFailure(worker=worker, reason="10 GiB KV cache is needed.", at=time.time() - 3700)
+        return BootFailure(worker=worker, queue="score.m", reason="10 GiB KV cache is needed.", at=time.time() - 3700)
 
     broker.unbooted += [failed("gpu0@a"), failed("gpu1@a")]
     screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
