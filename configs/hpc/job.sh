@@ -45,7 +45,7 @@ if [ -n "${MCQUEUE_REDIS_URL:-}" ]; then
 else
     rm -f "$STATE/url.own" # STATE/url may belong to a running job; then this job ends instead of replacing it
     address=${REDIS_ADDRESS:-$(hostname -I | cut -d' ' -f1)}
-    python -m demo.valkey --folder "$STATE/valkey" --host "$address" --url-file "$STATE/url.own" &
+    python -m demo.valkey --folder "$STATE/valkey" --host "$address" --url-file "$STATE/url.own" >/dev/null &
     redis=$!
     until [ -s "$STATE/url.own" ]; do
         kill -0 "$redis" || exit 1
@@ -54,14 +54,17 @@ else
     mv "$STATE/url.own" "$STATE/url"
     MCQUEUE_REDIS_URL=$(<"$STATE/url")
     export MCQUEUE_REDIS_URL
+    echo "To follow the job elsewhere: export MCQUEUE_REDIS_URL=\$(cat $STATE/url); python -m producer watch last"
 fi
+
+# Before any worker boots: what is wrong with the questions or a setting is said at once, and ends the job.
+told=$(python -m producer --deploy "$DEPLOY" enqueue "$QUESTIONS" --config "$RUN_CONFIG" --json)
+run=$(python -c 'import json, sys; print(json.load(sys.stdin)["run_id"])' <<<"$told")
 
 echo work >"$STATE/order" # an earlier job may have left the opposite
 on_every_node bash "$PWD/configs/hpc/node.sh" "$PWD" "$DEPLOY" "$STATE" &
 workers=$!
 
-run=$(python -m producer --deploy "$DEPLOY" enqueue "$QUESTIONS" --config "$RUN_CONFIG" --json |
-    python -c 'import json, sys; print(json.load(sys.stdin)["run_id"])')
 python -m producer --deploy "$DEPLOY" watch "$run" --export --out "$RESULTS" &
 watching=$!
 

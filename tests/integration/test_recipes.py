@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -248,6 +249,17 @@ def test_a_job_whose_workers_cannot_boot_ends_and_says_where_to_look(cluster: Pa
     said = (cluster / "job.log").read_text()
     assert "gpu_groups asks for GPU 7" in said
     assert "The workers ended before the run did" in said
+
+
+def test_a_job_with_a_faulty_question_file_ends_with_its_error_before_a_worker_boots(cluster: Path) -> None:
+    (cluster / "questions.jsonl").write_text('{"question": "1 + 1?", "choices": ["1", "2"], "answer": "E"}\n')
+    with submitted(cluster, "slurm.sh", SLURM_SUBMIT_DIR=str(cluster), SLURM_JOB_GPUS="0,1") as job:
+        assert ended(job, cluster) == 1
+    said = (cluster / "job.log").read_text()
+    assert "questions.jsonl:1" in said
+    assert "booting" not in said
+    (address,) = re.findall(r"MCQUEUE_REDIS_URL=\$\(cat (.+?)\)", said)
+    assert (cluster / address).read_text().startswith("redis://"), "the command that the log shows works"
 
 
 def manifests(name: str) -> list[dict[str, Any]]:
