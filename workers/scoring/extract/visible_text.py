@@ -10,23 +10,46 @@ from workers.scoring.extract.normalize import folded
 
 __all__ = ["before_next_example", "before_next_question", "before_other_choices", "opened", "spoken", "spoken_on"]
 
-_TAG_NAMES = "think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
-_TAG = re.compile(
-    rf"(?P<close></(?:{_TAG_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
-    r"|<\|end_thinking\|>|<unused95>)"
-    rf"|<(?:{_TAG_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>|<unused94>",
-    re.IGNORECASE,
+#: By which reasoning begins and ends: the marks of the models that vLLM 0.32 has a parser for (`vllm/reasoning/`), and
+#: others. A name may have a prefix (`mm:think`, `seed:think`) or a suffix (`think:6124c78e`).
+_NAMES = (
+    r"(?:\w{1,12}:)?(?:think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad)"
+    r"(?::[^\s<>]{1,40})?|ifm\|think(?:_fast(?:er)?)?"
 )
-#: A "harmony" channel: `<|channel|>final<|message|>…`. Where a server drops the control tokens, their words remain.
-_FINAL_CHANNEL = re.compile(r"<\|channel\|>\s?final[^<\n]{0,40}<\|message\|>")
+_OPENING = (
+    rf"<(?:{_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>|<unused94>"
+    r"|<\|channel>\s?thought\b|<\|open\|>\s?think\s?<\|sep\|>|<\|plamo:begin_think:plamo\|>"
+)
+_CLOSING = (
+    rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|end_thinking\|>|<unused95>"
+    r"|<channel\|>|<\|close\|>\s?think\s?<\|sep\|>|<\|plamo:end_think:plamo\|>"
+)
+_TAG = re.compile(rf"(?P<close>{_CLOSING})|{_OPENING}", re.IGNORECASE)
+#: Where messages name their channel, as in OpenAI's "harmony" format: the mark of a channel that is none for the reader
+#: alone, and how the reader's begins.
+_CHANNELS = (
+    ("<|channel|>", re.compile(r"<\|channel\|>\s?final[^<\n]{0,40}<\|message\|>")),
+    ("to=self<|message|>", re.compile(r"to=user<\|message\|>")),
+    ("<|content_thinking|>", re.compile(r"<\|content_text\|>")),
+)
+#: What remains of harmony's where a server drops the control tokens.
 _BARE_ANALYSIS = re.compile(r"\s{0,20}analysis(?=[A-Z])")
 _BARE_FINAL = "assistantfinal"
+#: Granite's words. Others say the first sentence, too, and then answer without the second one.
+_IN_WORDS = re.compile(
+    r"\s{0,20}Here(?:'s| is) my thought process:(?:(?!Here(?:'s| is) my response:).)*Here(?:'s| is) my response:",
+    re.DOTALL,
+)
 
 _END = re.compile(
     r"</s>|<eos>|<end_of_turn>|<｜end▁of▁sentence｜>"
-    r"|<\|(?:im_end|eot_id|eot|endoftext|end|return|end_of_text|eom_id|END_OF_TURN_TOKEN)\|>"
+    r"|<\|(?:im_end|eot_id|eot|endoftext|end|return|end_of_text|eom_id|eom|end_message|END_OF_TURN_TOKEN)\|>"
+    r"|<turn\|>|<\|close\|>\s?(?:response|message)\s?<\|sep\|>"
 )
-_CONTROL = re.compile(r"<\|[A-Za-z_]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|pad|unk|start_of_turn)>")
+_CONTROL = re.compile(
+    r"<\|open\|>\s?(?:response|message)\s?<\|sep\|>|to=user<\|message\|>|</?response>"
+    r"|<\|[A-Za-z_:]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|pad|unk|start_of_turn|\|turn)>"
+)
 _NEXT_QUESTION = re.compile(
     r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|(?P<q>q)\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
     r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b)"  # "## Question Analysis" begins no question
@@ -188,9 +211,10 @@ def _visible(text: str) -> str | None:
 
 
 def _final_channel(text: str) -> str | None:
-    if "<|channel|>" in text:
-        ends = [found.end() for found in _FINAL_CHANNEL.finditer(text)]
-        return text[ends[-1] :] if ends else None
+    for mark, final in _CHANNELS:
+        if mark in text:
+            ends = [found.end() for found in final.finditer(text)]
+            return text[ends[-1] :] if ends else None
     if _BARE_ANALYSIS.match(text):
         _, final, said = text.rpartition(_BARE_FINAL)
         return said if final else None
@@ -199,6 +223,8 @@ def _final_channel(text: str) -> str | None:
 
 def _without_reasoning(text: str) -> str | None:
     """A lone closing tag ends reasoning that the prompt had opened: all before it goes."""
+    if in_words := _IN_WORDS.match(text):
+        return text[in_words.end() :]
     said: list[str] = []
     since, thinking = 0, False
     for tag in _TAG.finditer(text):
