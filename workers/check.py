@@ -115,20 +115,21 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         if is_cpu_build():
             yield from uncompiled(missing_for_helpers())
         yield from _arguments(settings)
-    try:
-        adapter_folders(settings.adapters)
-    except McqueueError as trouble:
-        yield Finding("error", "adapters", trouble.message, trouble.hint)
+    model = ""
     if settings.hf_model_id in PACKAGED and not (prepared_models() / settings.hf_model_id).is_dir():
         yield Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start")
-        return
-    try:
-        model = resolve(settings.hf_model_id)
-    except McqueueError as trouble:
-        yield Finding("error", "model", trouble.message, trouble.hint)
     else:
-        revision = settings.vllm_args.get("revision")
-        yield Finding("ok", "model", model) if Path(model).is_dir() else _on_hub(model, revision)
+        try:
+            model = resolve(settings.hf_model_id)
+        except McqueueError as trouble:
+            yield Finding("error", "model", trouble.message, trouble.hint)
+        else:
+            revision = settings.vllm_args.get("revision")
+            yield Finding("ok", "model", model) if Path(model).is_dir() else _on_hub(model, revision)
+    try:
+        adapter_folders(settings.adapters, model)
+    except McqueueError as trouble:
+        yield Finding("error", "adapters", trouble.message, trouble.hint)
 
 
 def _server(settings: Settings) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contract.models import prepared_models
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments_by_source
@@ -21,7 +22,9 @@ def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) ->
     served = {plan.serves for plan in plans if not plan.queue}
     for settings in fleet:
         if settings.served_model in served and settings.runs_the_model:
-            if settings.hf_model_id not in PACKAGED:
-                folder_or_hub_id(settings.hf_model_id, "hf_model_id", list(PACKAGED))
-            adapter_folders(settings.adapters)
+            if settings.hf_model_id in PACKAGED:
+                model = str(prepared_models() / settings.hf_model_id)
+            else:
+                model = folder_or_hub_id(settings.hf_model_id, "hf_model_id", list(PACKAGED))
+            adapter_folders(settings.adapters, model)
             check_arguments_by_source(settings.vllm_args)

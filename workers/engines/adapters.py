@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.errors import ModelNotFound
 
@@ -19,6 +20,9 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 OUTPUT = frozenset({"lm_head", "embed_tokens"})
 #: Upper bound on the header of any safetensors file.
 HEADER_BYTES = 100_000_000
+#: Modules whose input is as wide as the model.
+AS_WIDE = frozenset({"q_proj", "k_proj", "v_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj"})
+_LAYER = re.compile(r"\.layers\.(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +30,25 @@ class _Adapter:
     folder: Path
     rank: int
     modules: frozenset[str]
+    #: Number of layers and width that its model has at least, as far as its weights tell.
+    size: _Size
 
 
-def adapter_folders(adapters: Mapping[str, str]) -> dict[str, Path]:
-    """Return adapter name → absolute folder in peft's format. Raises ModelNotFound."""
-    return {name: _read(name, path).folder for name, path in adapters.items()}
+class _Size(NamedTuple):
+    layers: int = 0
+    widths: frozenset[int] = frozenset()
+
+
+def adapter_folders(adapters: Mapping[str, str], model: str = "") -> dict[str, Path]:
+    """Return adapter name → absolute folder in peft's format.
+
+    Raises ModelNotFound, also for an adapter of another model than `model`, if that is a folder: with a hub's model,
+    vLLM compares them.
+    """
+    found = {name: _read(name, path) for name, path in adapters.items()}
+    for name, each in found.items():
+        _refuse_for_another_model(name, each.size, Path(model, "config.json"))
+    return {name: each.folder for name, each in found.items()}
 
 
 def adapter_arguments(adapters: Mapping[str, str]) -> dict[str, Any]:
@@ -47,7 +65,7 @@ def adapter_arguments(adapters: Mapping[str, str]) -> dict[str, Any]:
     return {
         "enable_lora": True,
         "max_loras": len(found) + 1,
-        "max_lora_rank": next((rank for rank in RANKS if rank >= highest), highest),
+        "max_lora_rank": next(rank for rank in RANKS if rank >= highest),
         "lora_target_modules": sorted(frozenset[str]().union(*(each.modules for each in found))),
     }
 
@@ -67,26 +85,82 @@ def _read(name: str, path: str) -> _Adapter:
             f"adapters.{name}: {file} has target_modules {modules!r}.",
             hint="Expected a list of a layer's modules, like q_proj; vLLM cannot score with an adapted lm_head.",
         )
-    _refuse_other_weights(name, folder, ranks)
-    return _Adapter(folder, max(ranks), suffixes)
+    if max(ranks) > RANKS[-1]:
+        raise ModelNotFound(
+            f"adapters.{name}: {file} has the rank {max(ranks)}.", hint=f"vLLM applies ranks of at most {RANKS[-1]}."
+        )
+    shapes = _weights(name, folder)
+    _refuse_other_weights(name, folder, shapes, ranks, None if content.get("target_parameters") else suffixes)
+    return _Adapter(folder, max(ranks), suffixes, _size(shapes))
 
 
-def _refuse_other_weights(name: str, folder: Path, ranks: Set[int]) -> None:
-    """Raise ModelNotFound if weights are missing or their rank is not in `ranks`: vLLM would load and misscale them."""
+def _weights(name: str, folder: Path) -> dict[str, tuple[int, int]]:
+    """Return module → rank and width of its input, by the header of the weights. Empty for pickled ones.
+
+    Raises ModelNotFound if weights are missing.
+    """
     if any((folder / f"adapter_model.{suffix}").is_file() for suffix in ("bin", "pt")):
-        return  # pickled: left to vLLM
+        return {}  # left to vLLM
     file = folder / "adapter_model.safetensors"
     try:
         with file.open("rb") as weights:
             (length,) = struct.unpack("<Q", weights.read(8))
             header = json.loads(weights.read(min(length, HEADER_BYTES)))
-        found = {int(entry["shape"][0]) for tensor, entry in header.items() if "lora_A" in tensor}
+        there = {tensor.partition(".lora_A")[0]: entry for tensor, entry in header.items() if ".lora_A" in tensor}
+        return {module: (int(entry["shape"][0]), int(entry["shape"][1])) for module, entry in there.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as trouble:
         raise _unreadable(name, file, trouble) from None
+
+
+def _refuse_other_weights(
+    name: str, folder: Path, shapes: Mapping[str, tuple[int, int]], ranks: Set[int], modules: Set[str] | None
+) -> None:
+    """Raise ModelNotFound unless the weights have these ranks, and no modules but these.
+
+    vLLM would load and misscale the first, and leave out the second without a word; as another adapter may name them,
+    what this one answers would depend on its neighbours. None: the configuration names modules in another way, too.
+    """
+    mixed = "They are from different training runs: use the folder exactly as peft's save_pretrained wrote it."
+    found = {rank for rank, _ in shapes.values()}
     if not found <= ranks:
         raise ModelNotFound(
-            f"adapters.{name}: {file} has weights of rank {_listed(found)}, adapter_config.json says {_listed(ranks)}.",
-            hint="They are from different training runs: use the folder exactly as peft's save_pretrained wrote it.",
+            f"adapters.{name}: the weights in {folder} are of rank {_listed(found)}, adapter_config.json says "
+            f"{_listed(ranks)}.",
+            hint=mixed,
+        )
+    adapted = {module.rpartition(".")[2] for module in shapes}
+    if modules is not None and not adapted <= modules:
+        raise ModelNotFound(
+            f"adapters.{name}: the weights in {folder} are for {', '.join(sorted(adapted))}, target_modules in its "
+            f"adapter_config.json names {', '.join(sorted(modules))}.",
+            hint=mixed,
+        )
+
+
+def _size(shapes: Mapping[str, tuple[int, int]]) -> _Size:
+    layers = [int(layer[1]) for module in shapes if (layer := _LAYER.search(module))]
+    widths = [width for module, (_, width) in shapes.items() if module.rpartition(".")[2] in AS_WIDE]
+    return _Size(max(layers, default=-1) + 1, frozenset(widths))
+
+
+def _refuse_for_another_model(name: str, size: _Size, file: Path) -> None:
+    """Raise ModelNotFound if an adapter of this size is for another model than the one with this config.json.
+
+    vLLM would find another width only when it has loaded the model, and leave out layers that this one lacks.
+    """
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        layers, width = int(config["num_hidden_layers"]), int(config["hidden_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # a hub's model, or one that says it in another way
+    if "vision_config" in config or "audio_config" in config:
+        return  # its parts differ
+    if size.layers > layers or not size.widths <= {width}:
+        its = f"width {_listed(size.widths)}" if not size.widths <= {width} else f"{size.layers} layers"
+        raise ModelNotFound(
+            f"adapters.{name}: it is for another model, of {its}; {file.parent.name} has the width {width} "
+            f"and {layers} layers.",
+            hint="Load the model that it was trained on (base_model_name_or_path in its adapter_config.json).",
         )
 
 

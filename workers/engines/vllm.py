@@ -59,7 +59,7 @@ class VllmEngine(Engine):
         if is_cpu_build():
             sample_only_whole_prompts()
             arguments = with_kernel(arguments)
-        folders = adapter_folders(self.settings.adapters)
+        folders = adapter_folders(self.settings.adapters, model)
         owner = EngineThread(arguments, folders, lambda: self.room_came(), lambda reason: self.gone(reason))
         self._owner = owner
         with booting(self.settings, model):

@@ -163,7 +163,7 @@ def serve_command(settings: Settings, model: str, port: int) -> list[str]:
     quiet = ["--disable-log-stats", "--disable-uvicorn-access-log", "--enable-prompt-tokens-details"]
     # The module behind `vllm serve`, which itself fails in vLLM's CPU build because that package has another name.
     serve = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
-    adapters = [f"{name}={folder}" for name, folder in adapter_folders(settings.adapters).items()]
+    adapters = [f"{name}={folder}" for name, folder in adapter_folders(settings.adapters, model).items()]
     modules = ["--lora-modules", *adapters] if adapters else []
     # Otherwise sampling defaults would come from the model's folder, and texts would differ from those of engine vllm.
     given = {"generation_config": "vllm", **for_this_cpu(settings.vllm_args, model)}

@@ -17,7 +17,7 @@ from contract.turns import one_turn
 from tests.support import make_question, make_spec
 from tests.unit.workers.openai_server import Script, serving
 from workers.engines import make_engine
-from workers.engines.adapters import adapter_arguments
+from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.base import ScoreRequest
 from workers.engines.encoding import Encoded
 from workers.engines.prefill_plan import make_plan
@@ -32,7 +32,10 @@ def adapter(folder: Path, *ranks: int, **config: object) -> str:
     told = config.get("r")
     of = ranks or ((told,) if isinstance(told, int) else (1,))
     save_file(
-        {f"layers.{i}.q_proj.lora_A.weight": np.zeros((rank, 2), np.float32) for i, rank in enumerate(of)},
+        {
+            f"base_model.model.model.layers.{i}.q_proj.lora_A.weight": np.zeros((rank, 2), np.float32)
+            for i, rank in enumerate(of)
+        },
         folder / "adapter_model.safetensors",
     )
     return str(folder)
@@ -65,8 +68,49 @@ def test_a_configuration_of_brackets_deeper_than_python_reads_is_refused_by_name
 def test_weights_of_another_rank_than_the_configuration_says_are_refused(tmp_path: Path) -> None:
     patterned = adapter(tmp_path / "patterned", 4, 33, r=4, rank_pattern={"v_proj": 33})
     assert adapter_arguments({"law": patterned})["max_lora_rank"] == 64
-    with pytest.raises(ModelNotFound, match=r"adapters\.law: .* has weights of rank 8, adapter_config\.json says 4\."):
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .* are of rank 8, adapter_config\.json says 4\."):
         adapter_arguments({"law": adapter(tmp_path / "x", 8, r=4)})
+
+
+def test_weights_of_modules_that_the_configuration_does_not_name_are_refused_as_vllm_would_leave_them_out(
+    tmp_path: Path,
+) -> None:
+    """The base model's scores were recorded as the adapter's."""
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .* are for q_proj, target_modules in .* names v_proj\."):
+        adapter_arguments({"law": adapter(tmp_path / "x", r=8, target_modules=["v_proj"])})
+    more = adapter(tmp_path / "more", r=8, target_modules=["v_proj"], target_parameters=["mlp.experts.down_proj"])
+    assert adapter_arguments({"law": more})["lora_target_modules"] == ["v_proj"]
+
+
+def test_a_rank_that_vllm_does_not_apply_is_told_with_its_adapter(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .* has the rank 600\. vLLM applies ranks of at most 512"):
+        adapter_arguments({"law": adapter(tmp_path / "x", r=600)})
+
+
+@pytest.mark.parametrize(
+    ("config", "refused"),
+    [
+        ({"hidden_size": 2, "num_hidden_layers": 3}, ""),
+        ({"hidden_size": 4, "num_hidden_layers": 3}, "of width 2; base has the width 4 and 3 layers"),
+        ({"hidden_size": 2, "num_hidden_layers": 1}, "of 2 layers; base has the width 2 and 1 layers"),
+        ({"hidden_size": 4, "num_hidden_layers": 1, "vision_config": {}}, ""),
+        ({"text_config": {"hidden_size": 4}}, ""),
+        (None, ""),
+    ],
+)
+def test_an_adapter_of_another_model_is_refused_before_any_is_loaded(
+    tmp_path: Path, config: dict[str, object] | None, refused: str
+) -> None:
+    folder = adapter(tmp_path / "law", 8, 8, r=8)
+    base = tmp_path / "base"
+    base.mkdir()
+    if config is not None:
+        (base / "config.json").write_text(json.dumps(config))
+    if not refused:
+        assert adapter_folders({"law": folder}, str(base)) == {"law": Path(folder)}
+        return
+    with pytest.raises(ModelNotFound, match=rf"adapters\.law: it is for another model, {refused}"):
+        adapter_folders({"law": folder}, str(base))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"hello", b"\xff" * 8, b"\x02\0\0\0\0\0\0\0[]"])

@@ -211,9 +211,9 @@ def _visible(text: str) -> str | None:
 
 
 def _final_channel(text: str) -> str | None:
-    for mark, final in _CHANNELS:
+    for mark, begins in _CHANNELS:
         if mark in text:
-            ends = [found.end() for found in final.finditer(text)]
+            ends = [found.end() for found in begins.finditer(text)]
             return text[ends[-1] :] if ends else None
     if _BARE_ANALYSIS.match(text):
         _, final, said = text.rpartition(_BARE_FINAL)
