@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.command import Parser, existing_file, positive
 from benchmarks.stand import DEPLOY, Stand, verdicts, wait_until_settled
+from contract.errors import RunConfigError
 from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
 from producer.intake.selection import Selection
@@ -28,7 +29,7 @@ from workers.engines.base import Engine
 from workers.engines.packaged import resolve
 from workers.gpus.nvidia import visible_gpus
 from workers.host.machine import this_machine
-from workers.host.placement import SettingsSources, plan_host
+from workers.host.placement import plan_first
 from workers.scoring import Item
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "add_asking",
     "add_questions",
     "asking_of",
+    "chosen_model",
     "described",
     "engine_of",
     "pin",
@@ -86,10 +88,16 @@ class Asking:
 
 
 def add_questions(parser: Parser) -> None:
-    """Add `--config`, `--questions` and `--limit`."""
+    """Add `--config`, `--model`, `--questions` and `--limit`."""
     parser.option("--config", existing_file, DEPLOY, "deploy file")
+    parser.option("--model", str, None, "which one, of a deploy file with several")
     parser.option("--questions", existing_file, Path("demo/questions.jsonl"), "question file")
     parser.option("--limit", positive, 64, "first N questions")
+
+
+def chosen_model(options: Namespace) -> dict[str, str]:
+    """Return the setting that `--model` stands for."""
+    return {"model": options.model} if options.model else {}
 
 
 def add_asking(parser: Parser) -> None:
@@ -103,7 +111,12 @@ def asking_of(options: Namespace, settings: Settings) -> Asking:
     """Return the Asking of the options. Raises InputError for what cannot be asked, before anything boots."""
     asking = Asking(Source(options.questions, str(options.questions)), tuple(options.overrides), options.limit)
     with tempfile.TemporaryDirectory() as folder:
-        asking.planned(settings, "to see whether it can be asked", Path(folder))
+        planned = asking.planned(settings, "to see whether it can be asked", Path(folder))
+    if planned.spec.rag:
+        raise RunConfigError(
+            "rag.enabled: benchmarks start no worker that searches, so no prompt would have a passage.",
+            hint="Give the questions their passages as `context`, and set rag.use_context_field=true.",
+        )
     return asking
 
 
@@ -136,8 +149,8 @@ def pin(at: Stand) -> None:
 
 
 def _pin(settings: Settings) -> dict[str, str]:
-    plans, _ = plan_host([settings], this_machine(), SettingsSources())
-    place = {name: value for name, value in plans[0].environment.items() if not name.startswith(PREFIX)}
+    planned = plan_first(settings, this_machine())
+    place = {name: value for name, value in planned.environment.items() if not name.startswith(PREFIX)}
     os.environ.update(place)
     return place
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import add_asking, asking_of, described, engine_of
+from benchmarks.asking import add_asking, asking_of, chosen_model, described, engine_of
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import plot, print_table, write
 from contract.settings import load_settings
@@ -32,7 +32,7 @@ def main() -> None:
     parser.option("--in-flight", positive, 1, "batches in flight at a time")
     parser.option("--rounds", positive, 3, "number of measurements of each size")
     options = parser.parse_args()
-    settings = load_settings(options.config)
+    settings = load_settings(options.config, [f"{name}={value}" for name, value in chosen_model(options).items()])
     asking = asking_of(options, settings)
     with tempfile.TemporaryDirectory() as folder:
         count = len(asking.items(settings, "to count", Path(folder)))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import psutil
 
-from benchmarks.asking import Asking, add_questions, pin, speed_settings, whole_path
+from benchmarks.asking import Asking, add_questions, chosen_model, pin, speed_settings, whole_path
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import Stand, stand, worker
@@ -38,7 +38,7 @@ def main() -> None:
     if not Path("/proc/self/schedstat").exists():
         raise InputError("This kernel does not account for the CPU time of threads: /proc/self/schedstat is missing.")
     source = Source(options.questions, str(options.questions))
-    with stand(options.config) as at:
+    with stand(options.config, **chosen_model(options)) as at:
         pin(at)
         with worker(at) as engine:
             families = families_of(engine.process)

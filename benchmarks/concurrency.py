@@ -15,7 +15,7 @@ from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.asking import Asking, add_asking, asking_of, pin
+from benchmarks.asking import Asking, add_asking, asking_of, chosen_model, pin
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import plot, print_table, write
 from benchmarks.stand import Stand, look_after, stand, worker
@@ -41,7 +41,7 @@ def main() -> None:
     parser.option("--levels", positive, (1, 5, 10, 50, 200), "numbers of clients")
     parser.option("--requests", positive, 16, "minimum number of requests per level")
     options = parser.parse_args()
-    with stand(options.config) as at:
+    with stand(options.config, **chosen_model(options)) as at:
         asking = asking_of(options, at.settings)
         pin(at)
         with worker(at):

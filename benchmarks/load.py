@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.asking import Asking, add_asking, asking_of, pin
+from benchmarks.asking import Asking, add_asking, asking_of, chosen_model, pin
 from benchmarks.command import Parser, above_zero, run
 from benchmarks.concurrency import opened, send, warm_up
 from benchmarks.record import plot, print_table, write
@@ -37,7 +37,7 @@ def main() -> None:
     parser.option("--seconds", above_zero, 8.0, "duration of the arrivals, per row")
     parser.option("--timeouts", above_zero, (0.05, 0.3, 1.0), "values of batch_timeout")
     options = parser.parse_args()
-    with stand(options.config) as at:
+    with stand(options.config, **chosen_model(options)) as at:
         asking = asking_of(options, at.settings)
         pin(at)
         rows = list(measure(at, asking, options))

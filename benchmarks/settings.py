@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from benchmarks.asking import add_questions, pin, shared_gpu, speed_settings
+from benchmarks.asking import add_questions, chosen_model, pin, shared_gpu, speed_settings
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import newest, stand, worker
@@ -38,10 +38,12 @@ def main() -> None:
     options = parser.parse_args()
     if len(set(options.sides)) < max(2, len(options.sides)):
         raise InputError("There is nothing to compare.", hint="Give at least two sides, all of them different.")
+    chosen = [f"{name}={value}" for name, value in chosen_model(options).items()]
     for side in options.sides:
-        load_settings(options.config, side.split())  # so that errors are reported before anything boots
+        load_settings(options.config, [*chosen, *side.split()])  # so that errors are reported before anything boots
     source = Source(options.questions, str(options.questions))
-    with stand(options.config, vllm_args=shared_gpu(len(options.sides))) as at, ExitStack() as stack:
+    shared = {"vllm_args": shared_gpu(len(options.sides)), **chosen_model(options)}
+    with stand(options.config, **shared) as at, ExitStack() as stack:
         bench = Bench(at, source, questions_of(at, source, options.limit), options.rounds)
         pin(at)
         sides = {f"side {number}": side for number, side in enumerate(options.sides, start=1)}

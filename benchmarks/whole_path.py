@@ -38,7 +38,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from benchmarks.asking import Asking, add_questions, pin, shared_gpu, speed_settings, whole_path
+from benchmarks.asking import Asking, add_questions, chosen_model, pin, shared_gpu, speed_settings, whole_path
 from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import Stand, stand, worker
@@ -114,7 +114,7 @@ def main() -> None:
     options = parser.parse_args()
     source = Source(options.questions, str(options.questions))
     dtype = {"dtype": options.dtype} if options.dtype else {}
-    with stand(options.config, vllm_args={**shared_gpu(2), **dtype}) as at:
+    with stand(options.config, **chosen_model(options), vllm_args={**shared_gpu(2), **dtype}) as at:
         count = questions_of(at, source, options.limit)
         alone, in_full = min(options.alone, count), not options.two_sides
         bench = Bench(at, source, count, options.rounds, alone, options.boots, in_full)

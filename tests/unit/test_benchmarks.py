@@ -24,7 +24,7 @@ from jinja2 import Environment
 
 from benchmarks import beside, command, retrieval_overlap
 from benchmarks.agreement import apart, logged
-from benchmarks.asking import Asking
+from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import part_of, record_name
 from benchmarks.command import (
@@ -45,9 +45,10 @@ from benchmarks.mc2 import compare_mc2, mc2_of
 from benchmarks.overhead import enough
 from benchmarks.peers import cases_of, read_questions
 from benchmarks.record import bars, commit, plot, print_table, write
-from contract.errors import EngineError, InputError
+from contract.errors import EngineError, InputError, RunConfigError, SettingsError
 from contract.prompts import render
-from contract.spec import Mode
+from contract.settings import Settings, load_settings
+from contract.spec import IndexKind, Mode, Retrieval
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from producer.runs.templates import load_prompt
@@ -311,6 +312,26 @@ def test_a_file_of_rows_that_are_none_is_refused_with_its_line(tmp_path: Path, l
         read_rows(path)
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_rows(tmp_path / "none.jsonl")
+
+
+def test_a_run_with_retrieval_is_refused_as_no_prompt_would_have_a_passage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimal batch size of much shorter prompts was shown under its title."""
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    planned = SimpleNamespace(spec=SimpleNamespace(rag=rag))
+    monkeypatch.setattr(Asking, "planned", lambda *_: planned)
+    options = Namespace(questions=Path("q.jsonl"), overrides=["rag.enabled=true"], limit=8)
+    with pytest.raises(RunConfigError, match=r"start no worker that searches.* rag\.use_context_field=true"):
+        asking_of(options, Settings())
+    planned.spec.rag = None
+    assert asking_of(options, Settings()).limit == 8
+
+
+def test_settings_that_start_no_worker_here_are_told_before_anything_boots() -> None:
+    with (
+        pytest.raises(SettingsError, match="gpu_groups: these settings start no worker for sim"),
+        engine_of(load_settings(None, ["engine=simulated", "model=sim", "gpu_groups=[]"])),
+    ):
+        pass
 
 
 def test_what_is_asked_is_shown_with_the_last_value_of_each_name() -> None:

@@ -14,7 +14,7 @@ from contract.fleet import Fleet
 from workers.commands.options import asked_of, settings_options
 from workers.host.diagnostics import beside_trials
 from workers.host.machine import this_machine
-from workers.host.placement import SettingsSources, plan_host
+from workers.host.placement import plan_first
 from workers.recheck.serving import refuse_lacking_adapter
 from workers.tuning.output import (
     context_note,
@@ -71,17 +71,15 @@ def tune_for_run(
     the best of the trials so far.
     """
     settings, ledger, run = asked_of(name, config, overrides)
-    if settings.engine == "openai":
+    if settings.engine != "vllm":
         raise SettingsError(
-            "engine: openai; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
+            f"engine: {settings.engine}; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
         )
     refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
-    plans, _ = plan_host([settings], this_machine(), SettingsSources())
-    if not plans:
-        raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
-    os.environ.update(plans[0].environment)
-    for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), plans[0].gpus):
+    place = plan_first(settings, this_machine())
+    os.environ.update(place.environment)
+    for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), place.gpus):
         note(f"note: {each.found}. {each.remedy}")
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), note)
     write_deploy_file(out, config, overrides, run, found)

@@ -124,6 +124,14 @@ def plan_host(
     return [_finished(plan, sources, several=several) for plan in _told_apart(plans, several=several)], warnings
 
 
+def plan_first(settings: Settings, machine: Machine) -> WorkerPlan:
+    """Return the plan of the first worker of these settings. Raises SettingsError if they start none."""
+    plans, _ = plan_host([settings], machine, SettingsSources())
+    if not plans:
+        raise SettingsError(f"gpu_groups: these settings start no worker for {settings.served_model}.")
+    return plans[0]
+
+
 def plan_worker(
     settings: Settings, gpus: Sequence[str], machine: Machine, sources: SettingsSources, name: str = ""
 ) -> WorkerPlan:
