@@ -24,7 +24,7 @@ ENV PYTHONUNBUFFERED=1 \
 
 # A named volume inherits its owner from the image's folder, so create the folders before anything is mounted.
 RUN useradd --uid 1000 --create-home mcqueue \
-    && install -d -o mcqueue -g mcqueue /models /var/log/mcqueue /app/results
+    && install -d -o mcqueue -g mcqueue /models /app/results
 
 WORKDIR /app
 COPY requirements/base.txt requirements/
@@ -46,7 +46,7 @@ CMD ["--help"]
 FROM packages AS worker
 
 ENTRYPOINT ["python", "-m", "workers"]
-CMD ["up", "--logs", "/var/log/mcqueue"]
+CMD ["up", "--logs", "-"]
 
 # Healthy: according to its record in Redis, a worker of this container has its engine up and sent a heartbeat in the
 # last ten seconds. `celery inspect ping` does not tell whether the engine is up, needs the worker's name and takes

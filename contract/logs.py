@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from contract.errors import SettingsError
 from contract.sanitize import for_terminal
 
-__all__ = ["JsonFormatter", "PersonFormatter", "set_up"]
+__all__ = ["JsonFormatter", "PersonFormatter", "formatted", "set_up"]
 
 T = TypeVar("T")
 
@@ -24,10 +24,14 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class PersonFormatter(logging.Formatter):
-    """`12:30:05 gpu0 batch 42: 16 questions in 2.34 s`; the level is shown from WARNING up."""
+    """`12:30:05 gpu0 batch 42: 16 questions in 2.34 s`; the level is shown from WARNING up.
+
+    In a file, which may be read days later, the date stands before the time.
+    """
 
     def __init__(self, who: str = "") -> None:
-        super().__init__("%(asctime)s%(who)s %(mark)s%(message)s", datefmt="%H:%M:%S")
+        date = "" if sys.stderr.isatty() else "%Y-%m-%d "
+        super().__init__("%(asctime)s%(who)s %(mark)s%(message)s", datefmt=f"{date}%H:%M:%S")
         self._who = f" {who}" if who else ""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -83,6 +87,13 @@ def set_up(who: str = "") -> None:
         "asyncio",
     ):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
+
+
+def formatted(message: str) -> str:
+    """Return `message` as a line of this process's log, for output that must not go through its handler."""
+    made = next((each.formatter for each in logging.getLogger().handlers if each.formatter), None)
+    record = logging.LogRecord(__name__, logging.INFO, "", 0, message, None, None)
+    return (made or PersonFormatter()).format(record)
 
 
 def _chosen(variable: str, default: str, known: Mapping[str, T]) -> T:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,19 +25,18 @@ from workers.engines.openai.probing import find_out, remarks
 from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import prepare_environment
 from workers.gpus.groups import Device
-from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, on_the_bus
+from workers.gpus.nvidia import driver_cuda
 from workers.host.diagnostics import (
     Finding,
     beside_gpu_build,
     builds,
     check_batching,
     drafting,
-    lost,
     memory,
-    no_gpu,
     number_type,
     uncompiled,
 )
+from workers.host.gpu_trouble import gpu_trouble, has_workers
 from workers.host.indexes import index_folders
 from workers.host.machine import Machine
 from workers.host.placement import NOTHING_TO_START, SettingsSources, WorkerPlan, memory_share, plan_host
@@ -52,7 +50,7 @@ def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
     """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
     yield from _each(fleet, check_batching)
     yield from _placing(fleet, machine)
-    yield from _each(fleet, lambda each: _engine(each) if _has_workers(each) else ())
+    yield from _each(fleet, lambda each: _engine(each) if has_workers(each) else ())
     yield from _indexes(fleet)
     yield from check_redis(fleet)
 
@@ -66,11 +64,9 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
 
 def _placing(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
     gpus = machine.gpus
-    yield from lost(lost_gpus())
-    if any(each.runs_the_model and _has_workers(each) for each in fleet):
+    if any(each.runs_the_model and has_workers(each) for each in fleet):
         yield from installed_build(len(gpus))
-        if not gpus:
-            yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
+    yield from gpu_trouble(fleet, gpus)
     if machine.quota:
         yield Finding("ok", "cores", f"{machine.quota} of {len(machine.cores)}: the container's CPU quota")
     try:
@@ -85,11 +81,6 @@ def _placing(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
         return
     planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
     yield Finding("ok", "plan", planned or "no worker for a model on this host")
-
-
-def _has_workers(settings: Settings) -> bool:
-    """Whether this host has workers for the model at all: it may only search indexes."""
-    return settings.gpu_groups != []
 
 
 def installed_build(gpus: int) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from contract.errors import McqueueError
 from workers.retries import reason_of
@@ -13,6 +14,8 @@ __all__ = ["Rounds"]
 log = logging.getLogger(__name__)
 
 ROUND_S = 2.0
+#: How often a trouble that lasts is logged again.
+AGAIN_S = 60.0
 
 
 class Rounds(threading.Thread):
@@ -21,14 +24,26 @@ class Rounds(threading.Thread):
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._stopped = threading.Event()
+        #: What the last round failed with, and when that was last logged, by the monotonic clock.
+        self._trouble = ""
+        self._logged_at = 0.0
 
     def run(self) -> None:
         while not self._stopped.wait(ROUND_S):
             try:
                 self.round()
-            except Exception as trouble:  # a failed round must not end the thread
-                unexpected = not isinstance(trouble, McqueueError)
-                log.warning("%s: round skipped: %s", self.name, reason_of(trouble), exc_info=unexpected)
+            except Exception as trouble:  # noqa: BLE001 - a failed round must not end the thread
+                self._log(trouble)
+            else:
+                self._trouble = ""
+
+    def _log(self, trouble: Exception) -> None:
+        """Log `trouble`, unless the round before failed with the same: an outage may last for days."""
+        before, self._trouble = self._trouble, reason_of(trouble)
+        if self._trouble != before or time.monotonic() >= self._logged_at + AGAIN_S:
+            self._logged_at = time.monotonic()
+            unexpected = not isinstance(trouble, McqueueError)
+            log.warning("%s: round skipped: %s", self.name, self._trouble, exc_info=unexpected)
 
     def stop(self) -> None:
         """Stop after the current round."""

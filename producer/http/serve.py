@@ -48,7 +48,7 @@ def serve(
             app,
             host=host,
             port=port,
-            log_level="info",
+            log_config=None,  # its lines go with the others', also as JSON
             access_log=False,
             timeout_graceful_shutdown=int(http.max_deadline_s),
         )

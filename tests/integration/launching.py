@@ -41,10 +41,11 @@ class Launched:
 
 
 @contextmanager
-def launched(folder: Path, *settings: str) -> Iterator[Launched]:
+def launched(folder: Path, *settings: str, logs: str = "") -> Iterator[Launched]:
+    """A launcher with these settings, its own lines and, unless `logs` says otherwise, its workers' in `folder`."""
     given = ("engine=simulated", f"model={SIMULATED_MODEL}", NOT_BY_ITSELF, *settings)
     chosen = [word for each in given for word in ("--set", each)]
-    with process("-m", "workers", "up", *chosen, "--logs", str(folder), log=folder / "up.log") as launcher:
+    with process("-m", "workers", "up", *chosen, "--logs", logs or str(folder), log=folder / "up.log") as launcher:
         yield Launched(launcher, folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from celery import Celery
 
 from contract import RedisLedger, keys
 from contract.connection import connect
-from contract.errors import RedisUnreachable
+from contract.errors import LedgerError, RedisUnreachable
 from contract.fleet import Fleet
 from contract.metrics import RedisMetrics
 from contract.settings import load_settings
@@ -57,6 +58,27 @@ def test_the_launcher_restarts_what_dies_and_leaves_nothing_behind_when_it_ends(
         assert len(booted) == 3
         assert [each for pid in booted for each in processes_of_session(pid)] == []
     assert "ended with signal SIGKILL" in up.said()
+
+
+def test_in_a_container_the_workers_lines_are_among_the_launchers_and_each_has_its_date_and_its_worker(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """They were in files inside of it, where nobody looked for them."""
+    with launched(tmp_path, logs="-") as up:
+        up.wait_ready(1)
+        os.kill(up.pids()[0], signal.SIGKILL)
+        up.wait_ready(2)
+        run = open_run(redis_ledger, make_questions(16))
+        send(app, redis_ledger, run)
+        wait_finished(redis_ledger, run)
+        up.process.send_signal(signal.SIGTERM)
+        assert up.process.wait(timeout=PATIENCE_S) == 0
+    lines = up.said().splitlines()
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d cpu0 batch 1: 16 questions", up.said())
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d up cpu0@\S+: ended with signal SIGKILL; its last", up.said())
+    assert [each for each in lines if "up cpu0" in each and ".log" in each] == []
+    assert not (tmp_path / "cpu0.log").exists()
+    assert not Path("-").exists()
 
 
 #: Two models of one host; one of them has no engine.
@@ -220,6 +242,21 @@ def test_an_outage_of_redis_begins_with_the_question_that_it_does_not_answer(
     with valkey(tmp_path) as server, RedisWatch(load_settings(None, [f"redis_url={url_of(server)}"]), told.append):
         wait_until(lambda: len(told) == 2, "that it is back")
     assert told[1] != "Redis is back after 0 s."
+
+
+def test_of_an_outage_that_has_another_reason_now_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Redis had come back with another password, the last that was said was that none answers."""
+    told: list[str] = []
+    reasons = [RedisUnreachable("No Redis answers."), RedisUnreachable("Timeout."), LedgerError("Wrong password.")]
+
+    def refused(*_: Any, **__: Any) -> redis.Redis:
+        raise reasons.pop(0) if len(reasons) > 1 else reasons[0]
+
+    monkeypatch.setattr(redis_watch, "connect", refused)
+    monkeypatch.setattr(redis_watch, "LOOK_EVERY_S", 0.01)
+    with RedisWatch(load_settings(), told.append):
+        wait_until(lambda: len(told) == 2, "both")
+    assert told == ["No Redis answers. Workers wait until it responds.", "Wrong password."]
 
 
 def test_a_password_that_is_wrong_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from contract.keys import score_queue
 from contract.settings import load_fleet, load_settings
 from workers.commands.options import settings_options
 from workers.engines.vllm_folder import vllm_folder
+from workers.host.gpu_trouble import gpu_trouble
 from workers.host.indexes import index_folders
 from workers.host.launcher import Supervisor, bind, node_name, worker_command
 from workers.host.live_table import screen_for
@@ -36,7 +37,7 @@ __all__ = ["run", "up"]
     type=click.Path(path_type=Path),
     default=Path(".mcqueue/logs"),
     show_default=True,
-    help="Folder for the workers' logs, one file per worker.",
+    help="Folder for the workers' logs, one file per worker; -: to stderr, with the launcher's, as in a container.",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Start only worker NAME, next to those already running.")
 def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: tuple[str, ...]) -> None:
@@ -47,6 +48,8 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     machine = this_machine()
     plans, warnings = plan_host(fleet, machine, sources)
     plans += plan_retrieval(list(index_folders(fleet)), fleet[0], machine, sources)
+    troubles = [each for each in gpu_trouble(fleet, machine.gpus) if each.level != "ok"]
+    warnings += [f"{each.found}. {each.remedy}" for each in troubles]
     if not plans:
         warnings = [". ".join(NOTHING_TO_START)]
     plans = pick(plans, only)
@@ -60,8 +63,14 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     except LedgerError as trouble:
         if not trouble.retryable:  # workers wait for a Redis that is away, and say so, but not for another password
             raise
-    with screen_for(sys.stderr, fleet[0]) as screen, RedisWatch(fleet[0], screen.say), vllm_folder() as lock:
-        supervisor = Supervisor(plans, log_folder, screen.say, lambda: screen.show(supervisor.children), lock)
+    together = log_folder == Path("-")
+    with (
+        screen_for(sys.stderr, fleet[0], lines_only=together) as screen,
+        RedisWatch(fleet[0], screen.say),
+        vllm_folder() as lock,
+    ):
+        folder = None if together else log_folder
+        supervisor = Supervisor(plans, folder, screen.say, lambda: screen.show(supervisor.children), lock)
         exit_code = supervisor.run()
     sys.exit(exit_code)
 

@@ -13,6 +13,7 @@ from contract.errors import (
     EngineUnbootable,
     HubUnreachable,
     InputError,
+    LedgerError,
     McqueueError,
 )
 
@@ -47,10 +48,12 @@ def read_report(reader: int) -> str:
 def exit_code(trouble: McqueueError) -> int:
     """Return the exit code that tells the launcher to give up, retry later, or retry a few times.
 
-    A hub that does not answer, though an InputError to a user, is nothing that has to be fixed in the settings.
+    A hub that does not answer, though an InputError to a user, is nothing that has to be fixed in the settings; a Redis
+    that refuses the password is.
     """
     if trouble.retryable:
         return EXIT_RETRY
     if isinstance(trouble, EngineUnbootable):
         return EXIT_UNBOOTABLE
-    return 1 if isinstance(trouble, InputError) and not isinstance(trouble, HubUnreachable) else EXIT_ENGINE
+    wrong = isinstance(trouble, InputError | LedgerError) and not isinstance(trouble, HubUnreachable)
+    return 1 if wrong else EXIT_ENGINE

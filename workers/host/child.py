@@ -8,9 +8,10 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from workers.host.placement import WorkerPlan
 
@@ -19,6 +20,8 @@ __all__ = ["Child"]
 #: How long what is left of a dead worker's processes may take to end: Python's resource trackers free shared memory.
 TIDY_S = 1.0
 TAIL_LINES = 20
+#: The descriptor.
+STDERR = 2
 #: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
 ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
 ERRORS = 5
@@ -30,7 +33,8 @@ class Child:
     """A worker process and the launcher's state about it."""
 
     plan: WorkerPlan
-    log_path: Path
+    #: None: it writes where its launcher does.
+    log_path: Path | None
     #: Offset of this boot in the log, after what earlier ones and other launchers wrote.
     log_begins: int = 0
     process: subprocess.Popen[bytes] | None = None
@@ -58,10 +62,23 @@ class Child:
         """Seconds after which a boot counts as hung."""
         return self.plan.startup_timeout_s + 30
 
-    def last_lines(self) -> str:
+    @contextlib.contextmanager
+    def log(self) -> Iterator[IO[bytes] | int]:
+        """Yield its log for a process to write to, and remember where that begins."""
+        if self.log_path is None:
+            yield STDERR
+            return
+        with self.log_path.open("ab") as output:
+            self.log_begins = output.tell()
+            yield output
+
+    def last_words(self) -> str:
         """Return the end of its log, to show why it died, preceded by the last errors from further up."""
+        return f"its last lines:\n{self._last_lines(self.log_path)}" if self.log_path else "its last lines are above"
+
+    def _last_lines(self, path: Path) -> str:
         try:
-            with self.log_path.open("rb") as log_file:
+            with path.open("rb") as log_file:
                 size = log_file.seek(0, os.SEEK_END)
                 begins = self.log_begins if self.log_begins <= size else 0  # it was emptied, as by logrotate
                 log_file.seek(max(begins, size - LOOK_BACK_BYTES))

@@ -59,7 +59,8 @@ class Supervisor:
     """Runs one child per plan until stopped. `run` is the complete lifecycle."""
 
     plans: Sequence[WorkerPlan]
-    log_folder: Path
+    #: Folder of the workers' logs; None: they go where this process's own lines go.
+    log_folder: Path | None
     announce: Callable[[str], None]
     #: Called in every iteration, to update the display.
     show: Callable[[], None] = lambda: None
@@ -72,12 +73,13 @@ class Supervisor:
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def __post_init__(self) -> None:
-        self.children = [Child(plan, self.log_folder / f"{plan.name}.log") for plan in self.plans]
+        folder = self.log_folder
+        self.children = [Child(plan, folder / f"{plan.name}.log" if folder else None) for plan in self.plans]
 
     def run(self) -> int:
         """Start, watch, drain. Return the exit code: 0 after a drain, 1 if a worker was given up."""
         try:
-            self.log_folder.mkdir(parents=True, exist_ok=True)
+            self._make_log_folder()
         except OSError as trouble:
             raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
         self._on_terminal = os.isatty(2)
@@ -95,7 +97,8 @@ class Supervisor:
             self._kill_all()
         given_up = [child for child in self.children if child.state == "given up"]
         for child in given_up if len(given_up) < len(self.children) else []:  # of others it was the last word
-            self._tell(child, f"was given up; {child.trouble or f'see {child.log_path}'}")
+            why = child.trouble or f"see {child.log_path or 'above'}"
+            self._tell(child, f"was given up; {why}")
         return 1 if given_up else 0
 
     def _on_signal(self, *_: Any) -> None:
@@ -110,7 +113,7 @@ class Supervisor:
 
         Not in the signal's handler: that may run in the middle of a table.
         """
-        if self._hung_up and self._on_terminal:
+        if self._hung_up and self._on_terminal and self.log_folder:
             self._on_terminal = False
             with contextlib.suppress(OSError), (self.log_folder / "up.log").open("ab") as output:
                 os.dup2(output.fileno(), 2)
@@ -139,8 +142,12 @@ class Supervisor:
             child.start_at = time.monotonic() + LONGEST_PAUSE_S
             self._tell(child, f"cannot be started: {trouble}; retrying in {LONGEST_PAUSE_S:g} s")
 
+    def _make_log_folder(self) -> None:
+        if self.log_folder:
+            self.log_folder.mkdir(parents=True, exist_ok=True)
+
     def _start(self, child: Child) -> None:
-        self.log_folder.mkdir(parents=True, exist_ok=True)  # somebody may have tidied up since the launcher began
+        self._make_log_folder()  # somebody may have tidied up since the launcher began
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         node = node_name(child.plan)
@@ -149,8 +156,7 @@ class Supervisor:
         child.ready_channel = reader
         self._selector.register(reader, selectors.EVENT_READ, child)
         try:
-            with child.log_path.open("ab") as output:
-                child.log_begins = output.tell()
+            with child.log() as output:
                 child.process = subprocess.Popen(
                     worker_command(node, child.plan.concurrency, child.plan.queue),
                     env=environment,
@@ -166,7 +172,8 @@ class Supervisor:
         child.state, child.started_at, child.ready_at, child.start_at = "booting", time.monotonic(), None, None
         child.overdue, child.trouble = False, ""
         child.boots += 1
-        self._tell(child, f"booting (pid {child.process.pid}, {child.plan.place}, log {child.log_path})")
+        log = f", log {child.log_path}" if child.log_path else ""
+        self._tell(child, f"booting (pid {child.process.pid}, {child.plan.place}{log})")
 
     def _watch(self) -> None:
         """One iteration: handle children that are ready, exited, due to start, or taking too long to boot."""
@@ -218,7 +225,7 @@ class Supervisor:
             self._tell(child, "stopped as requested, to be started again")
             return
         explained = child.trouble and needs_a_fix(verdict, was_ready, child.proven)
-        why = child.trouble if explained else f"its last lines:\n{child.last_lines()}"
+        why = child.trouble if explained else child.last_words()
         self._tell(child, f"ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
             child.state = "given up"

@@ -22,8 +22,8 @@ from rich.text import Text
 from contract.connection import connect_hurried
 from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord
+from contract.logs import formatted
 from contract.pace import remembered
-from contract.sanitize import for_terminal
 from contract.settings import Settings
 from workers.gpus.nvidia import memory_used_bytes
 from workers.host.child import Child
@@ -45,7 +45,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Print a line about an event."""
-        self._console.print(Text(for_terminal(line)), soft_wrap=True)
+        self._console.print(Text(formatted(line)), soft_wrap=True)
 
     def show(self, children: Sequence[Child]) -> None:
         """Update the display of the workers; plain output has none."""
@@ -148,11 +148,14 @@ class LiveScreen(Screen):
 
 
 @contextmanager
-def screen_for(stream: TextIO, settings: Settings) -> Iterator[Screen]:
-    """Yield the display suitable for `stream`, and write it there without ever waiting for that."""
+def screen_for(stream: TextIO, settings: Settings, *, lines_only: bool = False) -> Iterator[Screen]:
+    """Yield the display suitable for `stream`, and write it there without ever waiting for that.
+
+    With `lines_only`, as others write there, too, it never has a table.
+    """
     with closing(Outlet(stream)) as outlet:
         console = Console(file=cast(TextIO, outlet))
-        live = console.is_terminal and _in_foreground()
+        live = console.is_terminal and _in_foreground() and not lines_only
         with LiveScreen(console, Observer(settings), lambda: outlet.behind) if live else Screen(console) as screen:
             yield screen
 

@@ -1,4 +1,4 @@
-"""Says once when Redis goes away or refuses writes, and once when it is back.
+"""Says once when Redis goes away or refuses writes, when the reason becomes another one, and once when it is back.
 
 Workers only wait meanwhile, which otherwise looks as if nothing were to do. A separate thread looks, because the
 launcher must not block on an unavailable Redis.
@@ -33,6 +33,8 @@ class RedisWatch(threading.Thread):
         self._say = say
         self._client: redis.Redis | None = None
         self._away_since: float | None = None
+        #: What was last said to be wrong.
+        self._told: type[LedgerError] | None = None
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
@@ -61,7 +63,8 @@ class RedisWatch(threading.Thread):
     def _tell(self, trouble: LedgerError | None, began: float) -> None:
         since = self._away_since
         self._away_since = (since or began) if trouble else None
-        if trouble and since is None:
+        before, self._told = self._told, type(trouble) if trouble else None
+        if trouble and self._told is not before:
             self._say(f"{trouble.message} Workers wait until it responds." if trouble.retryable else str(trouble))
         elif since is not None and not trouble:
             self._say(f"Redis is back after {time.monotonic() - since:.0f} s.")

@@ -7,12 +7,13 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from openai import DefaultHttpxClient
 
 from contract.errors import SettingsError
-from contract.logs import JsonFormatter, PersonFormatter, set_up
+from contract.logs import JsonFormatter, PersonFormatter, formatted, set_up
 
 
 def test_what_others_wrote_does_not_act_on_the_terminal_that_shows_the_log() -> None:
@@ -60,7 +61,22 @@ def test_a_person_reads_time_worker_and_message_and_the_level_only_from_a_warnin
     who: str, level: int, expected: str
 ) -> None:
     line = PersonFormatter(who).format(record(level))
-    assert re.fullmatch(r"\d\d:\d\d:\d\d " + re.escape(expected), line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d " + re.escape(expected), line)
+
+
+def test_on_a_terminal_a_line_begins_with_the_time_of_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True))
+    assert re.fullmatch(r"\d\d:\d\d:\d\d batch 42: 16 questions", PersonFormatter().format(record(logging.INFO)))
+
+
+@pytest.mark.usefixtures("_logging_as_before")
+def test_a_line_that_goes_past_the_log_looks_like_those_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up("up")
+    assert formatted("gpu0: booting").endswith(" up gpu0: booting")
+    monkeypatch.setenv("MCQUEUE_LOG_FORMAT", "json")
+    set_up("up")
+    line = json.loads(formatted("gpu0: booting"))
+    assert (line["level"], line["worker"], line["message"]) == ("info", "up", "gpu0: booting")
 
 
 def test_a_machine_reads_one_json_object_with_everything_given_as_extra() -> None:
@@ -137,6 +153,6 @@ def test_libraries_speak_up_only_to_warn(capsys: pytest.CaptureFixture[str], mon
     for name in ("celery.worker", "kombu", package_of(DefaultHttpxClient), "workers"):
         logging.getLogger(name).info("told by %s", name)
         logging.getLogger(name).warning("warned by %s", name)
-    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    lines = [line.split(" ", 2)[2] for line in capsys.readouterr().err.splitlines()]
     assert [each for each in lines if "told" in each] == ["told by workers"]
     assert len([each for each in lines if "warned" in each]) == 4

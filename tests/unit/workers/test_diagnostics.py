@@ -145,7 +145,7 @@ def test_check_names_the_build_that_is_installed_and_the_missing_gpu(
         "workers.check.installed_version", lambda *names: next((versions[n] for n in names if n in versions), None)
     )
     monkeypatch.setattr("workers.check.is_cpu_build", lambda: cpu)
-    monkeypatch.setattr("workers.check.driver_trouble", lambda: "Driver Not Loaded")
+    monkeypatch.setattr("workers.host.gpu_trouble.driver_trouble", lambda: "Driver Not Loaded")
     monkeypatch.setattr("ctypes.CDLL", lambda _: None)
     monkeypatch.setattr("workers.check.missing_for_helpers", list)
     findings = check([settings(engine="vllm", redis_url=NOBODY)], Machine([], [0, 1]))

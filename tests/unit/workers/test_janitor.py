@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import NoReturn
 
@@ -9,8 +10,9 @@ import pytest
 
 from contract import Settings
 from contract.errors import RedisUnreachable
-from tests.support import wait_until
+from tests.support import PATIENCE_S, wait_until
 from workers.heartbeat import Heartbeat
+from workers.rounds import Rounds
 
 
 @pytest.mark.parametrize(("trouble", "is_shown"), [(RedisUnreachable("away"), False), (KeyError("away"), True)])
@@ -21,6 +23,7 @@ def test_a_round_that_failed_does_not_end_its_thread_and_only_a_bug_has_a_traceb
         raise trouble
 
     monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
+    monkeypatch.setattr("workers.rounds.AGAIN_S", 0.0)
     monkeypatch.setattr("workers.heartbeat.Fleet", SimpleNamespace(connect=lambda _: None))
     heart = Heartbeat(Settings(), fail, lambda: None)
     heart.start()
@@ -28,3 +31,29 @@ def test_a_round_that_failed_does_not_end_its_thread_and_only_a_bug_has_a_traceb
     heart.stop()
     assert "heart: round skipped" in caplog.text
     assert {bool(each.exc_info) for each in caplog.records} == {is_shown}
+
+
+def test_a_trouble_that_lasts_is_logged_once_a_minute_and_another_one_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While Redis was away, each worker logged a megabyte an hour."""
+    troubles: list[Exception | None] = [*[RedisUnreachable("away")] * 3, RedisUnreachable("refuses"), None]
+    troubles += [RedisUnreachable("refuses")] * 2
+    ended = threading.Event()
+
+    class Failing(Rounds):
+        def round(self) -> None:
+            if not troubles:
+                ended.set()
+                return
+            if trouble := troubles.pop(0):
+                raise trouble
+
+    monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
+    rounds = Failing("test")
+    rounds.start()
+    assert ended.wait(PATIENCE_S)
+    rounds.stop()
+    assert [each.message for each in caplog.records] == [
+        f"test: round skipped: RedisUnreachable: {what}" for what in ("away", "refuses", "refuses")
+    ]

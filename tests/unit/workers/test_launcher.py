@@ -21,6 +21,7 @@ from contract.errors import (
     EngineError,
     EngineUnbootable,
     HubUnreachable,
+    LedgerError,
     McqueueError,
     ModelNotFound,
     NameTaken,
@@ -89,6 +90,7 @@ def test_a_worker_that_was_ready_once_is_not_given_up_for_one_boot_that_says_tha
         (EngineUnbootable("no such attention"), EXIT_UNBOOTABLE),
         (NameTaken("gpu0"), EXIT_RETRY),
         (RedisUnreachable("no answer"), EXIT_RETRY),
+        (LedgerError("Redis refuses the password"), 1),
     ],
 )
 def test_a_worker_whose_hub_is_away_is_started_again_and_one_with_a_wrong_setting_is_not(
@@ -108,13 +110,13 @@ def test_the_last_lines_of_a_worker_are_its_own_and_not_those_of_an_earlier_boot
     child = Child(WorkerPlan("gpu0", "m"), log, log_begins=log.stat().st_size)
     with log.open("a") as output:
         output.write("unknown argument\n")
-    assert child.last_lines() == "    unknown argument"
+    assert child.last_words() == "its last lines:\n    unknown argument"
 
 
 def test_the_last_lines_of_a_worker_are_told_though_its_log_was_emptied_since_it_booted(tmp_path: Path) -> None:
     log = tmp_path / "gpu0.log"
     log.write_text("out of memory\n")
-    assert Child(WorkerPlan("gpu0", "m"), log, log_begins=5_000).last_lines() == "    out of memory"
+    assert Child(WorkerPlan("gpu0", "m"), log, log_begins=5_000).last_words() == "its last lines:\n    out of memory"
 
 
 CORE = "(EngineCore pid=7) ERROR 11-23 06:44:44 [core.py:1100] "
@@ -127,7 +129,7 @@ def test_above_the_last_lines_of_a_worker_stand_the_last_errors_that_those_do_no
     traceback = [f"{CORE}  File worker.py, line {number}, in raise ValueError()" for number in range(30)]
     told = "RuntimeError: Engine core initialization failed."
     log.write_text("\n".join([*earlier, cause, cause, *traceback, told]))
-    lines = Child(WorkerPlan("gpu0", "m"), log).last_lines().splitlines()
+    _, *lines = Child(WorkerPlan("gpu0", "m"), log).last_words().splitlines()
     assert lines[:5] == [
         *(f"    … KeyError: {number}" for number in (5, 6, 7, 8)),
         "    … torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",

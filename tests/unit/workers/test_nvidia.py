@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pynvml
 import pytest
 
 from tests.unit.workers.gpus import EIGHT
+from workers.commands import launch
 from workers.gpus import nvidia
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, model_name, on_the_bus, visible_gpus
+from workers.host import gpu_trouble
 from workers.host.diagnostics import lost
+from workers.host.launcher import Supervisor
+from workers.host.machine import Machine
 
 
 @pytest.mark.parametrize(
@@ -113,6 +118,25 @@ def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest
     assert "the driver cannot reach GPU 1 (GPU is lost): no worker is planned on it" in told.found
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     assert [each.name for each in visible_gpus()] == ["0", "2", "3"], "a batch system may number only a job's own GPUs"
+
+
+def test_a_launcher_says_of_a_gpu_that_is_lost_and_of_a_broken_driver_what_check_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After an update of the driver, a host of eight GPUs quietly was one CPU worker."""
+    monkeypatch.setattr(gpu_trouble, "lost_gpus", lambda: {"3": "GPU is lost"})
+    monkeypatch.setattr(gpu_trouble, "driver_trouble", lambda: "Driver/library version mismatch")
+    monkeypatch.setattr(launch, "this_machine", lambda: Machine([], [0, 1]))
+    monkeypatch.setattr(Supervisor, "run", lambda _: 0)
+    monkeypatch.setattr("contract.logs.set_up", lambda _: None)
+    with (tmp_path / "said").open("w+") as said, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", said)
+        with pytest.raises(SystemExit):
+            launch.up.main(["--set", "redis_url=redis://127.0.0.1:1"])
+        said.seek(0)
+        lines = said.read()
+    assert "warning: the driver cannot reach GPU 3 (GPU is lost): no worker is planned on it." in lines
+    assert "warning: NVIDIA's driver does not work (Driver/library version mismatch): workers run on the CPU." in lines
 
 
 def test_a_container_that_has_one_instance_of_a_gpu_sees_that_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,25 @@
+"""What is wrong with this machine's GPUs, as far as the driver and the kernel say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from contract.settings import Settings
+from workers.gpus.groups import Device
+from workers.gpus.nvidia import driver_trouble, lost_gpus, on_the_bus
+from workers.host.diagnostics import Finding, lost, no_gpu
+
+__all__ = ["gpu_trouble", "has_workers"]
+
+
+def gpu_trouble(fleet: Sequence[Settings], gpus: Sequence[Device]) -> Iterator[Finding]:
+    """Report GPUs that the driver cannot reach and, if a model of `fleet` runs here but no GPU is visible, why."""
+    yield from lost(lost_gpus())
+    if not gpus and any(each.runs_the_model and has_workers(each) for each in fleet):
+        yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
+
+
+def has_workers(settings: Settings) -> bool:
+    """Whether this host has workers for the model at all: it may only search indexes."""
+    return settings.gpu_groups != []
