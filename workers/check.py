@@ -18,14 +18,15 @@ from workers.check_redis import check_redis
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments
 from workers.engines.compiling import missing_for_helpers, missing_for_triton
+from workers.engines.engine_boot import why_unbootable
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
 from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.probing import find_out, remarks
 from workers.engines.packaged import PACKAGED, resolve
-from workers.engines.vllm import prepare_environment
+from workers.engines.vllm import engine_arguments, prepare_environment
 from workers.gpus.groups import Device
-from workers.gpus.nvidia import driver_cuda
+from workers.gpus.nvidia import driver_cuda, visible_gpus
 from workers.host.diagnostics import (
     Finding,
     beside_gpu_build,
@@ -99,28 +100,34 @@ def _engine(settings: Settings) -> Iterator[Finding]:
     if not settings.runs_the_model:
         yield _server(settings)
         return
-    if importlib.util.find_spec("vllm") is None:
-        yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
-    else:
+    has_vllm = importlib.util.find_spec("vllm") is not None
+    if has_vllm:
         yield _libraries()
         if is_cpu_build():
             yield from uncompiled(missing_for_helpers())
-        yield from _arguments(settings)
-    model = ""
-    if settings.hf_model_id in PACKAGED and not (prepared_models() / settings.hf_model_id).is_dir():
-        yield Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start")
     else:
-        try:
-            model = resolve(settings.hf_model_id)
-        except McqueueError as trouble:
-            yield Finding("error", "model", trouble.message, trouble.hint)
-        else:
-            revision = settings.vllm_args.get("revision")
-            yield Finding("ok", "model", model) if Path(model).is_dir() else _on_hub(model, revision)
+        yield Finding("error", "engine", "vLLM is not installed", "make setup, or pip install 'mcqueue[gpu]'.")
+    found, model = _model(settings)
+    yield found
     try:
         adapter_folders(settings.adapters, model)
     except McqueueError as trouble:
         yield Finding("error", "adapters", trouble.message, trouble.hint)
+    else:
+        yield from _arguments(settings, model) if has_vllm else ()
+
+
+def _model(settings: Settings) -> tuple[Finding, str]:
+    """Check whether the model is there; return its folder, too, or an empty text."""
+    if settings.hf_model_id in PACKAGED and not (prepared_models() / settings.hf_model_id).is_dir():
+        return Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start"), ""
+    try:
+        model = resolve(settings.hf_model_id)
+    except McqueueError as trouble:
+        return Finding("error", "model", trouble.message, trouble.hint), ""
+    if Path(model).is_dir():
+        return Finding("ok", "model", model), model
+    return _on_hub(model, settings.vllm_args.get("revision")), ""
 
 
 def _server(settings: Settings) -> Finding:
@@ -177,8 +184,11 @@ def _libraries() -> Finding:
     return Finding("ok", "engine", f"vLLM {version} is installed, the {build} build, with torch {torch}")
 
 
-def _arguments(settings: Settings) -> Iterator[Finding]:
-    """Check the argument names, as at boot. Skipped without arguments, as importing vLLM takes seconds."""
+def _arguments(settings: Settings, model: str) -> Iterator[Finding]:
+    """Check the arguments' names and, for a model in the folder `model`, their values, as at boot.
+
+    Skipped without arguments, as importing vLLM takes seconds.
+    """
     if not settings.vllm_args:
         return
     prepare_environment("")  # not for a specific model: the variables would affect the others, too
@@ -190,7 +200,12 @@ def _arguments(settings: Settings) -> Iterator[Finding]:
         remedy = "Reinstall it: make setup, or pip install 'mcqueue[gpu]'."
         yield Finding("error", "engine", f"vLLM is installed, but cannot be imported: {trouble}", remedy)
     else:
-        yield Finding("ok", "engine", f"vLLM knows all of vllm_args: {', '.join(settings.vllm_args)}")
+        usable = model and (is_cpu_build() or visible_gpus())
+        if usable and (refused := why_unbootable(engine_arguments(settings, model))):
+            remedy = "Correct it in vllm_args; vLLM would refuse it at every boot."
+            yield Finding("error", "engine", f"vLLM cannot serve {Path(model).name}: {refused}", remedy)
+        else:
+            yield Finding("ok", "engine", f"vLLM knows all of vllm_args: {', '.join(settings.vllm_args)}")
         if is_cpu_build():
             yield from number_type(settings.vllm_args.get("dtype", "auto"), computes_16_bits())
             yield from drafting(settings.vllm_args.get("speculative_config"))

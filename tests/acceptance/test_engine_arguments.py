@@ -79,7 +79,9 @@ REFUSED: list[dict[str, Any]] = [
 ]
 #: Options of `workers check`: one name of an argument is misspelled, and none is.
 MISSPELLED = ["--set", "vllm_args.max_model_length=1024"]
-CHECKS: list[list[str]] = [MISSPELLED, []]
+#: Values that vLLM refuses: of no such type, and too large for this model.
+WRONG = {"dtype=float17": "Input should be 'auto', 'half'", "max_model_len=9000": "max_position_embeddings=8192"}
+CHECKS: list[list[str]] = [MISSPELLED, [], *(["--set", f"vllm_args.{each}"] for each in WRONG)]
 DEPLOYED = [
     settings.vllm_args for file in sorted((ROOT / "configs/deploy").glob("*.yaml")) for settings in load_fleet(file)
 ]
@@ -98,6 +100,7 @@ class Answers(NamedTuple):
     #: By `workers check`: exit codes and findings.
     misspelled: tuple[int, list[dict[str, str]]]
     right: tuple[int, list[dict[str, str]]]
+    wrong: list[tuple[int, list[dict[str, str]]]]
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +111,8 @@ def answers() -> Answers:
     model = str(prepare("smollm2-135m-instruct"))
     found = iter(found_by(ASK, [model, cases, CHECKS]))
     told, refusals, deployed = (list(islice(found, len(asked))) for asked in (CASES, REFUSED, DEPLOYED))
-    (by_source, by_itself), misspelled, right = found
-    return Answers(told, refusals, deployed, by_source, by_itself, misspelled, right)
+    (by_source, by_itself), misspelled, right, *wrong = found
+    return Answers(told, refusals, deployed, by_source, by_itself, misspelled, right, wrong)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -165,3 +168,12 @@ def test_workers_check_says_that_vllm_knows_the_rest(answers: Answers) -> None:
     engine = [each for each in findings if each["what"] == "engine"]
     assert [each["level"] for each in engine] == ["ok", "ok"]
     assert "max_num_seqs" in engine[1]["found"]
+
+
+def test_workers_check_says_what_vllm_would_refuse_at_every_boot(answers: Answers) -> None:
+    """Only names were checked, and a worker was given up later."""
+    for (exit_code, findings), why in zip(answers.wrong, WRONG.values(), strict=True):
+        assert exit_code == 1
+        (error,) = [each for each in findings if (each["level"], each["what"]) == ("error", "engine")]
+        assert error["found"].startswith("vLLM cannot serve smollm2-135m-instruct: ")
+        assert why in error["found"]

@@ -10,11 +10,11 @@ from typing import Any
 
 from contract.errors import EngineError, EngineUnbootable
 from contract.settings.fields import PARALLEL_SIZES
-from workers.engines.boot_errors import Cause
+from workers.engines.boot_errors import Cause, cause_of
 from workers.engines.timer_slack import rare_wakeups
 from workers.engines.vllm_replies import is_elsewhere, or_above, why
 
-__all__ = ["boot_error", "booted_engine", "load_adapters"]
+__all__ = ["boot_error", "booted_engine", "load_adapters", "why_unbootable"]
 
 
 def booted_engine(arguments: Mapping[str, Any]) -> Any:
@@ -30,6 +30,22 @@ def booted_engine(arguments: Mapping[str, Any]) -> Any:
         engine = LLMEngine.from_engine_args(checked, usage_context=UsageContext.LLM_CLASS)
     envs.enable_envs_cache()  # vLLM's core process does this itself; this one would read the environment per token
     return engine
+
+
+def why_unbootable(arguments: Mapping[str, Any]) -> str:
+    """Return why no engine with these engine arguments can boot; empty if that is unknown.
+
+    Only vLLM's configuration is made: no weights are read, and no memory is taken.
+    """
+    from vllm import EngineArgs
+    from vllm.usage.usage_lib import UsageContext
+
+    try:
+        EngineArgs(**arguments).create_engine_config(UsageContext.LLM_CLASS)
+    except Exception as trouble:  # noqa: BLE001 - whatever a boot would fail with
+        cause = cause_of(trouble)
+        return cause.message if cause.lasting else ""
+    return ""
 
 
 def _is_one_process(arguments: Any) -> bool:
