@@ -149,6 +149,26 @@ def test_a_worker_that_cannot_boot_is_given_up_at_once_and_who_waits_for_it_is_t
         assert "could not boot" not in workers_command("check")
 
 
+def test_a_worker_that_was_given_up_is_started_again_by_its_launcher_when_somebody_asks_for_it(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """Only a second launcher in another terminal could, or the end of all the others."""
+    deploy, log = tmp_path / "fleet.yaml", tmp_path / "up.log"
+    deploy.write_text(ONE_CANNOT)
+    broken = f"broken-cpu1@{socket.gethostname()}"
+    with process("-m", "workers", "up", "--config", str(deploy), "--logs", str(tmp_path), log=log) as launcher:
+        wait_until(lambda: "given up" in log.read_text() and "ready after" in log.read_text(), f"both; see {log}")
+        assert f"given up; fix the error, then: python -m workers restart {broken}" in log.read_text()
+        said = workers_command("restart", "broken-cpu1", exit_code=1)
+        assert f"error: {broken} could not boot again: There is no such attention." in said
+        deploy.write_text(ONE_CANNOT.replace("unbootable: There is no such attention.", "call_ms: 1"))
+        assert f"{broken}: booted" in workers_command("restart", broken)
+        assert len(names(redis_ledger)) == 2
+        assert log.read_text().count(f"{broken}: starting again as requested") == 2
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(timeout=PATIENCE_S) == 0
+
+
 def test_a_killed_launcher_leaves_no_process_behind(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     with launched(tmp_path, "cpu_workers=2", "simulated.core=true") as up:
         up.wait_ready(2)

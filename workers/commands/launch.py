@@ -24,6 +24,7 @@ from workers.host.machine import this_machine
 from workers.host.name_conflicts import refuse_taken
 from workers.host.placement import NOTHING_TO_START, SettingsSources, pick, plan_host, plan_retrieval, plan_worker
 from workers.host.redis_watch import RedisWatch
+from workers.host.revival import Revival
 from workers.unbootable import refuse_unbootable
 
 __all__ = ["run", "up"]
@@ -67,10 +68,13 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     with (
         screen_for(sys.stderr, fleet[0], lines_only=together) as screen,
         RedisWatch(fleet[0], screen.say),
+        Revival(fleet[0]) as revival,
         vllm_folder() as lock,
     ):
         folder = None if together else log_folder
-        supervisor = Supervisor(plans, folder, screen.say, lambda: screen.show(supervisor.children), lock)
+        supervisor = Supervisor(
+            plans, folder, screen.say, lambda: screen.show(supervisor.children), revival.wished, lock
+        )
         exit_code = supervisor.run()
     sys.exit(exit_code)
 

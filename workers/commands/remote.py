@@ -31,6 +31,9 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
 @settings_options
 @click.argument("names", nargs=-1, metavar="[NAME…]")
 def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
-    """Restart workers NAME… (default: all) one at a time, each once the previous one is ready again."""
+    """Restart workers NAME… (default: all) one at a time, each once the previous one is ready again.
+
+    One that its launcher has given up, as it could not boot, is started again if it is named.
+    """
     settings = load_settings(config, overrides)
     restart(Fleet.connect(settings), settings, names, tell)

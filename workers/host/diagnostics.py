@@ -242,8 +242,7 @@ def absent(missing: Sequence[WorkerRecord], failures: Sequence[BootFailure]) -> 
         remedy = "If it was killed, start it again: python -m workers up. See its log, and whether its host is up."
         yield Finding("warning", "workers", f"{each.name} has vanished: it was not drained", remedy)
     for failure in failures:
-        name = failure.worker.partition("@")[0]
-        remedy = f"Fix that; if its launcher has given it up, on its host: python -m workers up --only {name}"
+        remedy = f"Fix that, then: python -m workers restart {failure.worker}"
         yield Finding("warning", "workers", f"{failure.worker} could not boot: {failure.reason}", remedy)
 
 

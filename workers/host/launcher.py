@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,8 @@ class Supervisor:
     announce: Callable[[str], None]
     #: Called in every iteration, to update the display.
     show: Callable[[], None] = lambda: None
+    #: Called in every iteration with the names of given-up workers; returns those to start again.
+    wished: Callable[[Collection[str]], Collection[str]] = lambda _: ()
     #: Descriptors that the workers inherit.
     inherited: Sequence[int] = ()
     children: list[Child] = field(init=False)
@@ -90,7 +92,7 @@ class Supervisor:
         try:
             for child in self.children:
                 child.start_at = time.monotonic()
-            while not self._stop_signals and any(child.state not in {"stopped", "given up"} for child in self.children):
+            while not self._stop_signals and not self._is_over:
                 self._watch()
             self._drain()
         finally:
@@ -100,6 +102,10 @@ class Supervisor:
             why = child.trouble or f"see {child.log_path or 'above'}"
             self._tell(child, f"was given up; {why}")
         return 1 if given_up else 0
+
+    @property
+    def _is_over(self) -> bool:
+        return all(child.state in {"stopped", "given up"} for child in self.children)
 
     def _on_signal(self, *_: Any) -> None:
         self._stop_signals += 1
@@ -189,7 +195,15 @@ class Supervisor:
                 self._tell(child, f"not ready after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 child.kill()
+        self._start_again_where_wished()
         self._show()
+
+    def _start_again_where_wished(self) -> None:
+        given_up = {node_name(child.plan): child for child in self.children if child.state == "given up"}
+        for name in self.wished(given_up.keys()):
+            child = given_up[name]
+            child.state, child.start_at, child.failures, child.failed_boots = "waiting", time.monotonic(), 0, 0
+            self._tell(child, "starting again as requested")
 
     def _boots_beside(self, child: Child) -> bool:
         """Whether an engine boots on one of its GPUs: vLLM would count memory that another one allocates as its own."""
@@ -229,8 +243,8 @@ class Supervisor:
         self._tell(child, f"ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":
             child.state = "given up"
-            again = f"run this command in another terminal with --only {child.plan.name}"
-            self._tell(child, f"given up; fix the error in its log, then {again}")
+            again = "run this command again" if self._is_over else f"python -m workers restart {node_name(child.plan)}"
+            self._tell(child, f"given up; fix the error, then: {again}")
         else:
             child.state, child.start_at = "waiting", time.monotonic() + decision.pause_s
             self._tell(child, f"restarting in {decision.pause_s:g} s")

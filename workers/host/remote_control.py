@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from contract.errors import InputError, WorkerStays
-from contract.fleet import LEASE_S, STARTING_S, WISH_S, Fleet, Wish, WorkerRecord, WorkerState
+from contract.fleet import LEASE_S, STARTING_S, WISH_S, BootFailure, Fleet, Wish, WorkerRecord, WorkerState
 from contract.settings import Settings
 
 __all__ = ["drain", "find", "restart"]
@@ -18,6 +18,8 @@ __all__ = ["drain", "find", "restart"]
 LOOK_S = 0.2
 #: Added to a worker's time limits: it must first read the wish, and its lease must expire if it was killed meanwhile.
 GRACE_S = 2.0 * LEASE_S
+#: Within this a launcher, or the worker that it is starting just then, has read a wish.
+TAKEN_UP_S = 60.0
 
 Say = Callable[[str], object]
 
@@ -64,10 +66,15 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
     """Restart the named workers, or all, one by one: each is ready again before the next one drains.
 
     One that is drained meanwhile is left to that: it ends, and its neighbours' turn comes. Only workers with a launcher
-    can be restarted; InputError is raised before anything happens if one has none.
+    can be restarted; InputError is raised before anything happens if one has none. A named worker that could not boot
+    is started again by its launcher, also if that has given it up.
     """
-    chosen = find_all(fleet, names) if names else fleet.alive()
-    if not chosen:
+    unbooted = [] if not names else _unbooted(fleet, names)
+    alive = [each for each in names if each not in {name for name, _ in unbooted}]
+    chosen = find_all(fleet, alive) if names else fleet.alive()
+    for _, failure in unbooted:
+        _start_again(fleet, settings, failure, say)
+    if not chosen and not unbooted:
         raise InputError("No worker is alive.", hint="Start some: python -m workers up")
     alone = [record.name for record in chosen if not record.launched]
     if alone:
@@ -89,6 +96,44 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
         ended = time.monotonic()
         _await_successor(fleet, settings, record)
         say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
+
+
+def _unbooted(fleet: Fleet, names: Sequence[str]) -> list[tuple[str, BootFailure]]:
+    """Return those of `names` that mean no live worker, but one that could not boot, with its failure."""
+    living = {each.name for each in fleet.alive()}
+    failures = [each for each in fleet.boot_failures() if each.worker not in living]
+    short = {name.partition("@")[0] for name in living}
+    found = []
+    for name in names:
+        meant = [each for each in failures if each.worker == name] or [
+            each for each in failures if each.worker.partition("@")[0] == name and name not in short
+        ]
+        found += [(name, meant[0])] if len(meant) == 1 else []
+    return found
+
+
+def _start_again(fleet: Fleet, settings: Settings, failure: BootFailure, say: Say) -> None:
+    """Have the launcher of a worker that could not boot start it again. Raises WorkerStays if it does not, or fails."""
+    fleet.ask(failure.worker, Wish.RESTART)
+    say(f"{failure.worker}: could not boot; its launcher is asked to start it again")
+    _wait(
+        lambda: fleet.wish(failure.worker) is None,
+        TAKEN_UP_S,
+        f"No launcher has taken that up. On its host: python -m workers up --only {failure.worker.partition('@')[0]}",
+    )
+
+    def has_ended() -> bool:
+        there = fleet.get(failure.worker)
+        return _failure_of(fleet, failure.worker) != failure or (there is not None and there.state is WorkerState.READY)
+
+    _wait(has_ended, settings.server_startup_timeout + GRACE_S, f"{failure.worker} is not ready yet. See its log.")
+    if again := _failure_of(fleet, failure.worker):
+        raise WorkerStays(f"{failure.worker} could not boot again: {again.reason}")
+    say(f"{failure.worker}: booted")
+
+
+def _failure_of(fleet: Fleet, name: str) -> BootFailure | None:
+    return next((each for each in fleet.boot_failures() if each.worker == name), None)
 
 
 def _there_now(fleet: Fleet, record: WorkerRecord) -> WorkerRecord | None:

@@ -154,7 +154,7 @@ def test_under_nohup_a_terminal_that_is_gone_is_nothing_to_a_launcher(tmp_path: 
 
 
 @pytest.mark.usefixtures("own_signals")
-def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
+def test_of_the_last_worker_that_is_given_up_it_is_said_that_the_launcher_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -163,7 +163,7 @@ def test_of_a_worker_that_is_given_up_it_is_said_how_it_is_started_alone(
     told: list[str] = []
     assert Supervisor([WorkerPlan("gpu4-5", "m")], tmp_path, told.append).run() == 1
     assert f"gpu4-5@{socket.gethostname()}: given up" in told[-1]
-    assert told[-1].endswith("--only gpu4-5")
+    assert told[-1].endswith("fix the error, then: run this command again")
 
 
 def test_of_a_worker_whose_mapped_file_was_cut_short_it_is_said_what_that_means(tmp_path: Path) -> None:

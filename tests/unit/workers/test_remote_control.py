@@ -8,7 +8,7 @@ import pytest
 
 from contract import load_settings
 from contract.errors import WorkerStays
-from contract.fleet import Fleet, Wish, WorkerRecord, WorkerState
+from contract.fleet import BootFailure, Fleet, Wish, WorkerRecord, WorkerState
 from workers.host import remote_control
 from workers.host.remote_control import drain, restart
 
@@ -39,6 +39,9 @@ class Booting:
         assert wish is Wish.RESTART
         self.kept_s = boot_s
         return wish
+
+    def boot_failures(self) -> list[BootFailure]:
+        return []
 
     def alive(self) -> list[WorkerRecord]:
         found = self.get("gpu0@host")
@@ -87,6 +90,9 @@ def test_a_worker_that_is_booting_is_waited_for_until_it_has_booted_and_restarte
 
 class Shrinking(Booting):
     """The registry where gpu0 is being drained and gpu1 has just ended."""
+
+    def boot_failures(self) -> list[BootFailure]:
+        return []
 
     def alive(self) -> list[WorkerRecord]:
         return [self._record(f"gpu{number}@host", 1, WorkerState.READY) for number in range(2)]
