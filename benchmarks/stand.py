@@ -25,11 +25,12 @@ import redis
 
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.waiting import lives
+from contract import variables
 from contract.errors import EngineError, McqueueError
 from contract.layers import merge
 from contract.ledger import RedisLedger
 from contract.question import Question
-from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, PREFIX, Settings, load_settings
+from contract.settings import PREFIX, Settings, load_settings
 from contract.verdict import Verdict
 from demo.run import end
 from demo.valkey import serve
@@ -142,10 +143,10 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
         serve(Path(folder) / "valkey") as url,
     ):
         overrides = {**settings, "redis_url": url}
-        environment = {**os.environ, OVERRIDES_VARIABLE: json.dumps(overrides)}
+        environment = {**os.environ, variables.OVERRIDES: json.dumps(overrides)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else every command would compile all our modules
         if config:
-            environment[CONFIG_VARIABLE] = str(config.resolve())
+            environment[variables.CONFIG] = str(config.resolve())
         found = load_settings(config, [f"{name}={json.dumps(value)}" for name, value in overrides.items()])
         ledger = RedisLedger.connect(found)
         try:
@@ -191,10 +192,10 @@ def started(
 @contextmanager
 def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
     """Yield a ready worker on that server and queue, and end it afterwards; `settings` override the stand's."""
-    overrides = merge(json.loads(at.environment[OVERRIDES_VARIABLE]), settings)
+    overrides = merge(json.loads(at.environment[variables.OVERRIDES]), settings)
     in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
     within_s = float(overrides.get("server_startup_timeout", at.settings.server_startup_timeout)) + PYTHON_S
-    environment = {**at.environment, OVERRIDES_VARIABLE: json.dumps(overrides)}
+    environment = {**at.environment, variables.OVERRIDES: json.dumps(overrides)}
     log = at.folder / f"{name}.log"
     command = worker_command(f"{name}@bench", in_flight, queue)
     with started(command, environment, log, lambda: "ready: takes question batches" in _said(log), within_s) as child:

@@ -12,7 +12,7 @@ from contract.errors import nearest
 from contract.layers import Place
 from contract.yaml_files import brief
 
-__all__ = ["FORMER_NAMES", "explain", "without_secrets"]
+__all__ = ["FORMER_NAMES", "explain", "with_secrets", "without_secrets"]
 
 #: Setting names of the predecessor project, and their equivalents here.
 FORMER_NAMES = {
@@ -83,6 +83,11 @@ def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:
         else each in {SecretStr, SecretBytes}
         for each in annotations
     )
+
+
+def with_secrets(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields of `model` whose values are, or contain, secrets by their types."""
+    return frozenset(name for name in model.model_fields if _is_secret(model, (name,)))
 
 
 def without_secrets(layer: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from contract import variables
 from contract.errors import SettingsError
 from contract.sanitize import for_terminal
 
@@ -67,8 +68,8 @@ def set_up(who: str = "") -> None:
     MCQUEUE_LOG_LEVEL and MCQUEUE_LOG_FORMAT set level and format. Raises SettingsError for an invalid value.
     """
     levels = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
-    level = _chosen("MCQUEUE_LOG_LEVEL", "info", levels)
-    formatter = _chosen("MCQUEUE_LOG_FORMAT", "person", {"person": PersonFormatter, "json": JsonFormatter})
+    level = _chosen(variables.LOG_LEVEL, "info", levels)
+    formatter = _chosen(variables.LOG_FORMAT, "person", {"person": PersonFormatter, "json": JsonFormatter})
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(who))
     root = logging.getLogger()

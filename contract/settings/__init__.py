@@ -13,21 +13,13 @@ from contract.settings.fields import (
     refuse_no_server,
 )
 from contract.settings.loading import (
-    CONFIG_VARIABLE,
-    MODEL_VARIABLE,
-    OTHER_VARIABLES,
-    OVERRIDES_VARIABLE,
     as_file,
     load_fleet,
     load_settings,
 )
 
 __all__ = [
-    "CONFIG_VARIABLE",
-    "MODEL_VARIABLE",
     "MOST_QUESTIONS",
-    "OTHER_VARIABLES",
-    "OVERRIDES_VARIABLE",
     "PREFIX",
     "OpenAiSettings",
     "Settings",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource
 from pydantic_settings import SettingsError as EnvironmentLayerError
 
+from contract import variables
 from contract.errors import SettingsError, nearest
 from contract.explain import FORMER_NAMES, explain, without_secrets
 from contract.layers import OVERRIDE, Place, all_of, has, merge, parse_overrides
@@ -22,37 +23,7 @@ from contract.spec import RunSpec
 from contract.wording import number
 from contract.yaml_files import brief, read_yaml
 
-__all__ = [
-    "CONFIG_VARIABLE",
-    "MAY_HOLD_SECRETS",
-    "MODEL_VARIABLE",
-    "OTHER_VARIABLES",
-    "OVERRIDES_VARIABLE",
-    "as_file",
-    "load_fleet",
-    "load_settings",
-]
-
-#: Path of the deploy file, for commands that take no --config (`celery -A workers.app …`).
-CONFIG_VARIABLE = "MCQUEUE_CONFIG"
-#: The `--set` layer as JSON, passed from the launcher to its workers.
-OVERRIDES_VARIABLE = "MCQUEUE_OVERRIDES"
-#: Selects one model of a deploy file with several; set by the launcher for its workers.
-MODEL_VARIABLE = "MCQUEUE_MODEL"
-#: Settings whose values may contain secrets.
-MAY_HOLD_SECRETS = frozenset({"redis_url", "openai", "judge_api_key", "http", "models"})
-#: Variables with the prefix that are not settings.
-OTHER_VARIABLES = frozenset(
-    {
-        CONFIG_VARIABLE,
-        OVERRIDES_VARIABLE,
-        "MCQUEUE_BOOT_CAUSES",
-        "MCQUEUE_LOG_FORMAT",
-        "MCQUEUE_LOG_LEVEL",
-        "MCQUEUE_READY_FD",
-        "MCQUEUE_WORKER_NAME",
-    }
-)
+__all__ = ["as_file", "load_fleet", "load_settings"]
 
 
 def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
@@ -176,17 +147,17 @@ def _named_by_environment() -> Path | None:
     The variable is often set in a shell's start-up file, so the error message says which folder a relative path is
     resolved against.
     """
-    named = os.environ.get(CONFIG_VARIABLE)
+    named = os.environ.get(variables.CONFIG)
     if not named:
         return None
     try:
         Path(named).stat()
     except FileNotFoundError:
         hint = f"A relative path starts at {Path.cwd()}."
-        raise SettingsError(f"{CONFIG_VARIABLE}: {named}: no such configuration file.", hint=hint) from None
+        raise SettingsError(f"{variables.CONFIG}: {named}: no such configuration file.", hint=hint) from None
     except OSError as trouble:
         reason = f"{brief(named)}: cannot be read: {trouble.strerror}."
-        raise SettingsError(f"{CONFIG_VARIABLE}: {reason}", hint="Check the path and its permissions.") from None
+        raise SettingsError(f"{variables.CONFIG}: {reason}", hint="Check the path and its permissions.") from None
     return Path(named)
 
 
@@ -240,17 +211,19 @@ def _environment() -> dict[str, Any]:
 
 def _handed_overrides() -> dict[str, Any]:
     try:
-        found = json.loads(os.environ.get(OVERRIDES_VARIABLE, "{}"))
+        found = json.loads(os.environ.get(variables.OVERRIDES, "{}"))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise SettingsError(f"environment: {OVERRIDES_VARIABLE}: expected a JSON object.", hint="`workers up` sets it.")
+        raise SettingsError(
+            f"environment: {variables.OVERRIDES}: expected a JSON object.", hint="`workers up` sets it."
+        )
     return found
 
 
 def _refuse_unknown_variables() -> None:
     for name in os.environ:
-        if not name.startswith(PREFIX) or name in OTHER_VARIABLES:
+        if not name.startswith(PREFIX) or name in variables.NO_SETTINGS:
             continue
         setting, *parts = name.split("__")
         field = setting.removeprefix(PREFIX).lower()

@@ -24,7 +24,7 @@ from producer.export.summary_json import summary_json
 from producer.pairing import MANY, UNDECIDED
 from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
-from producer.report.run_view import Part
+from producer.report.run_view import RunView
 from producer.report.table import PER_PARCEL, Table
 from producer.stats.denominators import RESPONDED
 from producer.stats.paired import ALPHA, POWER
@@ -49,7 +49,7 @@ def build(
     """
     table = Table() if questions else None
     beside = RunComparison(ledger, runs, shared=shared)
-    parts = [_part(ledger, run, table, beside, live) for run in runs]
+    views = [_view(ledger, run, table, beside, live) for run in runs]
     if table:
         table.close()
     comparisons = beside.comparisons()
@@ -65,7 +65,7 @@ def build(
         lstrip_blocks=True,
     )
     return environment.get_template("report.html.j2").generate(
-        parts=parts,
+        views=views,
         comparisons=comparisons,
         table=table,
         per_parcel=PER_PARCEL,
@@ -85,7 +85,9 @@ def build(
     )
 
 
-def _part(ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, live: Sequence[WorkerRecord]) -> Part:
+def _view(
+    ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, live: Sequence[WorkerRecord]
+) -> RunView:
     if table:
         table.begin(run)
     summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
@@ -96,7 +98,7 @@ def _part(ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, 
                 table.add(question, verdict)
     here = [each for each in live if each.queue == score_queue(run.spec.model)]
     content = summary_json(summary, here, ledger.engines(run.run_id))
-    return Part(run, summary, measures, content, engine_lines(ledger, run))
+    return RunView(run, summary, measures, content, engine_lines(ledger, run))
 
 
 def _asset(name: str) -> str:

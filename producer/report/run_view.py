@@ -22,14 +22,14 @@ from producer.stats import Contexts, Mean, Share, Tally
 from producer.stats.denominators import ANSWERED, RESPONDED
 from producer.stats.normalized import HOW
 
-__all__ = ["Part"]
+__all__ = ["RunView"]
 
 #: Row of a table of figures: a name, its figure, and its chance level, if there is one.
 Row = tuple[str, Share | Mean, float | None]
 
 
 @dataclass(frozen=True)
-class Part:
+class RunView:
     """One run with its figures."""
 
     run: Run

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from contract.settings import OTHER_VARIABLES, PREFIX, Settings, load_settings
+from contract import variables
+from contract.settings import PREFIX, Settings, load_settings
 from demo.valkey import CONFIGURATION
 from producer.runs.runconfig import load_run_config
 
@@ -252,7 +253,7 @@ def test_a_workers_models_outlive_its_container(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_variable_of_ours_is_a_known_setting(name: str) -> None:
     for variable in environment(SERVICES[name]):
-        if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
+        if variable.startswith(PREFIX) and variable not in variables.NO_SETTINGS:
             assert variable.removeprefix(PREFIX).split("__")[0].lower() in Settings.model_fields
 
 

@@ -18,6 +18,7 @@ PACKAGES = ("contract", "producer", "workers")
 #: From the bottom up: a module imports only what stands before it.
 CONTRACT_ORDER = (
     "errors",
+    "variables",
     "sanitize",
     "wording",
     "tables",

@@ -13,9 +13,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from contract import keys
+from contract import keys, variables
 from contract.priority import Priority
-from contract.settings import OTHER_VARIABLES, PREFIX, load_fleet, load_settings
+from contract.settings import PREFIX, load_fleet, load_settings
 from demo.valkey import CONFIGURATION
 from producer.cli import main as producer
 from producer.options import CANCELLED, SOME_FAILED
@@ -209,7 +209,7 @@ def test_every_variable_of_ours_is_a_known_setting_and_names_a_file_that_is_moun
     _, container = OURS[place]
     given = {each["name"]: each.get("value", "") for each in container.get("env", ())}
     for name in given:
-        if name.startswith(PREFIX) and name not in OTHER_VARIABLES:
+        if name.startswith(PREFIX) and name not in variables.NO_SETTINGS:
             assert name.removeprefix(PREFIX).lower() == "redis_url"
     mounted = [given[name] for name in ("MCQUEUE_CONFIG",) if name in given]
     mounted += [each for each in container.get("args", ()) if each.startswith("/etc/mcqueue/")]

@@ -21,13 +21,12 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
+from contract import variables
 from contract.errors import EngineError, first_line
 from workers.engines import vllm_folder
 
 __all__ = ["Cause", "cause_of", "failure_reports", "tell_worker"]
 
-#: Environment variable with the file in which vLLM's processes report their failures.
-VARIABLE = "MCQUEUE_BOOT_CAUSES"
 #: Loggers that log the exception when a vLLM process cannot start or fails during its part of the boot.
 FAILING = ("vllm.v1.engine.core", "vllm.v1.executor.multiproc_executor")
 #: Modules that only look at the model, the arguments and the kind of GPU, none of which differs at the next boot.
@@ -79,7 +78,7 @@ def cause_of(trouble: BaseException) -> Cause:
 
 def tell_worker() -> None:
     """Install, in a vLLM process, the hooks that report its failure to the worker that boots it."""
-    path = os.environ.get(VARIABLE)
+    path = os.environ.get(variables.BOOT_CAUSES)
     if path is None:
         return
     for name in FAILING:
@@ -106,11 +105,11 @@ def failure_reports() -> Iterator[Callable[[], Cause | None]]:
         yield lambda: None
         return
     with os.fdopen(descriptor, encoding="utf-8") as file:
-        os.environ[VARIABLE] = path
+        os.environ[variables.BOOT_CAUSES] = path
         try:
             yield lambda: _parsed(file.readline())
         finally:
-            del os.environ[VARIABLE]
+            del os.environ[variables.BOOT_CAUSES]
             Path(path).unlink(missing_ok=True)  # a boot that is given up may have lost its folder by now
 
 

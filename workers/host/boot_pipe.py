@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from contract import variables
 from contract.errors import (
     EXIT_ENGINE,
     EXIT_RETRY,
@@ -17,10 +18,8 @@ from contract.errors import (
     McqueueError,
 )
 
-__all__ = ["READY", "VARIABLE", "exit_code", "is_launched", "read_report", "report"]
+__all__ = ["READY", "exit_code", "is_launched", "read_report", "report"]
 
-#: Environment variable with the worker's end of the pipe.
-VARIABLE = "MCQUEUE_READY_FD"
 READY = "ready"
 #: Small enough to be written and read in one call.
 LONGEST_BYTES = 4096
@@ -28,14 +27,14 @@ LONGEST_BYTES = 4096
 
 def is_launched() -> bool:
     """Whether a launcher supervises this process and restarts it."""
-    return VARIABLE in os.environ
+    return variables.READY_FD in os.environ
 
 
 def report(line: str) -> None:
     """Report READY, or why the boot failed. Ignored if there is no launcher, or no longer."""
     if is_launched():
         with suppress(OSError):
-            os.write(int(os.environ[VARIABLE]), line.encode()[:LONGEST_BYTES])
+            os.write(int(os.environ[variables.READY_FD]), line.encode()[:LONGEST_BYTES])
 
 
 def read_report(reader: int) -> str:

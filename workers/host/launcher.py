@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contract import variables
 from contract.errors import EXIT_ENGINE, EXIT_RESTART, SettingsError
 from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.child import Child
 from workers.host.placement import WorkerPlan
-from workers.host.restarts import LONGEST_PAUSE_S, STEADY_S, after_exit, boot_failed, needs_a_fix
+from workers.host.restarts import LONGEST_PAUSE_S, STEADY_S, Exit, after_exit, boot_failed, needs_a_fix
 from workers.parent import follower
 
 __all__ = ["Supervisor", "bind", "node_name", "worker_command"]
@@ -158,7 +159,7 @@ class Supervisor:
         os.set_blocking(reader, False)
         node = node_name(child.plan)
         # GPUs are pinned here, before the child's Python imports anything.
-        environment = {**os.environ, **child.plan.environment, boot_pipe.VARIABLE: str(writer)}
+        environment = {**os.environ, **child.plan.environment, variables.READY_FD: str(writer)}
         child.ready_channel = reader
         self._selector.register(reader, selectors.EVENT_READ, child)
         try:
@@ -224,12 +225,12 @@ class Supervisor:
         if child.ready_channel >= 0:
             self._on_report(child)  # it may have just been written
         child.process = None
-        was_ready = child.ready_at is not None
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
-        verdict = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL does not count as from outside
-        decision = after_exit(verdict, was_ready, steady, child.failures, child.failed_boots, child.proven)
+        counted_as = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL does not count as from outside
+        ended = Exit(counted_as, child.ready_at is not None, steady, child.proven)
+        decision = after_exit(ended, child.failures, child.failed_boots)
         child.failures = 0 if steady or exit_code == EXIT_RESTART else child.failures + 1
-        child.failed_boots = child.failed_boots + 1 if boot_failed(verdict, was_ready) else 0
+        child.failed_boots = child.failed_boots + 1 if boot_failed(ended) else 0
         if decision.action == "stop":
             child.state = "stopped"
             self._tell(child, "stopped as requested")
@@ -238,7 +239,7 @@ class Supervisor:
             child.state, child.start_at = "waiting", time.monotonic()
             self._tell(child, "stopped as requested, to be started again")
             return
-        explained = child.trouble and needs_a_fix(verdict, was_ready, child.proven)
+        explained = child.trouble and needs_a_fix(ended)
         why = child.trouble if explained else child.last_words()
         self._tell(child, f"ended with {_meaning(exit_code)}; {why}")
         if decision.action == "give up":

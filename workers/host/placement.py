@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from contract import keys
+from contract import keys, variables
 from contract.errors import PlanError, SettingsError
 from contract.layers import parse_overrides
 from contract.names import slug
-from contract.settings import CONFIG_VARIABLE, MODEL_VARIABLE, OVERRIDES_VARIABLE, Settings
+from contract.settings import Settings
 from contract.settings.fields import MEMORY_SHARE
 from contract.wording import number
 from contract.yaml_files import brief
@@ -85,12 +85,12 @@ class SettingsSources:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that make a worker read the same settings."""
-        variables = {}
+        found = {}
         if self.config:
-            variables[CONFIG_VARIABLE] = str(self.config.resolve())
+            found[variables.CONFIG] = str(self.config.resolve())
         if self.overrides:
-            variables[OVERRIDES_VARIABLE] = json.dumps(parse_overrides(self.overrides, SettingsError))
-        return variables
+            found[variables.OVERRIDES] = json.dumps(parse_overrides(self.overrides, SettingsError))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +298,8 @@ def _told_apart(plans: Sequence[WorkerPlan], *, several: bool) -> Iterator[Worke
 
 def _finished(plan: WorkerPlan, sources: SettingsSources, *, several: bool) -> WorkerPlan:
     """Add name and sources of the settings to the environment of `plan`; with several models, also the model."""
-    which = {MODEL_VARIABLE: plan.serves} if several else {}
-    environment = {**sources.environment(), **which, **plan.environment, "MCQUEUE_WORKER_NAME": plan.name}
+    which = {variables.MODEL: plan.serves} if several else {}
+    environment = {**sources.environment(), **which, **plan.environment, variables.WORKER_NAME: plan.name}
     return replace(plan, environment=environment)
 
 

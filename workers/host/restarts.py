@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from contract.errors import EXIT_RESTART, EXIT_RETRY, EXIT_UNBOOTABLE
 from workers.retries import pause_s
 
-__all__ = ["LONGEST_PAUSE_S", "STEADY_S", "Decision", "after_exit", "boot_failed", "needs_a_fix"]
+__all__ = ["LONGEST_PAUSE_S", "STEADY_S", "Decision", "Exit", "after_exit", "boot_failed", "needs_a_fix"]
 
 LONGEST_PAUSE_S = 30.0
 #: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.
@@ -22,6 +22,19 @@ GIVE_UP_AFTER = 5
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 
 
+class Exit(NamedTuple):
+    """How a worker ended, and what it had come to."""
+
+    code: int
+    #: Whether it had been ready.
+    was_ready: bool
+    #: Whether it had been ready for `STEADY_S`.
+    steady: bool = False
+    #: Whether this launcher has seen it ready in any boot. It may then boot again: how much GPU memory is free depends
+    #: on other programs, and a file may be replaced right now.
+    proven: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What to do after a child's exit."""
@@ -30,36 +43,30 @@ class Decision:
     pause_s: float = 0.0
 
 
-def boot_failed(exit_code: int, was_ready: bool) -> bool:
-    """Whether the boot failed by itself: the child was not killed, and did not ask for a retry."""
-    return not was_ready and exit_code not in {EXIT_RETRY, EXIT_RESTART, *FROM_OUTSIDE}
+def boot_failed(ended: Exit) -> bool:
+    """Whether the boot failed by itself: the worker was not killed, and did not ask for a retry."""
+    return not ended.was_ready and ended.code not in {EXIT_RETRY, EXIT_RESTART, *FROM_OUTSIDE}
 
 
-def needs_a_fix(exit_code: int, was_ready: bool, proven: bool) -> bool:
-    """Whether a boot failed for a reason that the user must fix.
-
-    A worker that was ready once (`proven`) may boot again: how much GPU memory is free depends on other programs, and
-    a file may be replaced right now.
-    """
-    return not was_ready and not proven and exit_code in {1, EXIT_UNBOOTABLE}
+def needs_a_fix(ended: Exit) -> bool:
+    """Whether a boot failed for a reason that the user must fix."""
+    return not ended.was_ready and not ended.proven and ended.code in {1, EXIT_UNBOOTABLE}
 
 
-def after_exit(
-    exit_code: int, was_ready: bool, steady: bool, failures: int, failed_boots: int = 0, proven: bool = False
-) -> Decision:
-    """Decide what to do about a child that exited; `failures` and `failed_boots` are the previous consecutive ones.
+def after_exit(ended: Exit, failures: int, failed_boots: int = 0) -> Decision:
+    """Decide what follows; `failures` and `failed_boots` are the previous consecutive ones.
 
     Exit code 0 was requested (a drain by name): stop. So was EXIT_RESTART: restart at once. A boot failure that the
     user must fix: give up. Everything else is restarted after 1, 2, 4 … 30 s, at most 4 s if it was ready: forever if
     it was killed or exited with EXIT_RETRY, five times if its boot fails by itself.
     """
-    if exit_code == 0:
+    if ended.code == 0:
         return Decision("stop")
-    if exit_code == EXIT_RESTART:
+    if ended.code == EXIT_RESTART:
         return Decision("restart")
-    if needs_a_fix(exit_code, was_ready, proven):
+    if needs_a_fix(ended):
         return Decision("give up")
-    if boot_failed(exit_code, was_ready) and failed_boots + 1 >= GIVE_UP_AFTER:
+    if boot_failed(ended) and failed_boots + 1 >= GIVE_UP_AFTER:
         return Decision("give up")
-    longest_s = LONGEST_PAUSE_AFTER_READY_S if was_ready else LONGEST_PAUSE_S
-    return Decision("restart", pause_s(1 if steady else failures + 1, longest_s))
+    longest_s = LONGEST_PAUSE_AFTER_READY_S if ended.was_ready else LONGEST_PAUSE_S
+    return Decision("restart", pause_s(1 if ended.steady else failures + 1, longest_s))

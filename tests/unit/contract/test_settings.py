@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from contract import Settings, load_settings
+from contract import Settings, load_settings, variables
 from contract.errors import SettingsError
 from contract.keys import score_queue
-from contract.settings import CONFIG_VARIABLE, OVERRIDES_VARIABLE, load_fleet
+from contract.settings import load_fleet
 from contract.settings.fields import PARALLEL_SIZES
 from tests.support import ROOT
 from workers.engines import make_engine
@@ -38,7 +38,7 @@ def refusal(config: Path | None = None, *overrides: str) -> str:
 def test_every_layer_wins_over_those_below_it(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings().batch_size == 64
     assert load_settings(deploy).batch_size == 32
-    monkeypatch.setenv(OVERRIDES_VARIABLE, json.dumps({"batch_size": 20}))
+    monkeypatch.setenv(variables.OVERRIDES, json.dumps({"batch_size": 20}))
     assert load_settings(deploy).batch_size == 20
     assert load_settings(deploy, ["batch_size=16"]).batch_size == 16
     monkeypatch.setenv("MCQUEUE_BATCH_SIZE", "8")
@@ -46,7 +46,7 @@ def test_every_layer_wins_over_those_below_it(deploy: Path, monkeypatch: pytest.
 
 
 def test_layers_are_merged_name_by_name(deploy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(OVERRIDES_VARIABLE, json.dumps({"vllm_args": {"max_num_seqs": 4}}))
+    monkeypatch.setenv(variables.OVERRIDES, json.dumps({"vllm_args": {"max_num_seqs": 4}}))
     monkeypatch.setenv("MCQUEUE_VLLM_ARGS__MAX_MODEL_LEN", "2048")
     merged = load_settings(deploy, ["vllm_args.seed=9"]).vllm_args
     assert merged == {"dtype": "float32", "seed": 9, "max_num_seqs": 4, "max_model_len": 2048}
@@ -55,7 +55,7 @@ def test_layers_are_merged_name_by_name(deploy: Path, monkeypatch: pytest.Monkey
 def test_the_file_is_found_through_the_environment_unless_one_is_named(
     deploy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(CONFIG_VARIABLE, str(deploy))
+    monkeypatch.setenv(variables.CONFIG, str(deploy))
     assert load_settings().batch_size == 32
     named = tmp_path / "named.yaml"
     named.write_text("batch_size: 5\n", encoding="utf-8")
@@ -65,7 +65,7 @@ def test_the_file_is_found_through_the_environment_unless_one_is_named(
 def test_a_file_that_only_the_environment_names_is_missed_with_the_variable_and_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(CONFIG_VARIABLE, "configs/deploy/laptop.yaml")
+    monkeypatch.setenv(variables.CONFIG, "configs/deploy/laptop.yaml")
     monkeypatch.chdir(tmp_path)
     assert refusal() == (
         f"MCQUEUE_CONFIG: configs/deploy/laptop.yaml: no such configuration file. A relative path starts at {tmp_path}."
@@ -75,7 +75,7 @@ def test_a_file_that_only_the_environment_names_is_missed_with_the_variable_and_
 def test_a_file_of_the_environment_that_cannot_be_looked_at_is_told_with_the_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / ("x" * 300)))
+    monkeypatch.setenv(variables.CONFIG, str(tmp_path / ("x" * 300)))
     told = refusal()
     assert told.startswith("MCQUEUE_CONFIG: ")
     assert told.endswith(": cannot be read: File name too long. Check the path and its permissions.")

@@ -13,9 +13,10 @@ from huggingface_hub.errors import HfHubHTTPError
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 
+from contract import variables
 from contract.errors import EngineError
 from tests.support import PATIENCE_S, ROOT
-from workers.engines.boot_errors import LONGEST, VARIABLE, Cause, cause_of, failure_reports
+from workers.engines.boot_errors import LONGEST, Cause, cause_of, failure_reports
 
 
 def raised_in(module: str, line: str) -> Exception:
@@ -176,9 +177,9 @@ def test_a_boot_goes_on_where_no_file_can_be_made_for_reports(tmp_path: Path, mo
 
 def test_when_the_boot_is_over_nobody_is_told_anything_and_nothing_is_left() -> None:
     with failure_reports():
-        file = Path(os.environ[VARIABLE])
-    assert VARIABLE not in os.environ
+        file = Path(os.environ[variables.BOOT_CAUSES])
+    assert variables.BOOT_CAUSES not in os.environ
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, str(file))
+        patch.setenv(variables.BOOT_CAUSES, str(file))
         fail_with("ValueError('at work')", logged=True)
     assert not file.exists()

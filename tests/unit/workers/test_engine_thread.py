@@ -19,12 +19,12 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
 
+from contract import variables
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, EngineUnbootable, RequestRejected
 from contract.spec import Sampling
 from contract.turns import one_turn
 from tests.support import PATIENCE_S, wait_until
 from workers.engines.base import GenerateRequest
-from workers.engines.boot_errors import VARIABLE
 from workers.engines.engine_thread import EngineThread
 from workers.engines.prefill import Prefill
 
@@ -69,7 +69,7 @@ def test_of_a_core_process_that_has_told_its_cause_that_is_said_and_whether_anot
 ) -> None:
     def boot(**_: Any) -> None:
         core = {"message": "10 GiB KV cache is needed", "lasting": True}
-        Path(os.environ[VARIABLE]).write_text(json.dumps(core) + "\n")
+        Path(os.environ[variables.BOOT_CAUSES]).write_text(json.dumps(core) + "\n")
         raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
 
     owner = owner_of(monkeypatch, boot)
