@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["EngineUsed", "describe_differences", "differing", "left_to_model"]
+__all__ = ["EngineUsed", "describe_differences", "differing", "is_simulated", "left_to_model"]
 
 #: Fields of an engine's description that are compared. A model's path may differ where its weights do not. Fields that
 #: only affect the last digits are left out, e.g. the kind of GPU: one run may be served by different hosts.
@@ -37,6 +37,11 @@ class EngineUsed(BaseModel):
     since: float
     #: What the engine reports about itself.
     engine: dict[str, Any] = Field(default_factory=dict)
+
+
+def is_simulated(engine: Mapping[str, Any]) -> bool:
+    """Whether the engine of this description makes its answers up."""
+    return engine.get("engine") == "simulated"
 
 
 def differing(engines: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -52,6 +52,11 @@ class Mode(StrEnum):
         """Whether the model generates text, rather than scoring given continuations."""
         return self in {Mode.GENERATE, Mode.VOTE, Mode.JUDGE, Mode.FREE}
 
+    @property
+    def read_by_rules(self) -> bool:
+        """Whether rules read the choice in the generated text."""
+        return self in {Mode.GENERATE, Mode.VOTE}
+
 
 class Normalization(StrEnum):
     """How a choice's log-likelihood is normalized before choices are compared (`likelihood` only)."""
@@ -362,7 +367,7 @@ def mode_conflict(
     mode: Mode, normalization: Normalization, sampling: Sampling | None, rationale: str, unconditional_prompt: str
 ) -> str:
     """Return why these do not go together, or an empty string."""
-    if rationale and mode not in {Mode.GENERATE, Mode.VOTE}:
+    if rationale and not mode.read_by_rules:
         return f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for"
     if mode is not Mode.LIKELIHOOD and normalization is not Normalization.NONE:
         return f"normalization {normalization} has no effect in mode {mode}, only in likelihood"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from contract.ledger import Run
-from contract.spec import Judge, Mode, Normalization, RunSpec
+from contract.spec import Judge, Normalization, RunSpec
 from contract.verdict import Outcome
 from contract.wording import number
 from producer.output import Line, Lines, labelled
@@ -34,8 +34,6 @@ __all__ = [
 
 #: Below this mean probability of any label, the model's choice among the labels is hardly its answer.
 SELDOM = 0.1
-#: Modes in which rules read the choice that a text names.
-READ = frozenset([Mode.GENERATE, Mode.VOTE])
 #: How choices are compared by likelihood, with lm-evaluation-harness's name for the metric.
 COMPARED = {each: f"{HOW[each]} ({METRIC[each]})" for each in Normalization}
 
@@ -188,7 +186,7 @@ def _truncated_lines(tally: Tally) -> Lines:
 def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
     """Return what to do if the rules could read no choice from most texts (`generate` and `vote`)."""
     unread = tally.count(Outcome.UNANSWERED)
-    if spec.mode not in READ or unread <= tally.settled / 2:
+    if not spec.mode.read_by_rules or unread <= tally.settled / 2:
         return []
     remedy = (
         "look at some with `show`, then try mode letter, few-shot examples, or a prompt that asks for a letter only"

@@ -48,7 +48,7 @@ class Unread(NamedTuple):
     @property
     def is_slow(self) -> bool:
         """Whether it is worth sending to another process, which can be done with what is no further step."""
-        return MODES[self.spec.mode].reads_texts and self.follow_up is None
+        return self.spec.mode.read_by_rules and self.follow_up is None
 
 
 #: Reads all that it is given, in order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 import threading
 import time
@@ -18,7 +19,7 @@ ROUND_S = 2.0
 AGAIN_S = 60.0
 
 
-class Rounds(threading.Thread):
+class Rounds(threading.Thread, abc.ABC):
     """A thread that calls `round` every two seconds until stopped, whatever it raises."""
 
     def __init__(self, name: str) -> None:
@@ -51,6 +52,6 @@ class Rounds(threading.Thread):
         if self.is_alive():
             self.join(timeout=10)
 
+    @abc.abstractmethod
     def round(self) -> None:
         """Do the work of one round."""
-        raise NotImplementedError

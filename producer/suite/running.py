@@ -11,6 +11,7 @@ import click
 
 from contract import keys
 from contract.commands import INTERRUPTED, note
+from contract.engine_info import is_simulated
 from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
@@ -89,7 +90,7 @@ class Work:
     def _cell(self, entry: str, run: Run) -> Cell:
         ledger = self._session.ledger
         engines = ledger.engines(run.run_id)
-        simulated = any(each.engine.get("engine") == "simulated" for each in engines)
+        simulated = any(is_simulated(each.engine) for each in engines)
         return Cell(entry, run, ledger.counts(run.run_id), simulated, tuple(untaken(run, engines)))
 
     def _refined(self, cell: Cell, counted: Mapping[str, Summary]) -> Cell:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract import keys
+from contract.engine_info import is_simulated
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.priority import Priority
@@ -52,7 +53,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
         "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers],
-        "simulated": any(each.engine.get("engine") == "simulated" for each in workers),
+        "simulated": any(is_simulated(each.engine) for each in workers),
         "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
     }
 
@@ -120,7 +121,7 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     """Return the live workers of the run, and what to do if one of its queues has none."""
     live = workers_of(run, broker.all_workers())
     names = f"{len(live)} live: {', '.join(map(_named, live))}" if live else "none live"
-    if any(each.engine.get("engine") == "simulated" for each in live):
+    if any(is_simulated(each.engine) for each in live):
         names += "; the engine is simulated, its answers are meaningless"
     unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
     if finished or not unserved:

@@ -82,21 +82,22 @@ class Watcher:
     broker: Broker
     run: Run
     screen: Screen
-    pace: Pace = field(default_factory=Pace)
-    crew: RunWorkers = field(default_factory=RunWorkers)
-    no_worker_since: float | None = None
-    no_worker_next: float = 0.0
-    stall_next: float = 0.0
-    stalls: int = 0
+    #: Whether the run goes on, as last seen.
+    state: RunState = field(default=RunState.RUNNING, init=False)
+    _settled: int = field(default=0, init=False)
+    _pace: Pace = field(default_factory=Pace, init=False)
+    _crew: RunWorkers = field(default_factory=RunWorkers, init=False)
+    _no_worker_since: float | None = field(default=None, init=False)
+    _no_worker_next: float = field(default=0.0, init=False)
+    _stall_next: float = field(default=0.0, init=False)
+    _stalls: int = field(default=0, init=False)
     #: Last counts of a run whose questions are not all written, and since when they are unchanged.
-    incomplete: Counts | None = None
-    incomplete_since: float = 0.0
+    _incomplete: Counts | None = field(default=None, init=False)
+    _incomplete_since: float = field(default=0.0, init=False)
     #: Messages already shown about workers that put the run off, or cannot start yet.
-    put_off: list[str] = field(default_factory=list)
+    _put_off: list[str] = field(default_factory=list, init=False)
     #: Boot failure reasons already shown.
-    unbooted: set[str] = field(default_factory=set)
-    state: RunState = RunState.RUNNING
-    settled: int = 0
+    _unbooted: set[str] = field(default_factory=set, init=False)
 
     def look(self) -> Seen:
         """Return how the run stands."""
@@ -111,7 +112,7 @@ class Watcher:
         try:
             yield
         except UnknownRun as trouble:
-            total, settled = self.run.questions, self.settled
+            total, settled = self.run.questions, self._settled
             raise UnknownRun(
                 f"{self.run.run_id} is no longer in the ledger; last seen with {settled:,} of "
                 f"{number(total, 'question')} settled.",
@@ -122,11 +123,11 @@ class Watcher:
     def attend(self, now: float, seen: Seen) -> None:
         """Show what was `seen` just now, and do what the run needs."""
         counts, workers = seen.counts, seen.workers
-        self.settled = counts.settled
+        self._settled = counts.settled
         working = any(each.state in AT_WORK for each in workers[keys.route(self.run.spec)[-1]])
-        self.pace.observe(now, counts.settled, working=working, halted=counts.halted)
+        self._pace.observe(now, counts.settled, working=working, halted=counts.halted)
         there = [each for of_queue in workers.values() for each in of_queue]
-        crew = self.crew.look(there)
+        crew = self._crew.look(there)
         self.screen.show(self._snapshot(counts, crew, seen.queued, served=all(workers.values())))
         if not counts.finished:
             self._check_halt(counts)
@@ -139,7 +140,7 @@ class Watcher:
             self._check_missing(now, counts)
 
     def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int, *, served: bool) -> Snapshot:
-        return Snapshot(self.run.run_id, counts, self.pace.rates, crew, queued, served, self.run.without_key)
+        return Snapshot(self.run.run_id, counts, self._pace.rates, crew, queued, served, self.run.without_key)
 
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:
@@ -150,14 +151,14 @@ class Watcher:
     def _check_workers(self, now: float, workers: Mapping[str, Sequence[WorkerRecord]]) -> None:
         unserved = [queue for queue, of_queue in workers.items() if not of_queue]
         if not unserved:
-            self.no_worker_since = None
+            self._no_worker_since = None
             return
-        if self.no_worker_since is None:
-            self.no_worker_since = now
-            self.no_worker_next = now + NO_WORKER_AFTER_S
-        if now >= self.no_worker_next:
-            self.no_worker_next = now + NO_WORKER_EVERY_S
-            absent_s = now - self.no_worker_since
+        if self._no_worker_since is None:
+            self._no_worker_since = now
+            self._no_worker_next = now + NO_WORKER_AFTER_S
+        if now >= self._no_worker_next:
+            self._no_worker_next = now + NO_WORKER_EVERY_S
+            absent_s = now - self._no_worker_since
             queues = " and ".join(unserved)
             self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {self._remedy(unserved)}")
 
@@ -169,25 +170,25 @@ class Watcher:
         return f"Start one: {start_workers(unserved, self.broker.all_workers())}"
 
     def _check_put_off(self, workers: Sequence[WorkerRecord]) -> None:
-        said, self.put_off = self.put_off, [*put_off_by(self.run.run_id, workers), *waiting_lines(workers)]
-        for each in self.put_off:
+        said, self._put_off = self._put_off, [*put_off_by(self.run.run_id, workers), *waiting_lines(workers)]
+        for each in self._put_off:
             if each not in said:
                 self.screen.say(f"Questions are waiting. {each}")
 
     def _check_unbooted(self) -> None:
         for reason, found in unbooted_by_reason(unbooted_of(self.run, self.broker)).items():
-            if reason not in self.unbooted:
-                self.unbooted.add(reason)
+            if reason not in self._unbooted:
+                self._unbooted.add(reason)
                 names = ", ".join(each.worker for each in found)
                 self.screen.say(f"{names} failed to boot {since(found)} ago: {reason}")
 
     def _check_stall(self, now: float) -> None:
-        if now < self.stall_next:
+        if now < self._stall_next:
             return
-        self.stall_next = now + STALL_EVERY_S
-        self.stalls = self.stalls + 1 if self.broker.looks_stalled(self.run) else 0
-        if self.stalls >= 2:
-            self.stalls = 0
+        self._stall_next = now + STALL_EVERY_S
+        self._stalls = self._stalls + 1 if self.broker.looks_stalled(self.run) else 0
+        if self._stalls >= 2:
+            self._stalls = 0
             with suppress(WritesRefused):  # reported as missing workers, since none can renew its heartbeat
                 questions, messages = self.broker.heal(self.run)
                 if questions:
@@ -199,9 +200,9 @@ class Watcher:
 
         While they are being written, their number changes; after an interruption, it does not.
         """
-        if counts != self.incomplete or counts.written:
-            self.incomplete, self.incomplete_since = counts, now
-        elif now - self.incomplete_since >= INCOMPLETE_AFTER_S:
+        if counts != self._incomplete or counts.written:
+            self._incomplete, self._incomplete_since = counts, now
+        elif now - self._incomplete_since >= INCOMPLETE_AFTER_S:
             raise LedgerError(
                 f"{self.run.run_id}: {counts.unwritten:,} of {number(counts.total, 'question')} never written.",
                 hint=f"{writer_of(self.run)} was interrupted: run the same command again to continue.",

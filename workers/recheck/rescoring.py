@@ -83,7 +83,7 @@ def _refuse_unreadable(run: Run) -> None:
             f"The outcomes of {run.run_id} are its judge's grades: no rule read them from the texts.",
             hint="To grade again, enqueue it with --fresh, or under another --run.",
         )
-    if run.spec.mode not in {Mode.GENERATE, Mode.VOTE}:
+    if not run.spec.mode.read_by_rules:
         what = f"Run {run.run_id} (mode {run.spec.mode})"
         raise RunConfigError(f"{what} stores no texts to re-read.", hint="Only the modes generate and vote do.")
     if run.spec.circular:

@@ -14,8 +14,8 @@ __all__ = ["MODES", "FollowUp", "Item", "Reading", "ScoringMode", "requests_of"]
 MODES: dict[Mode, ScoringMode] = {
     Mode.LETTER: ScoringMode(letter.ask, letter.read),
     Mode.LIKELIHOOD: ScoringMode(likelihood.ask, likelihood.read),
-    Mode.GENERATE: ScoringMode(generate.ask, generate.read, reads_texts=True),
-    Mode.VOTE: ScoringMode(vote.ask, vote.read, reads_texts=True),
+    Mode.GENERATE: ScoringMode(generate.ask, generate.read),
+    Mode.VOTE: ScoringMode(vote.ask, vote.read),
     Mode.JUDGE: ScoringMode(judge.ask, judge.read),
     Mode.FREE: ScoringMode(generate.ask, free.read),
 }

@@ -57,8 +57,6 @@ class ScoringMode(NamedTuple):
 
     ask: Callable[[Question, Turns, RunSpec], list[Request]]
     read: Callable[[Question, Sequence[Completion], RunSpec], Reading | FollowUp]
-    #: Whether `read` does no more than apply the rules for texts, so that another process can do it.
-    reads_texts: bool = False
 
 
 def compare(scores: dict[str, float], rule: str, label_mass: float | None = None) -> Reading:
