@@ -17,7 +17,7 @@ __all__ = ["main"]
 #: Command → where it is. Each is imported when it is used, or its help is.
 COMMANDS = {
     "cancel": "producer.control:cancel",
-    "compare": "producer.compare:compare",
+    "compare": "producer.compare.command:compare",
     "enqueue": "producer.enqueue:enqueue",
     "export": "producer.follow:export",
     "index": "producer.index:index",

@@ -28,7 +28,7 @@ __all__ = [
     "progress_console",
     "run_argument",
     "run_config_options",
-    "shared_questions",
+    "shared_option",
     "to_weight",
 ]
 
@@ -78,7 +78,7 @@ def run_config_options(of_config: str) -> Callable[[Command], Command]:
     return config_options(of_config, "Override one value of the configuration.")
 
 
-def shared_questions(command: Command) -> Command:
+def shared_option(command: Command) -> Command:
     """Add `--shared`."""
     said = "Compare runs over different questions, by those that both have: same id, text, choices, context and key."
     return click.option("--shared", is_flag=True, help=said)(command)

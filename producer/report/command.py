@@ -10,7 +10,7 @@ import click
 
 from contract.ledger import Run
 from producer.export.files import explaining, refuse_unwritable, replacing
-from producer.options import as_json, folder, shared_questions
+from producer.options import as_json, folder, shared_option
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 
@@ -23,7 +23,7 @@ LONGEST_NAME = 200
 @click.command()
 @click.argument("run_names", metavar="[RUN…]", nargs=-1)
 @click.option("--no-questions", is_flag=True, help="Omit the table of all questions, for very large runs.")
-@shared_questions
+@shared_option
 @folder
 @as_json
 @click.pass_obj

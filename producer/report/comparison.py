@@ -10,13 +10,13 @@ from contract.errors import InputError
 from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
+from producer.compare.incomparable import refuse_incomparable
+from producer.compare.pairing import Comparison, Pairing, Sides, differences, side
+from producer.compare.shared_questions import Asked, Shared
 from producer.engine_differences import Engines
-from producer.incomparable import refuse_incomparable
 from producer.output import Lines
-from producer.pairing import Comparison, Pairing, Sides, differences, side
 from producer.result_lines import difference, p_value, sharing
 from producer.retrieval_summary import effect_lines, recall_lines
-from producer.shared_questions import Asked, Shared
 from producer.stats import Pairs
 from producer.stats.paired import holm
 

@@ -17,11 +17,11 @@ from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
 from contract.wording import percent
 from producer.bar import reading
+from producer.compare.pairing import MANY, UNDECIDED
 from producer.engine_differences import engine_lines
 from producer.export.cells import iso
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json
-from producer.pairing import MANY, UNDECIDED
 from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
 from producer.report.run_view import RunView

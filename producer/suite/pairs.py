@@ -8,7 +8,7 @@ from typing import Any
 
 from contract.errors import InputError
 from contract.ledger import Ledger
-from producer.pairing import Comparison, pair_up
+from producer.compare.pairing import Comparison, pair_up
 from producer.stats import Interval
 from producer.stats.paired import holm
 from producer.suite.cell import Cell

@@ -11,7 +11,7 @@ from contract.ledger import MemoryLedger, RunState
 from contract.question import Question
 from contract.spec import Judge, Mode, Normalization, Prompt, Sampling
 from contract.verdict import Outcome, Verdict
-from producer.pairing import differences
+from producer.compare.pairing import differences
 from producer.runs.templates import load_prompt
 from tests.support import make_question
 from tests.unit.producer.compare.conftest import QUESTIONS, SPEC, Ran, keyed

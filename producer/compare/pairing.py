@@ -15,9 +15,9 @@ from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from contract.wording import broken_down, number
 from producer.bar import reading, with_bar
+from producer.compare.incomparable import refuse_incomparable
+from producer.compare.shared_questions import Asked, LeftOut, Shared
 from producer.engine_differences import Engines
-from producer.incomparable import refuse_incomparable
-from producer.shared_questions import Asked, LeftOut, Shared
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect

@@ -9,7 +9,7 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.wording import number
 from producer.bar import reading
-from producer.shared_questions import Asked, Shared
+from producer.compare.shared_questions import Asked, Shared
 
 __all__ = ["refuse_incomparable"]
 

@@ -9,9 +9,9 @@ import click
 
 from contract.ledger import Run
 from contract.wording import number
-from producer.options import as_json, shared_questions
+from producer.compare.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
+from producer.options import as_json, shared_option
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
-from producer.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
 from producer.result_lines import chance, difference, interval, p_value, shared_context
 from producer.retrieval_summary import effect_lines, recall_lines
 from producer.session import Session
@@ -40,7 +40,7 @@ COLUMNS = ("question", "subject", "key", "A", "B", "retrieval")
     metavar="N",
     help="Flipped questions to list at most.  [default: 10]",
 )
-@shared_questions
+@shared_option
 @as_json
 @click.pass_obj
 def compare(session: Session, name_a: str, name_b: str, flips: int, shared: bool, as_json: bool) -> None:

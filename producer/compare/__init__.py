@@ -1,0 +1,1 @@
+"""Paired comparison of two runs, question by question: for `compare`, and for `report` and `suite`."""
