@@ -21,7 +21,7 @@ __all__ = ["JsonFormatter", "PersonFormatter", "formatted", "set_up"]
 T = TypeVar("T")
 
 #: Attributes of every LogRecord; any other came from `extra=`.
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 class PersonFormatter(logging.Formatter):

@@ -33,4 +33,4 @@ def fill(seen: Sequence[WorkerRecord]) -> float | None:
     first, last = seen[0], seen[-1]
     begun = last.begun - first.begun
     batches, questions = (last.batches - first.batches, begun) if begun else (last.batches, last.begun)
-    return questions / (batches * last.batch_size) if batches and last.batch_size else None
+    return questions / (batches * last.batch_size) if batches and questions and last.batch_size else None

@@ -22,6 +22,8 @@ __all__ = ["PrefixOrder", "grouped_again"]
 GROUPED = 65_536
 #: Number of questions sent at a time in the file's order: some hundredths of a second's work.
 IN_ORDER = 4_096
+#: Number of questions that are in memory at a time when they are grouped again.
+READ_TOGETHER = 500
 ALONE = 0
 
 
@@ -65,14 +67,15 @@ class PrefixOrder:
 def grouped_again(ledger: Ledger, run: Run, ids: Iterable[str]) -> Iterator[str]:
     """Yield these of the run's question ids in the order in which to send them again: grouped, if that is of use.
 
-    Reads the questions from the ledger if so, a window at a time. Raises LedgerError.
+    Reads the questions from the ledger if so, some at a time. Raises LedgerError.
     """
     if not PrefixOrder(run.spec).needed:
         yield from ids
         return
     for window in chunks(ids, GROUPED):
         order = PrefixOrder(run.spec)
-        questions = ledger.questions(run.run_id, window)
-        for question_id in window:
-            order.add(questions.get(question_id))
+        for part in chunks(window, READ_TOGETHER):
+            questions = ledger.questions(run.run_id, part)
+            for question_id in part:
+                order.add(questions.get(question_id))
         yield from order.grouped(window)

@@ -113,8 +113,9 @@ def _engine(settings: Settings) -> Iterator[Finding]:
         adapter_folders(settings.adapters, model)
     except McqueueError as trouble:
         yield Finding("error", "adapters", trouble.message, trouble.hint)
-    else:
-        yield from _arguments(settings, model) if has_vllm else ()
+        model = ""  # what it would be served with is unknown
+    if has_vllm:
+        yield from _arguments(settings, model)
 
 
 def _model(settings: Settings) -> tuple[Finding, str]:

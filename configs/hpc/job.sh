@@ -54,7 +54,7 @@ else
     mv "$STATE/url.own" "$STATE/url"
     MCQUEUE_REDIS_URL=$(<"$STATE/url")
     export MCQUEUE_REDIS_URL
-    echo "To follow the job elsewhere: export MCQUEUE_REDIS_URL=\$(cat $STATE/url); python -m producer watch last"
+    echo "To follow the job elsewhere: export MCQUEUE_REDIS_URL=\$(cat $(cd "$STATE" && pwd)/url); python -m producer watch last"
 fi
 
 # Before any worker boots: what is wrong with the questions or a setting is said at once, and ends the job.

@@ -43,6 +43,8 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, le=1_000_000)]
 def _for_a_header(key: SecretStr) -> SecretStr:
     """Return the key without white space around it, as a file with a secret ends with a newline. Raises ValueError."""
     stripped = key.get_secret_value().strip()
+    if key and not stripped:
+        raise ValueError("it is empty but for white space; to have none, leave it out")
     if not re.fullmatch(r"[ -~]*", stripped):
         raise ValueError("no header can carry it: use printable ASCII")
     return SecretStr(stripped)

@@ -20,9 +20,9 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 OUTPUT = frozenset({"lm_head", "embed_tokens"})
 #: Upper bound on the header of any safetensors file.
 HEADER_BYTES = 100_000_000
-#: Modules whose input is as wide as the model.
-AS_WIDE = frozenset({"q_proj", "k_proj", "v_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj"})
-_LAYER = re.compile(r"\.layers\.(\d+)\.")
+#: Modules whose input is as wide as the part of the model that they are in.
+AS_WIDE = frozenset({"q_proj", "k_proj", "v_proj", "qkv_proj"})
+_LAYER = re.compile(r"(.*)\.layers\.(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,17 @@ class _Adapter:
     folder: Path
     rank: int
     modules: frozenset[str]
-    #: Number of layers and width that its model has at least, as far as its weights tell.
+    #: What its weights tell of its model.
     size: _Size
 
 
 class _Size(NamedTuple):
-    layers: int = 0
-    widths: frozenset[int] = frozenset()
+    """What an adapter's weights tell of its model."""
+
+    #: Number of layers that it has at least; 0: unknown, or in several parts.
+    layers: int
+    #: Widths of its parts; empty: unknown.
+    widths: frozenset[int]
 
 
 def adapter_folders(adapters: Mapping[str, str], model: str = "") -> dict[str, Path]:
@@ -85,12 +89,17 @@ def _read(name: str, path: str) -> _Adapter:
             f"adapters.{name}: {file} has target_modules {modules!r}.",
             hint="Expected a list of a layer's modules, like q_proj; vLLM cannot score with an adapted lm_head.",
         )
+    if content.get("target_parameters"):
+        raise ModelNotFound(
+            f"adapters.{name}: {file} has target_parameters, such as the experts of a model.",
+            hint="Only adapters of target_modules are loaded: merge this one into its model, and load that.",
+        )
     if max(ranks) > RANKS[-1]:
         raise ModelNotFound(
             f"adapters.{name}: {file} has the rank {max(ranks)}.", hint=f"vLLM applies ranks of at most {RANKS[-1]}."
         )
     shapes = _weights(name, folder)
-    _refuse_other_weights(name, folder, shapes, ranks, None if content.get("target_parameters") else suffixes)
+    _refuse_other_weights(name, folder, shapes, ranks, suffixes)
     return _Adapter(folder, max(ranks), suffixes, _size(shapes))
 
 
@@ -113,12 +122,12 @@ def _weights(name: str, folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _refuse_other_weights(
-    name: str, folder: Path, shapes: Mapping[str, tuple[int, int]], ranks: Set[int], modules: Set[str] | None
+    name: str, folder: Path, shapes: Mapping[str, tuple[int, int]], ranks: Set[int], modules: Set[str]
 ) -> None:
     """Raise ModelNotFound unless the weights have these ranks, and no modules but these.
 
     vLLM would load and misscale the first, and leave out the second without a word; as another adapter may name them,
-    what this one answers would depend on its neighbours. None: the configuration names modules in another way, too.
+    what this one answers would depend on its neighbours.
     """
     mixed = "They are from different training runs: use the folder exactly as peft's save_pretrained wrote it."
     found = {rank for rank, _ in shapes.values()}
@@ -129,7 +138,7 @@ def _refuse_other_weights(
             hint=mixed,
         )
     adapted = {module.rpartition(".")[2] for module in shapes}
-    if modules is not None and not adapted <= modules:
+    if not adapted <= modules:
         raise ModelNotFound(
             f"adapters.{name}: the weights in {folder} are for {', '.join(sorted(adapted))}, target_modules in its "
             f"adapter_config.json names {', '.join(sorted(modules))}.",
@@ -138,9 +147,10 @@ def _refuse_other_weights(
 
 
 def _size(shapes: Mapping[str, tuple[int, int]]) -> _Size:
-    layers = [int(layer[1]) for module in shapes if (layer := _LAYER.search(module))]
-    widths = [width for module, (_, width) in shapes.items() if module.rpartition(".")[2] in AS_WIDE]
-    return _Size(max(layers, default=-1) + 1, frozenset(widths))
+    layers = [found for module in shapes if (found := _LAYER.match(module))]
+    parts = {found[1] for found in layers}
+    widths = frozenset(width for module, (_, width) in shapes.items() if module.rpartition(".")[2] in AS_WIDE)
+    return _Size(max(int(found[2]) for found in layers) + 1 if len(parts) == 1 else 0, widths)
 
 
 def _refuse_for_another_model(name: str, size: _Size, file: Path) -> None:
@@ -155,8 +165,9 @@ def _refuse_for_another_model(name: str, size: _Size, file: Path) -> None:
         return  # a hub's model, or one that says it in another way
     if "vision_config" in config or "audio_config" in config:
         return  # its parts differ
-    if size.layers > layers or not size.widths <= {width}:
-        its = f"width {_listed(size.widths)}" if not size.widths <= {width} else f"{size.layers} layers"
+    other_width = bool(size.widths) and width not in size.widths
+    if size.layers > layers or other_width:
+        its = f"width {_listed(size.widths)}" if other_width else f"{size.layers} layers"
         raise ModelNotFound(
             f"adapters.{name}: it is for another model, of {its}; {file.parent.name} has the width {width} "
             f"and {layers} layers.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +54,9 @@ class BatchWork(abc.ABC):
         self._isolation = Isolation()
         #: By batch: questions begun that have no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
+        #: Until when (monotonic clock), and how many: failed questions that wait for another attempt.
+        self._held: list[tuple[float, int]] = []
+        self._holding = threading.Lock()
 
     @property
     def done(self) -> int:
@@ -91,11 +95,11 @@ class BatchWork(abc.ABC):
             events.started(batch)
         did_something = True
         try:
-            endings = self._do(batch)
+            with self._put_offs.during_batch():
+                endings = self._do(batch)
             _settle_messages(batch, endings)
             did_something = set(endings.values()) != {AGAIN}
-            if not did_something:
-                _rest(batch, questions=len(endings))
+            self._rest(batch, endings, did_something=did_something)
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
@@ -276,6 +280,29 @@ class BatchWork(abc.ABC):
         self._attempt_or_halve(batch, left[:middle], endings)
         self._attempt_or_halve(batch, left[middle:], endings)
 
+    def _rest(self, batch: Batch, endings: Endings, *, did_something: bool) -> None:
+        """Decide where the questions to be retried wait: held, which keeps no others waiting, or here with their batch.
+
+        Where several failed together and nothing else was done, or many wait already, nothing may be wrong with them:
+        others would only use up their attempts, too. A batch that was put off waits here, or it would be a busy loop.
+        """
+        failed = Counter(endings.values())[AGAIN] if batch.requeue_after_s else 0
+        if did_something and not failed:
+            return
+        if failed and (did_something or failed == 1) and self._holds(failed, batch.requeue_after_s):
+            return
+        batch.pause_s, batch.requeue_after_s = max(batch.requeue_after_s, RETRY_PAUSE_S), 0.0
+
+    def _holds(self, questions: int, pause_s: float) -> bool:
+        """Whether so many more questions may be held for `pause_s`: no more than a full batch has at a time."""
+        now_s = time.monotonic()
+        with self._holding:
+            self._held = [(until_s, count) for until_s, count in self._held if until_s > now_s]
+            if sum([count for _, count in self._held]) + questions > self._settings.full_batch:
+                return False
+            self._held.append((now_s + pause_s, questions))
+            return True
+
     def _pause(self, seconds: float) -> None:
         """Pause before the next batch; ends early when the worker is stopping."""
         until = time.monotonic() + seconds
@@ -304,16 +331,6 @@ class BatchWork(abc.ABC):
                 "waited_s": batch.waited_s,
             },
         )
-
-
-def _rest(batch: Batch, questions: int) -> None:
-    """Have `batch`, of which all `questions` are to be retried, keep its worker from a busy loop.
-
-    Where several failed together, nothing may be wrong with them, and others would use up attempts like them; a single
-    one that failed keeps nobody waiting.
-    """
-    if questions > 1 or not batch.requeue_after_s:
-        batch.pause_s, batch.requeue_after_s = max(batch.requeue_after_s, RETRY_PAUSE_S), 0.0
 
 
 def _settle_messages(batch: Batch, endings: Endings) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from workers.stages.work import AGAIN, Endings
 
@@ -12,7 +14,8 @@ __all__ = ["PutOffs"]
 
 log = logging.getLogger(__name__)
 
-#: A run counts as put off for this long after its last message: another worker may have taken the rest.
+#: A run counts as put off for this long after its last message: another worker may have taken the rest. Longer while a
+#: batch runs that began before that, as this worker may have taken none since.
 PUT_OFF_S = 60.0
 
 
@@ -22,12 +25,27 @@ class PutOffs:
     def __init__(self) -> None:
         #: Run → why, and when (monotonic clock) its questions were last requeued.
         self._runs: dict[str, tuple[str, float]] = {}
+        self._running = 0
+        #: When the latest batch began.
+        self._began_at = 0.0
+        self._counting = threading.Lock()
 
     @property
     def current(self) -> dict[str, str]:
         """Run → why this worker currently requeues its questions."""
-        since = time.monotonic() - PUT_OFF_S
-        return {run_id: why for run_id, (why, at) in list(self._runs.items()) if at >= since}
+        until = self._began_at if self._running else time.monotonic()
+        return {run_id: why for run_id, (why, at) in list(self._runs.items()) if until <= at + PUT_OFF_S}
+
+    @contextmanager
+    def during_batch(self) -> Iterator[None]:
+        """Note that a batch runs in the block."""
+        with self._counting:
+            self._running, self._began_at = self._running + 1, time.monotonic()
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._running -= 1
 
     def add(self, run_id: str, question_ids: Iterable[str], why: str) -> Endings:
         """Requeue the questions' messages for another worker, or this one later; return their endings."""

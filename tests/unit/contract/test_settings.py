@@ -521,6 +521,13 @@ def test_a_servers_model_is_known_by_its_own_id_and_not_by_the_one_that_would_be
     assert load_settings(None, server).served_as(asked) == served
 
 
+@pytest.mark.parametrize("key", ["\n", "  "])
+def test_a_key_of_white_space_is_refused_as_it_would_let_everybody_in(key: str) -> None:
+    with pytest.raises(SettingsError, match=r"http\.api_key: it is empty but for white space"):
+        load_settings(None, [f"http.api_key={json.dumps(key)}"])
+    assert load_settings(None, ["http.api_key="]).http.api_key.get_secret_value() == ""
+
+
 KEYS = ("http.api_key", "openai.api_key", "judge_api_key")
 
 

@@ -78,8 +78,12 @@ def test_weights_of_modules_that_the_configuration_does_not_name_are_refused_as_
     """The base model's scores were recorded as the adapter's."""
     with pytest.raises(ModelNotFound, match=r"adapters\.law: .* are for q_proj, target_modules in .* names v_proj\."):
         adapter_arguments({"law": adapter(tmp_path / "x", r=8, target_modules=["v_proj"])})
-    more = adapter(tmp_path / "more", r=8, target_modules=["v_proj"], target_parameters=["mlp.experts.down_proj"])
-    assert adapter_arguments({"law": more})["lora_target_modules"] == ["v_proj"]
+
+
+def test_an_adapter_of_a_models_experts_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    experts = adapter(tmp_path / "more", 8, 256, r=8, target_parameters=["mlp.experts.down_proj"])
+    with pytest.raises(ModelNotFound, match=r"adapters\.law: .* has target_parameters.* merge this one"):
+        adapter_arguments({"law": experts})
 
 
 def test_a_rank_that_vllm_does_not_apply_is_told_with_its_adapter(tmp_path: Path) -> None:
@@ -94,6 +98,7 @@ def test_a_rank_that_vllm_does_not_apply_is_told_with_its_adapter(tmp_path: Path
         ({"hidden_size": 4, "num_hidden_layers": 3}, "of width 2; base has the width 4 and 3 layers"),
         ({"hidden_size": 2, "num_hidden_layers": 1}, "of 2 layers; base has the width 2 and 1 layers"),
         ({"hidden_size": 4, "num_hidden_layers": 1, "vision_config": {}}, ""),
+        ({"hidden_size": 2, "num_hidden_layers": 2, "audio_config": {}}, ""),
         ({"text_config": {"hidden_size": 4}}, ""),
         (None, ""),
     ],
@@ -111,6 +116,23 @@ def test_an_adapter_of_another_model_is_refused_before_any_is_loaded(
         return
     with pytest.raises(ModelNotFound, match=rf"adapters\.law: it is for another model, {refused}"):
         adapter_folders({"law": folder}, str(base))
+
+
+def test_an_adapter_of_several_parts_of_a_model_is_compared_with_none_of_them(tmp_path: Path) -> None:
+    """Their widths and numbers of layers differ, and the configuration may name one only."""
+    folder = Path(adapter(tmp_path / "law", r=8))
+    of_parts = {"model.layers.0": 2, "vision.layers.40": 3}
+    save_file(
+        {f"base_model.model.{part}.q_proj.lora_A.weight": np.zeros((8, w), np.float32) for part, w in of_parts.items()}
+        | {"base_model.model.model.layers.0.mlp.experts.up_proj.lora_A.weight": np.zeros((8, 1), np.float32)},
+        folder / "adapter_model.safetensors",
+    )
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**config, "target_modules": ["q_proj", "up_proj"]}))
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text('{"hidden_size": 2, "num_hidden_layers": 1}')
+    assert adapter_folders({"law": str(folder)}, str(base)) == {"law": folder}
 
 
 @pytest.mark.parametrize("content", [None, b"", b"hello", b"\xff" * 8, b"\x02\0\0\0\0\0\0\0[]"])

@@ -104,3 +104,24 @@ def test_each_of_vllms_parsers_is_known_here() -> None:
     there = {file.name.removesuffix("_reasoning_parser.py") for file in files}
     assert there
     assert there - LIKE_OTHERS - {name.partition(",")[0] for name in MARKS} - {"granite"} == set()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The answer is C. <reason:photosynthesis>",
+        "<reason:unknown>The answer is C.",
+        "list<analysis:int> is a type. The answer is C.",
+        "std::map<ns:thought> is none. The answer is C.",
+        "The answer is **C**. </analysis:1>",
+        "The answer is C. In harmony, to=self<|message|> marks analysis.",
+    ],
+)
+def test_what_only_looks_like_a_mark_of_reasoning_hides_no_answer(said: str) -> None:
+    assert extract(said, CITIES).label == "C"
+
+
+def test_reasoning_behind_granites_words_is_none_of_its_answer() -> None:
+    said = "Here's my thought process: Rome. Here's my response: <think>Paris? The answer is A.</think>"
+    assert extract(said, CITIES).label is None
+    assert extract(f"{said}C", CITIES).label == "C"

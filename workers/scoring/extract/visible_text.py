@@ -11,10 +11,10 @@ from workers.scoring.extract.normalize import folded
 __all__ = ["before_next_example", "before_next_question", "before_other_choices", "opened", "spoken", "spoken_on"]
 
 #: By which reasoning begins and ends: the marks of the models that vLLM 0.32 has a parser for (`vllm/reasoning/`), and
-#: others. A name may have a prefix (`mm:think`, `seed:think`) or a suffix (`think:6124c78e`).
+#: others.
 _NAMES = (
-    r"(?:\w{1,12}:)?(?:think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad)"
-    r"(?::[^\s<>]{1,40})?|ifm\|think(?:_fast(?:er)?)?"
+    r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad"
+    r"|(?:mm|seed):think|think:[0-9a-f]{4,16}|ifm\|think(?:_fast(?:er)?)?"
 )
 _OPENING = (
     rf"<(?:{_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>|<unused94>"
@@ -28,9 +28,9 @@ _TAG = re.compile(rf"(?P<close>{_CLOSING})|{_OPENING}", re.IGNORECASE)
 #: Where messages name their channel, as in OpenAI's "harmony" format: the mark of a channel that is none for the reader
 #: alone, and how the reader's begins.
 _CHANNELS = (
-    ("<|channel|>", re.compile(r"<\|channel\|>\s?final[^<\n]{0,40}<\|message\|>")),
-    ("to=self<|message|>", re.compile(r"to=user<\|message\|>")),
-    ("<|content_thinking|>", re.compile(r"<\|content_text\|>")),
+    (re.compile(r"<\|channel\|>"), re.compile(r"<\|channel\|>\s?final[^<\n]{0,40}<\|message\|>")),
+    (re.compile(r"(?:\A|assistant)\s{0,4}to=self<\|message\|>"), re.compile(r"to=user<\|message\|>")),
+    (re.compile(r"<\|content_thinking\|>"), re.compile(r"<\|content_text\|>")),
 )
 #: What remains of harmony's where a server drops the control tokens.
 _BARE_ANALYSIS = re.compile(r"\s{0,20}analysis(?=[A-Z])")
@@ -212,7 +212,7 @@ def _visible(text: str) -> str | None:
 
 def _final_channel(text: str) -> str | None:
     for mark, begins in _CHANNELS:
-        if mark in text:
+        if mark.search(text):
             ends = [found.end() for found in begins.finditer(text)]
             return text[ends[-1] :] if ends else None
     if _BARE_ANALYSIS.match(text):
@@ -224,7 +224,7 @@ def _final_channel(text: str) -> str | None:
 def _without_reasoning(text: str) -> str | None:
     """A lone closing tag ends reasoning that the prompt had opened: all before it goes."""
     if in_words := _IN_WORDS.match(text):
-        return text[in_words.end() :]
+        text = text[in_words.end() :]
     said: list[str] = []
     since, thinking = 0, False
     for tag in _TAG.finditer(text):

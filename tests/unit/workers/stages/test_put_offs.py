@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -14,6 +15,7 @@ from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere
 from workers.messages.batch import Settlement
 from workers.stages.base import RETRY_PAUSE_S
+from workers.stages.put_offs import PutOffs
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
 
@@ -91,3 +93,23 @@ def test_a_batch_rests_before_it_comes_again_because_the_ledger_was_away(
     scorer.run(batch)
     assert (batch.pause_s, batch.held[0].settlement) == (RETRY_PAUSE_S, Settlement.REQUEUE)
     assert books.troubles(run.run_id, "q0") == [], "no question is to blame"
+
+
+def test_a_run_stays_put_off_while_a_long_batch_keeps_it_from_being_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take its turns again, in every other place of the next batch."""
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr("workers.stages.put_offs.time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    put_offs = PutOffs()
+    with put_offs.during_batch():
+        put_offs.add("judged", ["q0"], "its judge is away")
+        clock.now_s += 300
+        assert put_offs.current == {"judged": "its judge is away"}
+    assert put_offs.current == {}, "the next batch may try it"
+    put_offs.add("judged", ["q0"], "its judge is away")
+    clock.now_s += 59
+    with put_offs.during_batch():
+        clock.now_s += 300
+        assert put_offs.current == {"judged": "its judge is away"}
+    clock.now_s += 1
+    with put_offs.during_batch():
+        assert put_offs.current == {}, "that batch had none of it"

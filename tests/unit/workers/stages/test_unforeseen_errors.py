@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
-from contract import MemoryLedger, Outcome
+from contract import MemoryLedger, Outcome, load_settings
 from contract.errors import RequestRejected
 from contract.question import Question
-from tests.support import make_questions, open_run
+from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, nowhere, score, verdict_of
 from workers.messages.batch import Settlement
@@ -51,6 +54,25 @@ def test_a_batch_of_which_all_questions_fail_rests_as_the_next_ones_would_fail_l
     batches = [score(books, engine, message(run, "q0", "q1", "q2", "q3")) for _ in range(2)]
     assert [each.requeue_after_s for each in batches] == [0, 0]
     assert no_pauses == [1, 2]
+
+
+def test_no_more_questions_are_held_for_another_attempt_than_a_full_batch_has(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a disk was full, every question of the queue used up its attempts, one by one."""
+    run = open_run(books, make_questions(5))
+    engine.raises = {"What is": OSError("no space left on device")}
+    small = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=3"])
+    scorer = BatchScorer(StageContext(small, books, "w@host", nowhere), engine)
+    monkeypatch.setattr("workers.stages.base.time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
+    batches = [batch_of(message(run, f"q{n}")) for n in range(5)]
+    for batch in batches:
+        scorer.run(batch)
+    assert [each.requeue_after_s for each in batches] == [1, 1, 1, 0, 0]
+    assert no_pauses == [0, 0, 0, 1, 1]
+    monkeypatch.setattr("workers.stages.base.time", SimpleNamespace(monotonic=lambda: 1.1, time=time.time))
+    scorer.run(batch := batch_of(message(run, "q0")))
+    assert batch.requeue_after_s == 2, "the others are no longer held"
 
 
 def test_an_error_that_no_engine_should_raise_is_in_the_log_with_its_traceback_once_its_question_is_found(
