@@ -26,9 +26,9 @@ class Exported:
     """Result of an export."""
 
     files: tuple[Path, ...]
-    counted: Summary
+    summary: Summary
     #: summary.json's content.
-    summary: dict[str, Any]
+    content: dict[str, Any]
     #: Notes that a reader of the files should know.
     remarks: tuple[str, ...]
 

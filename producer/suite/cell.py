@@ -28,8 +28,8 @@ class Cell:
     #: over and whose questions share contexts.
     context_interval: Interval | None = None
     responded_context_interval: Interval | None = None
-    #: Tally over the individual questions of a run that is over, and what makes its accuracy doubtful.
-    counted: Tally | None = None
+    #: Tally read from the individual questions of a run that is over, and what makes its accuracy doubtful.
+    tally_read: Tally | None = None
     warnings: Lines = field(default_factory=list)
 
     @property
@@ -40,7 +40,7 @@ class Cell:
     @property
     def tally(self) -> Tally:
         """Its outcomes; until it is over, it may be unknown which questions without a choice have a key."""
-        return self.counted or Tally.of_counts(self.counts, self.run.without_key)
+        return self.tally_read or Tally.of_counts(self.counts, self.run.without_key)
 
     @property
     def accuracy(self) -> Share | None:

@@ -76,13 +76,13 @@ class Work:
         """Return the table from the ledger's counters alone, without reading individual questions."""
         return Table(self._asked.name, tuple(self._cell(entry, run) for entry, run in self._runs), self._shared)
 
-    def table(self, counted: Mapping[str, Summary] | None = None) -> Table:
+    def table(self, summaries: Mapping[str, Summary] | None = None) -> Table:
         """Return all current figures; those that require reading every question only for runs that are over.
 
-        `counted` are the summaries of runs that have just been read, by run.
+        `summaries` are those of runs that have just been read, by run.
         """
         found = self.standing()
-        whole = replace(found, cells=tuple(self._refined(cell, counted or {}) for cell in found.cells))
+        whole = replace(found, cells=tuple(self._refined(cell, summaries or {}) for cell in found.cells))
         if not whole.settled:
             return whole
         return replace(whole, comparisons=paired(self._session.ledger, whole.comparable()))
@@ -93,7 +93,7 @@ class Work:
         simulated = any(is_simulated(each.engine) for each in engines)
         return Cell(entry, run, ledger.counts(run.run_id), simulated, tuple(untaken(run, engines)))
 
-    def _refined(self, cell: Cell, counted: Mapping[str, Summary]) -> Cell:
+    def _refined(self, cell: Cell, summaries: Mapping[str, Summary]) -> Cell:
         """Return `cell` with the figures and warnings that require reading its questions, if it is over.
 
         The ledger's counters know no contexts, no positions and no texts, and do not always show which failed and
@@ -101,12 +101,12 @@ class Work:
         """
         if not cell.counts.over:
             return cell
-        found = counted.get(cell.run.run_id) or self._read(cell)
+        found = summaries.get(cell.run.run_id) or self._read(cell)
         return replace(
             cell,
             context_interval=found.context_interval(),
             responded_context_interval=found.context_interval(RESPONDED),
-            counted=found.tally,
+            tally_read=found.tally,
             warnings=summary_warnings(found),
         )
 
@@ -159,15 +159,15 @@ class Work:
         self._watch()
         broker = self._session.broker
         files: list[Path] = []
-        counted: dict[str, Summary] = {}
+        summaries: dict[str, Summary] = {}
         for _, run in self._runs:
             live = workers_of(run, broker.all_workers())
             done = export(self._session.ledger, run.run_id, self._out / run.run_id, live=live)
             for remark in done.remarks:
                 note(remark)
             files += done.files
-            counted[run.run_id] = done.counted
-        table = self.table(counted)
+            summaries[run.run_id] = done.summary
+        table = self.table(summaries)
         written = write_table(table, self._out, self._file)
         if as_json:
             echo_json({**table.to_json(), "files": [str(path) for path in (*written, *files)]})

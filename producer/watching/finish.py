@@ -65,10 +65,10 @@ def export_and_print(session: Session, run: Run, out: Path, formats: Sequence[st
     for remark in done.remarks:
         note(remark)
     if as_json:
-        echo_json({**done.summary, "files": [str(path) for path in done.files]})
+        echo_json({**done.content, "files": [str(path) for path in done.files]})
     else:
-        echo_lines(summary_lines(session.ledger, done.counted, done.files))
-    _exit_if_failed(done.counted.tally)
+        echo_lines(summary_lines(session.ledger, done.summary, done.files))
+    _exit_if_failed(done.summary.tally)
 
 
 def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:

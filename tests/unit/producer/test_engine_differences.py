@@ -30,7 +30,7 @@ def test_a_run_that_engines_of_other_weights_answered_says_so_and_its_summary_by
     (what, by_whom) = engine_lines(books, run)
     assert what == ("engines", 'not identical: they differ in weights ("aa", "bb")')
     assert "lists the engine of each of gpu0@a, gpu1@a over time" in by_whom[1]
-    found = export(books, run.run_id, tmp_path).summary["environment"]["answered_by"]
+    found = export(books, run.run_id, tmp_path).content["environment"]["answered_by"]
     assert [(each["worker"], each["since"], each["engine"]["weights"]) for each in found] == [
         ("gpu0@a", "1970-01-01T00:00:00.000Z", "aa"),
         ("gpu1@a", "1970-01-01T00:01:00.000Z", "aa"),

@@ -68,7 +68,7 @@ def test_the_margin_is_0_in_the_files_only_where_it_is_a_tie(ledger: MemoryLedge
 
     assert [float(row["margin"]) for row in rows_of(tmp_path)] == list(margins)
     assert pq.read_table(tmp_path / "results.parquet")["margin"].to_pylist() == list(margins)
-    assert done.summary["rates"]["tied"] == round(1 / 3, 6)
+    assert done.content["rates"]["tied"] == round(1 / 3, 6)
 
 
 def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_the_summary_says_what_was_asked_and_what_came_of_it(filled: MemoryLedge
 
 
 def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled: MemoryLedger, tmp_path: Path) -> None:
-    summary = export(filled, "run-1", tmp_path).summary
+    summary = export(filled, "run-1", tmp_path).content
 
     # With key and verdict: a right and b unanswered in s, d failed in t; the questions without a subject have neither.
     macro = summary["macro_accuracy"]
@@ -208,7 +208,7 @@ def test_where_questions_failed_the_mean_over_subjects_is_told_without_them_too(
     filled: MemoryLedger, tmp_path: Path
 ) -> None:
     """Not where only a whole subject failed, as t did, which the mean leaves out."""
-    assert "macro_accuracy_without_failed" not in export(filled, "run-1", tmp_path / "as it is").summary
+    assert "macro_accuracy_without_failed" not in export(filled, "run-1", tmp_path / "as it is").content
     subjects = {"a": "s", "b": "s", "c": "t", "d": "t"}
     wanted = [each.model_copy(update={"subject": subjects.get(each.id), "answer": "A"}) for each in QUESTIONS[:4]]
     run = filled.run("run-1").model_copy(update={"run_id": "run-2", "questions": 4})
@@ -217,7 +217,7 @@ def test_where_questions_failed_the_mean_over_subjects_is_told_without_them_too(
     outcomes = dict(zip("abcd", ("correct", "wrong", "correct", "failed"), strict=True))
     filled.commit("run-2", [Verdict(question_id=name, outcome=Outcome(each)) for name, each in outcomes.items()])
 
-    summary = export(filled, "run-2", tmp_path / "half of t").summary
+    summary = export(filled, "run-2", tmp_path / "half of t").content
 
     assert summary["macro_accuracy"]["value"] == 0.5, "(1/2 + 1/2) / 2"
     responded = summary["macro_accuracy_without_failed"]
@@ -233,7 +233,7 @@ def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(
     ledger.add_questions("run-2", [QUESTIONS[4]])
     ledger.commit("run-2", [Verdict(question_id="e", outcome=Outcome.CORRECT, choice="A")])
 
-    summary = export(ledger, "run-2", tmp_path).summary
+    summary = export(ledger, "run-2", tmp_path).content
 
     assert summary["accuracy_all"]["value"] == 1.0
     assert (summary["macro_accuracy"], summary["by_subject"]) == (None, {})

@@ -146,7 +146,7 @@ def test_a_run_nobody_has_answered_is_a_table_of_unsettled_questions(filled: Mem
     table = pq.read_table(tmp_path / "results.parquet")
     assert table["outcome"].to_pylist() == ["unsettled", "unsettled"]
     assert table["choice_scores"].null_count == table["settled_at"].null_count == 2
-    assert (done.summary["state"], done.summary["unsettled"]) == ("running", 2)
+    assert (done.content["state"], done.content["unsettled"]) == ("running", 2)
 
 
 def test_a_ledger_that_goes_away_leaves_the_old_file(filled: MemoryLedger, tmp_path: Path) -> None:
