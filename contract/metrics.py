@@ -50,8 +50,7 @@ class RedisMetrics(Collector):
             runs = list(self._ledger.standings(self._open.values()))
             found = [
                 *self._queues([run for run, _ in runs]),
-                _missing(self._fleet),
-                _unbooted(self._fleet),
+                *_absent(self._fleet),
                 _questions(runs),
             ]
         except (LedgerError, redis.RedisError) as trouble:
@@ -87,26 +86,18 @@ class RedisMetrics(Collector):
         return depth, age, workers
 
 
-def _missing(fleet: Fleet) -> GaugeMetricFamily:
-    missing = GaugeMetricFamily(
-        "mcqueue_worker_missing",
-        "Worker whose heartbeats stopped in the last hour without its having been asked to end; always 1.",
-        labels=["worker", "queue"],
-    )
+def _absent(fleet: Fleet) -> Iterator[GaugeMetricFamily]:
+    """Yield the workers that vanished, and those that could not boot."""
+    of_worker = ["worker", "queue"]
+    about = "Worker whose heartbeats stopped in the last hour without its having been asked to end; always 1."
+    missing = GaugeMetricFamily("mcqueue_worker_missing", about, labels=of_worker)
     for each in fleet.missing():
         missing.add_metric([each.name, each.queue], 1)
-    return missing
-
-
-def _unbooted(fleet: Fleet) -> GaugeMetricFamily:
-    unbooted = GaugeMetricFamily(
-        "mcqueue_worker_unbooted",
-        "Worker whose last boot failed in the last 24 hours; always 1.",
-        labels=["worker", "queue"],
-    )
-    for each in fleet.boot_failures():
-        unbooted.add_metric([each.worker, each.queue], 1)
-    return unbooted
+    about = "Worker whose last boot failed in the last 24 hours; always 1."
+    unbooted = GaugeMetricFamily("mcqueue_worker_unbooted", about, labels=of_worker)
+    for failure in fleet.boot_failures():
+        unbooted.add_metric([failure.worker, failure.queue], 1)
+    yield from (missing, unbooted)
 
 
 def _questions(runs: Iterable[tuple[Run, Counts]]) -> GaugeMetricFamily:

@@ -1,57 +1,43 @@
 """Says once when Redis goes away or refuses writes, when the reason becomes another one, and once when it is back.
 
-Workers only wait meanwhile, which otherwise looks as if nothing were to do. A separate thread looks, because the
-launcher must not block on an unavailable Redis.
+Workers only wait meanwhile, which otherwise looks as if nothing were to do.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 import redis
 
 from contract.connection import connect, why_no_writes
 from contract.errors import LedgerError
 from contract.settings import Settings
+from workers.host.watch import Watch
 
 __all__ = ["RedisWatch"]
 
-LOOK_EVERY_S = 2.0
 
-
-class RedisWatch(threading.Thread):
+class RedisWatch(Watch):
     """Looks at Redis as long as the block lasts."""
 
     def __init__(self, settings: Settings, say: Callable[[str], object]) -> None:
-        super().__init__(name="redis-watch", daemon=True)
+        super().__init__("redis-watch")
         self._settings = settings
         self._say = say
         self._client: redis.Redis | None = None
         self._away_since: float | None = None
         #: What was last said to be wrong.
         self._told: type[LedgerError] | None = None
-        self._stopped = threading.Event()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stopped.set()  # not joined: it may be waiting for an answer
-
-    def run(self) -> None:
-        while not self._stopped.wait(LOOK_EVERY_S):
-            began = time.monotonic()  # what fails may have waited long for an answer
-            trouble = self._trouble()
-            if self._stopped.is_set():
-                return
-            with suppress(OSError):  # as the launcher's own lines, where they cannot be written
-                self._tell(trouble, began)
+    def look(self) -> None:
+        began = time.monotonic()  # what fails may have waited long for an answer
+        trouble = self._trouble()
+        if self._stopped.is_set():
+            return
+        with suppress(OSError):  # as the launcher's own lines, where they cannot be written
+            self._tell(trouble, began)
 
     def _trouble(self) -> LedgerError | None:
         try:
