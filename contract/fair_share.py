@@ -22,7 +22,7 @@ from redis.commands.core import Script
 from contract import keys
 from contract.connection import lua, translating
 from contract.ledger import RedisLedger
-from contract.locks import LOCK_S, Lock, claim, releasing
+from contract.locks import LOCK_S, Lock, claim, releasing, renewing
 
 __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
 
@@ -75,26 +75,23 @@ def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> Non
     lock = _moving(ledger, queue)
     with translating(ledger.place):
         if lock.acquire(blocking=False):
-            with releasing(lock):
+            with releasing(lock), renewing(lock):
                 for name in keys.broker_lists(queue):
                     _Leveller(ledger.client, name, put_off).level()
 
 
 @contextmanager
 def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
-    """Prevent reordering of `queue` in the block, so that reading it in pieces misses no message.
-
-    The lock expires after ten seconds: a read that takes longer may miss some. Raises LedgerError.
-    """
+    """Prevent reordering of `queue` in the block: reading it in pieces misses no message. Raises LedgerError."""
     lock = _moving(ledger, queue)
     with translating(ledger.place):
         lock.acquire()
-        with releasing(lock):
+        with releasing(lock), renewing(lock):
             yield
 
 
 def _moving(ledger: RedisLedger, queue: str) -> Lock:
-    return Lock(ledger.client, keys.moving(queue), timeout=LOCK_S, sleep=0.02)
+    return Lock(ledger.client, keys.moving(queue), timeout=LOCK_S, sleep=0.02, thread_local=False)
 
 
 class _Leveller:

@@ -49,7 +49,7 @@ STARTING_S = 30
 #: A wish that its worker has not read for this long, e.g. because its host is gone, expires.
 WISH_S = 600
 #: The state of a worker whose record this version cannot read.
-UNREADABLE = "of another version of mcqueue"
+OF_ANOTHER_VERSION = "of another version of mcqueue"
 
 
 class WorkerState(StrEnum):
@@ -134,7 +134,7 @@ class WorkerRecord(BaseModel):
         try:
             return cls.model_validate_json(found)
         except ValidationError:
-            return cls(name=name, model="?", state=UNREADABLE, host="?", place=name, pid=0, process_started=0)
+            return cls(name=name, model="?", state=OF_ANOTHER_VERSION, host="?", place=name, pid=0, process_started=0)
 
 
 class BootFailure(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -9,7 +10,7 @@ import redis
 from redis.exceptions import LockError
 from redis.lock import Lock as RedisLock
 
-__all__ = ["LOCK_S", "Lock", "claim", "releasing"]
+__all__ = ["LOCK_S", "Lock", "claim", "releasing", "renewing"]
 
 #: A lock that nobody renews or releases expires after this long.
 LOCK_S = 10
@@ -34,6 +35,29 @@ def releasing(lock: Lock) -> Iterator[None]:
     finally:
         with suppress(LockError, redis.RedisError):
             lock.release()
+
+
+@contextmanager
+def renewing(lock: Lock) -> Iterator[None]:
+    """Renew the held `lock`, made with `thread_local=False`, before it expires, for as long as the block runs.
+
+    It may be lost all the same, e.g. while the machine sleeps: the block must bear that another holds it, too.
+    """
+    interval_s = (lock.timeout or LOCK_S) / 4
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(interval_s):
+            with suppress(redis.RedisError):  # whatever it is, the block's own next call meets it
+                lock.reacquire()
+
+    thread = threading.Thread(target=renew, name="lock", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def claim(client: redis.Redis, chore: str) -> bool:

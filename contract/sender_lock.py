@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
-import redis
 from redis.exceptions import LockNotOwnedError
 
 from contract import keys
 from contract.connection import translating
 from contract.ledger import RedisLedger
-from contract.locks import LOCK_S, Lock, releasing
+from contract.locks import LOCK_S, Lock, releasing, renewing
 from contract.process import died_here, this_process
 
 __all__ = ["sole_sender", "sole_sender_if_free"]
@@ -44,7 +42,7 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
             )
             while not _acquired(lock, ledger):
                 time.sleep(LOOK_S)
-    with releasing(lock), _renewing(lock):
+    with releasing(lock), renewing(lock):
         yield
 
 
@@ -57,29 +55,8 @@ def sole_sender_if_free(ledger: RedisLedger, run_id: str) -> Iterator[bool]:
     if not free:
         yield False
         return
-    with releasing(lock), _renewing(lock):
+    with releasing(lock), renewing(lock):
         yield True
-
-
-@contextmanager
-def _renewing(lock: Lock) -> Iterator[None]:
-    """Renew `lock`, which expires after ten seconds, while the block runs: a million questions take longer to send."""
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(LOCK_S / 4):
-            # The lock may be lost after a long sleep. Others may then send the same questions, which costs a ledger
-            # lookup each. Any other error will show up at the next send.
-            with contextlib.suppress(redis.RedisError):
-                lock.reacquire()
-
-    thread = threading.Thread(target=renew, name="sender-lock", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _lock(ledger: RedisLedger, run_id: str) -> Lock:

