@@ -26,7 +26,18 @@ APART = {f"{ACCEPTANCE}test_{name}.py" for name in ("engines", "engine_arguments
 #: To import torch, transformers and vLLM takes longer than these do: one process imports them, not each of four.
 WITH_TORCH = {
     f"tests/unit/workers/test_{name}.py"
-    for name in ("arguments", "chat", "cpu_norm", "dense_retrieval", "encoding", "model_tokenizer")
+    for name in (
+        "adapters",
+        "arguments",
+        "chat",
+        "cpu_norm",
+        "dense_retrieval",
+        "diagnostics",
+        "encoding",
+        "mig_instance",
+        "model_tokenizer",
+        "retrieval",
+    )
 }
 #: What other tests add to their niceness.
 GIVING_WAY = 3

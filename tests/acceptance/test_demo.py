@@ -53,7 +53,7 @@ def test_a_worker_that_already_serves_its_model_is_asked_and_left_running(redis_
 def interrupted(redis_url: str, log: Path, number: signal.Signals) -> int:
     """A demo ends all its processes at the signal in mid-run; how many questions it had seen settled."""
     with process("-m", "demo.run", environment=environment(redis_url, SLOW), log=log) as demo:
-        offspring = watch_offspring(demo.pid)
+        offspring = watch_offspring(demo.pid, log)
         wait_until(lambda: len(set(counted(log))) > 1, "the run to go on")
         seen = counted(log)[-1]
         demo.send_signal(number)
@@ -66,7 +66,7 @@ def interrupted(redis_url: str, log: Path, number: signal.Signals) -> int:
 def finished_demo(redis_url: str, log: Path) -> str:
     """A demo ends all its processes after its work; what it said."""
     with process("-m", "demo.run", environment=environment(redis_url), log=log) as demo:
-        offspring = watch_offspring(demo.pid)
+        offspring = watch_offspring(demo.pid, log)
         assert demo.wait(timeout=3 * PATIENCE_S) == 0, log.read_text()
     assert len(offspring) >= 3
     assert not any(map(lives, offspring))
@@ -89,8 +89,9 @@ def words_of(child: psutil.Process) -> str:
         return ""
 
 
-def watch_offspring(pid: int) -> list[psutil.Process]:
+def watch_offspring(pid: int, log: Path) -> list[psutil.Process]:
     """The demo's children and theirs, once both workers and Flower are up."""
+    wait_until(lambda: "Workers " in log.read_text(), "it to say that it starts them", 3 * PATIENCE_S)
     found: dict[int, psutil.Process] = {}
 
     def look() -> bool:

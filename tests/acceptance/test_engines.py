@@ -25,6 +25,8 @@ from tests.support import ROOT, booted_pids, process, processes_of_session, url_
 from workers.engines.vllm_folder import vllm_folder
 from workers.host.launcher import worker_command
 
+#: vLLM's core in a process of its own, as on a GPU. With "1", it adds another one for the computing on a CPU.
+CORE_APART = {"VLLM_ENABLE_V1_MULTIPROCESSING": "2"}
 #: Both models are the same one; float32, so that what stands beside a question in a batch decides nothing. The engine
 #: has room for one batch, which is settled in parts.
 FLEET = """
@@ -112,7 +114,8 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def with_core(laptop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WithCore]:
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    for name, value in CORE_APART.items():
+        monkeypatch.setenv(name, value)
     with alone(tmp_path / "log") as worker:
         cores = [each for each in processes_of_session(worker.pid) if "VLLM::EngineCore" in " ".join(each.cmdline())]
         assert len(cores) == 1, (tmp_path / "log").read_text()
@@ -127,7 +130,7 @@ SERVED = {"MCQUEUE_ENGINE": "openai", "MCQUEUE_BOOT_LOCAL": "true"}
 @pytest.mark.parametrize(
     ("chosen", "cause"),
     [
-        ({**NO_ROOM, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}, "KV cache is needed"),
+        ({**NO_ROOM, **CORE_APART}, "KV cache is needed"),
         ({**NO_ROOM, **SERVED}, "KV cache is needed"),
     ],
     ids=["by its core process", "by a server's core process"],
@@ -221,9 +224,8 @@ def test_the_same_questions_get_the_same_verdicts(both: Host, config: str, more:
 
 def test_a_batch_of_texts_is_settled_in_parts_and_followed_before_its_longest_text_ends(both: Host) -> None:
     asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "32", "--json")
-    run_id = json.loads(
-        command("-m", "producer", *asked, "--set", "model=inside", environment=both.environment).stdout
-    )["run_id"]
+    words = ("-m", "producer", *asked, "--set", "model=inside", "--set", "sampling.max_tokens=128")
+    run_id = json.loads(command(*words, environment=both.environment).stdout)["run_id"]
     with closing_ledger(f"redis_url={both.environment['MCQUEUE_REDIS_URL']}") as ledger:
         wait_until(lambda: ledger.counts(run_id).finished, "32 texts", BOOT_S)
         results = list(ledger.results(run_id))

@@ -13,7 +13,7 @@ import pytest
 from demo.valkey import free_port
 from tests.acceptance.conftest import BOOT_S, Stack
 from tests.support import ROOT, process, wait_until
-from workers.engines.arguments import as_flags, for_this_cpu
+from workers.engines.arguments import as_flags, engine_environment, for_this_cpu
 from workers.engines.packaged import prepare
 
 
@@ -26,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     options = ("--served-model-name", "grader", *as_flags(vllm_args))
     address = ("--host", "127.0.0.1", "--port", str(port))
     serve = ("-m", "vllm.entrypoints.openai.api_server", "--model", model, *options, *address)
-    quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    quiet = {**engine_environment(model), "CUDA_VISIBLE_DEVICES": ""}
 
     def answers() -> bool:
         assert child.poll() is None, log.read_text()

@@ -37,11 +37,11 @@ def searching(stack: Stack, index: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield child
 
 
-def asked(stack: Stack, index: Path, *overrides: str) -> Path:
-    """Results of the first questions, asked as configs/runs/rag.yaml has it but for `overrides`."""
+def asked(stack: Stack, index: Path, *overrides: str, limit: int = ASKED) -> Path:
+    """Results of the first `limit` questions, asked as configs/runs/rag.yaml has it but for `overrides`."""
     chosen = [part for each in (f"rag.index={index}", *overrides) for part in ("--set", each)]
     return stack.run_to_results(
-        str(QUESTIONS), "--config", "configs/runs/rag.yaml", "--limit", str(ASKED), "--run", "elements", *chosen
+        str(QUESTIONS), "--config", "configs/runs/rag.yaml", "--limit", str(limit), "--run", "elements", *chosen
     )
 
 
@@ -73,7 +73,7 @@ def test_every_row_tells_what_was_retrieved(retrieved: Path) -> None:
 def test_passages_without_room_are_left_out_whole_and_the_row_says_so(
     stack: Stack, index: Path, searching: subprocess.Popen[bytes]
 ) -> None:
-    rows = rows_of(asked(stack, index, "rag.retrieval_top_k=3", "rag.max_context_tokens=100"))
+    rows = rows_of(asked(stack, index, "rag.retrieval_top_k=3", "rag.max_context_tokens=100", limit=8))
     left_out = [row for row in rows if row["passages_left_out"] not in ("", "0")]
     assert left_out
     shown = json.loads(stack.producer("show", "last", left_out[0]["question_id"], "--json").stdout)
