@@ -15,7 +15,7 @@ from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.prefix_order import grouped_again
 from contract.priority import Priority
-from contract.queue import make_celery, publish, queue_length, queued_messages
+from contract.queue import held_question_ids, make_celery, publish, queue_length, queued_messages
 from contract.sender_lock import sole_sender
 from contract.settings import Settings
 
@@ -54,6 +54,9 @@ class Broker(Protocol):
 
     def messages_of(self, run: Run) -> int:
         """Return the number of messages of `run` waiting in its queues; all messages there are read."""
+
+    def holds(self, run: Run) -> bool:
+        """Whether live workers hold messages of `run`; of a halted run, they finish what they have begun."""
 
     def workers(self, queue: str) -> list[WorkerRecord]:
         """Return the live workers that take messages from `queue`."""
@@ -116,6 +119,11 @@ class RedisBroker:
         with translating(self._settings.redis_place):
             return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
 
+    def holds(self, run: Run) -> bool:
+        names = [each.name for queue in keys.route(run.spec) for each in self.workers(queue)]
+        with translating(self._settings.redis_place):
+            return bool(held_question_ids(self._ledger.client, names, run.run_id))
+
     def workers(self, queue: str) -> list[WorkerRecord]:
         return [record for record in self._fleet.alive() if record.queue == queue]
 
@@ -144,6 +152,8 @@ class MemoryBroker:
     batch_size: int = 16
     #: (queue, run id, question ids), most urgent first.
     messages: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    #: Run ids of which workers hold messages.
+    held: set[str] = field(default_factory=set)
     live: list[WorkerRecord] = field(default_factory=list)
     #: Workers that are starting, and those that failed to boot: returned for every queue.
     announced: list[str] = field(default_factory=list)
@@ -195,6 +205,10 @@ class MemoryBroker:
 
     def messages_of(self, run: Run) -> int:
         return sum(run_id == run.run_id for _, run_id, _ in self.messages)
+
+    def holds(self, run: Run) -> bool:
+        """Return what the test has set."""
+        return run.run_id in self.held
 
     def workers(self, queue: str) -> list[WorkerRecord]:
         return [record for record in self.live if record.queue == queue]

@@ -25,7 +25,7 @@ from producer.rejected import write_rejected
 from producer.runs.plan_lines import plan_json, plan_lines
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import load_run_config
-from producer.runs.submit import Plan, State, Submitted, afresh, asked_already, namesake, plan, submit
+from producer.runs.submit import Plan, State, Submitted, about_namesake, afresh, asked_already, plan, submit
 from producer.runs.unanswerable import adapter_doubt, refuse_unanswerable
 from producer.session import Session
 from producer.watching.finish import finish
@@ -168,11 +168,8 @@ def _asked_already(done: Submitted, session: Session) -> Lines:
 
 
 def _namesake(planned: Plan, done: Submitted, session: Session) -> Lines:
-    if (found := namesake(planned, done, session.ledger)) is None:
-        return []
-    other, differ = found
-    parts = ", ".join("questions" if each == "questions_digest" else each for each in differ)
-    return [("differs", f"in {parts} from {other}, the last run of this name: all questions are asked")]
+    how = about_namesake(planned, done, session.ledger)
+    return [("differs", how)] if how else []
 
 
 def _failed_lines(done: Submitted, session: Session) -> Lines:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from contract.chunks import TOGETHER, chunks
-from contract.ledger import Run, RunState
+from contract.ledger import Counts, Run, RunState
 from contract.prompts import shows_choices
 from contract.question import Question
 from contract.spec import Mode, Normalization
@@ -199,9 +199,16 @@ class Summary:
             self.judge_agrees += (verdict.choice in question.right) == is_right
 
     @property
+    def counts(self) -> Counts:
+        """The run's progress when it was read: the ledger may know of more verdicts by now."""
+        found = self.tally
+        outcomes = {each: n for each in Outcome if (n := found.count(each))}
+        return Counts(total=self.run.questions, todo=found.unsettled, outcomes=outcomes, state=self.state)
+
+    @property
     def standing(self) -> str:
         """`settled` if every question of the run had a verdict, else the run's state."""
-        return "settled" if self.tally.settled >= self.run.questions else self.state.value
+        return self.counts.standing
 
     def by_normalization(self) -> dict[Normalization, Share]:
         """Return the accuracy over all questions under each normalization (`likelihood`), including the run's own."""

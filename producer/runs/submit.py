@@ -35,7 +35,17 @@ from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig
 from producer.runs.source_coverage import taken_of
 
-__all__ = ["Plan", "State", "Submitted", "afresh", "asked_already", "asked_of", "namesake", "plan", "submit"]
+__all__ = [
+    "Plan",
+    "State",
+    "Submitted",
+    "about_namesake",
+    "afresh",
+    "asked_already",
+    "asked_of",
+    "plan",
+    "submit",
+]
 
 
 #: A run's folder is named after it, and file systems limit names to 255 bytes.
@@ -280,13 +290,24 @@ def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[s
     return others
 
 
-def namesake(planned: Plan, done: Submitted, ledger: Ledger) -> tuple[str, list[str]] | None:
-    """Return the last other run with the name of this new one, and the parts of their specs that differ; None if none.
+def about_namesake(planned: Plan, done: Submitted, ledger: Ledger) -> str:
+    """Return in what this new run differs from the last other one of its name, and how to end that; empty if none.
 
     A user who meant to go on with that run sees why it is another one.
     """
-    if done.state is not State.NEW:
-        return None
+    if done.state is not State.NEW or (found := _namesake(planned, done, ledger)) is None:
+        return ""
+    other, differ = found
+    parts = ", ".join("questions" if each == "questions_digest" else each for each in differ)
+    said = f"in {parts} from {other}, the last run of this name: all questions are asked"
+    with suppress(UnknownRun, UnreadableRun):
+        if not ledger.counts(other).over:
+            said += f"; that one goes on as well, unless you end it: python -m producer cancel {other}"
+    return said
+
+
+def _namesake(planned: Plan, done: Submitted, ledger: Ledger) -> tuple[str, list[str]] | None:
+    """Return the last other run with the name of this one, and the parts of their specs that differ; None if none."""
     for other in ledger.run_ids():
         if other != done.run.run_id and is_called(other, planned.name):
             with suppress(UnknownRun, UnreadableRun):

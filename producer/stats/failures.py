@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from contract.question import Question
@@ -19,15 +18,6 @@ class Failures:
     count: Counter[str] = field(default_factory=Counter)
     #: Error type → id of one such question, and its message.
     example: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, results: Iterable[tuple[Question, Verdict | None]]) -> Failures:
-        """Count the failures in `results`."""
-        found = cls()
-        for question, verdict in results:
-            if verdict is not None:
-                found.add(question, verdict)
-        return found
 
     def add(self, question: Question, verdict: Verdict) -> None:
         """Count one question, if it failed."""

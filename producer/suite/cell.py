@@ -9,6 +9,7 @@ from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.output import Lines
 from producer.stats import Interval, Share, Tally
+from producer.stats.failures import Failures
 
 __all__ = ["Cell"]
 
@@ -28,9 +29,11 @@ class Cell:
     #: over and whose questions share contexts.
     context_interval: Interval | None = None
     responded_context_interval: Interval | None = None
-    #: Tally read from the individual questions of a run that is over, and what makes its accuracy doubtful.
+    #: Read from the individual questions of a run that is over: its tally, what makes its accuracy doubtful, and why
+    #: questions failed.
     tally_read: Tally | None = None
     warnings: Lines = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
 
     @property
     def model(self) -> str:

@@ -20,10 +20,9 @@ from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import FOLDER, progress_console
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
-from producer.runs.submit import Submitted, asked_already
+from producer.runs.submit import Submitted, about_namesake, asked_already
 from producer.session import Session
 from producer.stats.denominators import RESPONDED
-from producer.stats.failures import Failures
 from producer.suite.cell import Cell
 from producer.suite.config import Suite
 from producer.suite.export import write_table
@@ -94,20 +93,23 @@ class Work:
         return Cell(entry, run, ledger.counts(run.run_id), simulated, tuple(untaken(run, engines)))
 
     def _refined(self, cell: Cell, summaries: Mapping[str, Summary]) -> Cell:
-        """Return `cell` with the figures and warnings that require reading its questions, if it is over.
+        """Return `cell` with all that requires reading its questions, if it is over or they have just been read.
 
         The ledger's counters know no contexts, no positions and no texts, and do not always show which failed and
         unanswered questions have a key.
         """
-        if not cell.counts.over:
+        found = summaries.get(cell.run.run_id)
+        if found is None and not cell.counts.over:
             return cell
-        found = summaries.get(cell.run.run_id) or self._read(cell)
+        found = found or self._read(cell)
         return replace(
             cell,
+            counts=found.counts,  # as in its results, though more may be settled since
             context_interval=found.context_interval(),
             responded_context_interval=found.context_interval(RESPONDED),
             tally_read=found.tally,
             warnings=summary_warnings(found),
+            failures=found.failures,
         )
 
     def _read(self, cell: Cell) -> Summary:
@@ -125,13 +127,17 @@ class Work:
             return
         rows = ((each.entry.name, each.model, done.run.run_id, done.describe()) for each, done in self._done)
         echo_table(("entry", "model", "run", "state"), rows)
-        if lines := [*self._already_lines(), *self._worker_lines()]:
+        if lines := [*self._already_lines(), *self._differs_lines(), *self._worker_lines()]:
             echo_lines(lines)
 
     def _already_lines(self) -> Lines:
         found = asked_already((done for _, done in self._done), self._session.ledger)
         what = "asks the same questions in the same way as"
         return [("already", f"{run_id} {what} {', '.join(others)}") for run_id, others in found.items()]
+
+    def _differs_lines(self) -> Lines:
+        found = [(done.run.run_id, about_namesake(of.plan, done, self._session.ledger)) for of, done in self._done]
+        return [("differs", f"{run_id}: {how}") for run_id, how in found if how]
 
     def _worker_lines(self) -> Lines:
         """Return how to start workers for queues that unfinished runs need and no worker serves."""
@@ -197,10 +203,9 @@ class Work:
         echo_figures(table)
         click.echo()
         why: Lines = []
-        failed = [each.run for each in table.cells if each.failed]
-        for run in failed[:MOST_FAILED]:
-            with reading(self._session.ledger, run, "failures") as results:
-                why += failed_lines(run.run_id, Failures.of(results))
+        failed = [each for each in table.cells if each.failures.count]
+        for each in failed[:MOST_FAILED]:
+            why += failed_lines(each.run.run_id, each.failures)
         if len(failed) > MOST_FAILED:
             others = number(len(failed) - MOST_FAILED, "more run")
             why.append(("", f"and {others} with failed questions; python -m producer export RUN says why"))

@@ -38,23 +38,24 @@ def watchers_of(runs: Sequence[Run], ledger: Ledger, broker: Broker, board: Boar
 
 
 def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | None = None) -> None:
-    """Show the watchers' runs on `board` until each is settled or cancelled.
+    """Show the watchers' runs on `board` until all are over at the same time.
 
-    Lost questions are sent again; paused runs and a temporarily unavailable Redis are waited for. Raises LedgerError if
-    a run is purged in the meantime.
+    One that was over may go on: its failed questions are asked again, or it is resumed. Lost questions are sent again;
+    paused runs and a temporarily unavailable Redis are waited for. Raises LedgerError if a run is purged in the
+    meantime.
     """
     clock = clock or Clock()
     outage = Outage(board.screen.say, clock)
-    left = list(watchers)
+    all_over = False
     with board.screen:
         while True:
             with outage.waited_for():
-                seen = [(watcher, watcher.look()) for watcher in left]
+                seen = [(watcher, watcher.look()) for watcher in watchers]
                 now = clock.now()  # the same for all, so that runs with the same problem produce identical messages
                 for watcher, found in seen:
                     watcher.attend(now, found)
-                left = [watcher for watcher, found in seen if not found.counts.over]
+                all_over = all(found.over for _, found in seen)
                 board.draw(now)
-            if not left:
+            if all_over:
                 return
             clock.sleep(TICK_S)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract import keys
-from contract.engine_info import is_simulated
+from contract.engine_info import EngineUsed, is_simulated
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.priority import Priority
@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 
-def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
-    """Return the content of `status --json`."""
+def status_json(run: Run, counts: Counts, broker: Broker, used: Sequence[EngineUsed]) -> dict[str, Any]:
+    """Return the content of `status --json`; `used` are the engines that have answered the run."""
     workers = workers_of(run, broker.all_workers())
     return {
         "run_id": run.run_id,
@@ -53,7 +53,7 @@ def status_json(run: Run, counts: Counts, broker: Broker) -> dict[str, Any]:
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
         "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers],
-        "simulated": any(is_simulated(each.engine) for each in workers),
+        "simulated": any(is_simulated(each.engine) for each in used),
         "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
     }
 

@@ -46,7 +46,7 @@ INCOMPLETE_AFTER_S = 30.0
 def watch(watcher: Watcher, *, clock: Clock | None = None) -> Counts:
     """Show the watcher's run until it is settled or cancelled; return its final counts.
 
-    Lost questions are sent again. A paused run is waited for.
+    Lost questions are sent again. A paused run is waited for, and of a cancelled one, the questions in flight.
 
     Tolerates a Redis that is temporarily unreachable or refuses writes. Raises LedgerError if the run is purged in the
     meantime, or if questions are missing and no process is writing them.
@@ -58,7 +58,7 @@ def watch(watcher: Watcher, *, clock: Clock | None = None) -> Counts:
             with outage.waited_for():
                 seen = watcher.look()
                 watcher.attend(clock.now(), seen)
-                if seen.counts.over:
+                if seen.over:
                     return seen.counts
             clock.sleep(TICK_S)
 
@@ -72,6 +72,13 @@ class Seen:
     workers: Mapping[str, Sequence[WorkerRecord]]
     #: Messages waiting in the run's queues.
     queued: int
+    #: Whether workers may still be answering questions of the run, though it is cancelled.
+    in_flight: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.counts.over and not self.in_flight
 
 
 @dataclass
@@ -96,6 +103,8 @@ class Watcher:
     _incomplete_since: float = field(default=0.0, init=False)
     #: Messages already shown about workers that put the run off, or cannot start yet.
     _put_off: list[str] = field(default_factory=list, init=False)
+    #: Whether questions in flight of a cancelled run are waited for.
+    _awaits: bool = field(default=False, init=False)
     #: Boot failure reasons already shown.
     _unbooted: set[str] = field(default_factory=set, init=False)
 
@@ -105,7 +114,8 @@ class Watcher:
             counts = self.ledger.counts(self.run.run_id)
         queues = keys.route(self.run.spec)
         workers = {queue: self.broker.workers(queue) for queue in queues}
-        return Seen(counts, workers, sum(map(self.broker.queue_length, queues)))
+        in_flight = counts.over and not counts.finished and self.broker.holds(self.run)
+        return Seen(counts, workers, sum(map(self.broker.queue_length, queues)), in_flight)
 
     @contextmanager
     def _told_if_gone(self) -> Iterator[None]:
@@ -131,6 +141,7 @@ class Watcher:
         self.screen.show(self._snapshot(counts, crew, seen.queued, served=all(workers.values())))
         if not counts.finished:
             self._check_halt(counts)
+            self._check_in_flight(in_flight=seen.in_flight)
         if not counts.finished and not counts.halted:
             self._check_workers(now, workers)
             self._check_put_off(there)
@@ -145,8 +156,14 @@ class Watcher:
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:
             resume = f"Resume it with: python -m producer resume {self.run.run_id}"
-            self.screen.say(f"The run is {counts.state}. {resume}" if counts.halted else "The run has been resumed.")
+            resumed = f"{self.run.run_id} has been resumed."
+            self.screen.say(f"The run is {counts.state}. {resume}" if counts.halted else resumed)
         self.state = counts.state
+
+    def _check_in_flight(self, *, in_flight: bool) -> None:
+        if in_flight and not self._awaits:
+            self.screen.say(f"{self.run.run_id}: waiting for the questions that workers have begun.")
+        self._awaits = in_flight
 
     def _check_workers(self, now: float, workers: Mapping[str, Sequence[WorkerRecord]]) -> None:
         unserved = [queue for queue, of_queue in workers.items() if not of_queue]
@@ -193,7 +210,7 @@ class Watcher:
                 questions, messages = self.broker.heal(self.run)
                 if questions:
                     lost, sent = number(questions, "lost question"), number(messages, "message")
-                    self.screen.say(f"The run was stalled: {lost} re-sent in {sent}.")
+                    self.screen.say(f"{self.run.run_id} was stalled: {lost} re-sent in {sent}.")
 
     def _check_missing(self, now: float, counts: Counts) -> None:
         """Raise LedgerError if questions have been missing from the ledger for too long.

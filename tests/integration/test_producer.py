@@ -206,7 +206,7 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
     out, err = watching.communicate(timeout=PATIENCE_S)
 
     assert watching.returncode == 0
-    assert "The run was stalled: 20 lost questions re-sent in 2 messages." in err
+    assert "was stalled: 20 lost questions re-sent in 2 messages." in err
     assert "accuracy  1.000" in out
 
 

@@ -57,6 +57,14 @@ def test_a_paused_run_goes_on_with_what_was_put_aside(
     assert again == f"{run_id} was not halted: every unsettled question is already in a message, nothing was sent\n"
 
 
+def test_what_workers_still_finish_of_a_cancelled_run_is_told(
+    producer: Producer, run_id: str, broker: MemoryBroker
+) -> None:
+    broker.held.add(run_id)
+    told = producer("cancel", run_id).stdout
+    assert told == f"{run_id} is cancelled: 0 of 5 settled, and workers finish what they have begun\n"
+
+
 @pytest.mark.parametrize("words", [["resume"], ["requeue"]])
 def test_what_is_sent_again_has_the_priority_that_the_run_was_enqueued_with(
     producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker, words: list[str]

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, RunState
 from contract.names import request_id
@@ -561,3 +562,17 @@ def test_purge_asks_nobody_where_there_is_nobody(
     assert len(ledger.runs()) == 1
     assert producer("purge", "last", "--yes").stdout == f"deleted {run_id}\n"
     assert ledger.runs() == []
+
+
+def test_a_run_is_called_simulated_by_who_answered_it_and_not_by_who_is_there_now(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    real, made_up = ({"model": "m", "engine": each} for each in ("vllm", "simulated"))
+    for run_id, engine in (("real", real), ("made-up", made_up)):
+        run = open_run(ledger, make_questions(2), run_id)
+        ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine=engine))
+        broker.live = [WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{run.spec.model}")]
+    assert not producer.json("status", "real")["simulated"]
+    assert producer.json("status", "made-up")["simulated"]
+    assert "made up answers, so the figures are meaningless" in producer("status", "made-up").stdout
+    assert "meaningless" not in producer("status", "real").stdout

@@ -219,7 +219,7 @@ def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
     }
     watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
-    assert screen.said == ["The run was stalled: 5 lost questions re-sent in 3 messages."]
+    assert screen.said == [f"{run.run_id} was stalled: 5 lost questions re-sent in 3 messages."]
 
 
 def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:
@@ -251,7 +251,7 @@ def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, bro
         Watcher(ledger, broker, run, screen), clock=Script({2: look, 4: look, 9: lambda: settle(ledger, run)}).clock()
     )
 
-    assert screen.said == ["The run was stalled: 5 lost questions re-sent in 3 messages."]
+    assert screen.said == [f"{run.run_id} was stalled: 5 lost questions re-sent in 3 messages."]
     assert sent == [0, 3]
     assert len(broker.messages) == 3
 
@@ -352,7 +352,7 @@ def test_a_paused_run_is_waited_for_without_complaint_and_without_healing(
     assert broker.messages == []
     assert screen.said == [
         f"The run is paused. Resume it with: python -m producer resume {run.run_id}",
-        "The run has been resumed.",
+        f"{run.run_id} has been resumed.",
     ]
 
 
@@ -363,6 +363,29 @@ def test_a_cancelled_run_ends_the_watch(ledger: MemoryLedger, broker: MemoryBrok
     counts = watch(Watcher(ledger, broker, run, Screen()), clock=Script(events).clock())
 
     assert (counts.over, counts.finished, counts.standing) == (True, False, "cancelled")
+
+
+def test_what_is_in_flight_of_a_cancelled_run_is_waited_for(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    """Otherwise, what is exported then would lack what was asked for."""
+    broker.live.append(worker(run.spec.model))
+    broker.held.add(run.run_id)
+    screen = Screen()
+
+    def finish() -> None:
+        ids = list(ledger.unsettled(run.run_id))[:2]
+        ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT, choice="B") for each in ids])
+        broker.held.clear()
+
+    events: dict[float, Callable[[], object]] = {3: lambda: ledger.halt(run.run_id, RunState.CANCELLED), 9: finish}
+    counts = watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+
+    assert (counts.settled, counts.standing) == (2, "cancelled")
+    assert screen.said == [
+        f"The run is cancelled. Resume it with: python -m producer resume {run.run_id}",
+        f"{run.run_id}: waiting for the questions that workers have begun.",
+    ]
 
 
 def test_a_run_that_is_gone_ends_the_watch_with_what_is_gone_and_what_to_do(

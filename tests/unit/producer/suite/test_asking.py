@@ -288,6 +288,21 @@ def test_what_was_asked_by_hand_under_another_name_is_told(
     assert lines[0].endswith(f"in the same way as {first.run_id}")
 
 
+def test_a_set_that_was_changed_is_another_run_and_the_older_one_is_told(
+    producer: Producer, two_by_two: Path, sets: tuple[Path, Path]
+) -> None:
+    old = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
+    sets[0].write_text(sets[0].read_text().replace("Red 3?", "Red 4?"))
+
+    said = producer(two_by_two).stdout
+
+    new = producer.json(two_by_two)["runs"][0]["run_id"]
+    told = " ".join(said.split())
+    assert f"{new}: in questions from {old[0]}, the last run of this name: all questions are asked" in told
+    assert f"that one goes on as well, unless you end it: python -m producer cancel {old[0]}" in told
+    assert f"in questions from {old[2]}" not in told
+
+
 def test_another_model_is_asked_beside_what_stands(
     producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
 ) -> None:

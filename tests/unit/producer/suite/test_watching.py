@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from contract.errors import RedisUnreachable
+from contract.errors import RedisUnreachable, UnknownRun
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, RunState
 from contract.verdict import Outcome
@@ -88,6 +88,36 @@ def test_a_watch_ends_when_all_runs_are_settled_or_cancelled(
     assert "mine: 12/16 · 4 of 4 runs done" in said.splitlines()[-1]
 
 
+def test_a_run_that_goes_on_after_it_was_over_is_watched_to_its_end(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    first, *others = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
+    broker.live += [ready("small"), ready("large")]
+
+    counts, said = watched(
+        ledger,
+        broker,
+        {
+            2: lambda: settle(ledger, first, Outcome.FAILED, *[Outcome.CORRECT] * 3),
+            4: lambda: ledger.reopen_failed(first),
+            6: lambda: [settle(ledger, each, *[Outcome.CORRECT] * 4) for each in others],
+            20: lambda: settle(ledger, first, Outcome.CORRECT),
+        },
+    )
+
+    assert [each.standing for each in counts.values()] == ["settled"] * 4
+    assert "mine: 16/16 · 4 of 4 runs done" in said.splitlines()[-1]
+
+
+def test_a_run_that_is_purged_after_it_was_over_is_missed(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    first = producer.json(two_by_two)["runs"][0]["run_id"]
+    done = {2: lambda: settle(ledger, first, *[Outcome.CORRECT] * 4), 4: lambda: ledger.purge(first)}
+    with pytest.raises(UnknownRun, match=f"{first} is no longer in the ledger; last seen with 4 of 4 questions"):
+        watched(ledger, broker, done)
+
+
 def test_what_concerns_several_runs_is_said_once(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
@@ -153,7 +183,7 @@ def test_what_got_lost_of_a_run_is_sent_again_and_the_run_is_named(
 
     _, said = watched(ledger, broker, {9: lambda: settle_all(ledger)})
 
-    assert f"{ids[0]}: The run was stalled: 4 lost questions re-sent in 2 messages." in said
+    assert f"{ids[0]} was stalled: 4 lost questions re-sent in 2 messages." in said
     assert [message[:2] for message in broker.messages] == [(queue, ids[0])] * 2
 
 
@@ -384,3 +414,34 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_sent(
 
     assert "the results cannot be written" in producer(two_by_two, "--watch", exit_code=1).stderr
     assert ledger.runs() == []
+
+
+def test_what_is_settled_between_the_export_and_the_table_is_in_neither(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
+    exported = running.export
+
+    def cancelled(*given: Any) -> None:
+        for each in ids:
+            settle(ledger, each, Outcome.CORRECT, Outcome.FAILED)
+            ledger.halt(each, RunState.CANCELLED)
+        watch_suite(*given)
+
+    def then_settled(*given: Any, **more: Any) -> Any:
+        done = exported(*given, **more)
+        settle_all(ledger)
+        return done
+
+    monkeypatch.setattr(running, "watch_suite", cancelled)
+    monkeypatch.setattr(running, "export", then_settled)
+    producer(two_by_two, "--watch", exit_code=4)
+
+    with Path("results/mine/suite.csv").open(newline="") as file:
+        first, *others = csv.DictReader(file)
+    assert [first[name] for name in ("state", "settled", "correct", "failed", "right", "of")] == [
+        *("cancelled", "2", "1", "1", "1", "2")
+    ]
+    assert {each["state"] for each in others} == {"settled"}
+    (in_json, *_) = json.loads(Path("results/mine/suite.json").read_text())["runs"]
+    assert (in_json["state"], in_json["settled"], in_json["outcomes"]["correct"]) == ("cancelled", 2, 1)
