@@ -55,7 +55,7 @@ class Broker(Protocol):
     def messages_of(self, run: Run) -> int:
         """Return the number of messages of `run` waiting in its queues; all messages there are read."""
 
-    def holds(self, run: Run) -> bool:
+    def in_flight(self, run: Run) -> bool:
         """Whether live workers hold messages of `run`; of a halted run, they finish what they have begun."""
 
     def workers(self, queue: str) -> list[WorkerRecord]:
@@ -119,7 +119,7 @@ class RedisBroker:
         with translating(self._settings.redis_place):
             return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
 
-    def holds(self, run: Run) -> bool:
+    def in_flight(self, run: Run) -> bool:
         names = [each.name for queue in keys.route(run.spec) for each in self.workers(queue)]
         with translating(self._settings.redis_place):
             return bool(held_question_ids(self._ledger.client, names, run.run_id))
@@ -206,7 +206,7 @@ class MemoryBroker:
     def messages_of(self, run: Run) -> int:
         return sum(run_id == run.run_id for _, run_id, _ in self.messages)
 
-    def holds(self, run: Run) -> bool:
+    def in_flight(self, run: Run) -> bool:
         """Return what the test has set."""
         return run.run_id in self.held
 

@@ -49,7 +49,7 @@ def _halt(session: Session, run: Run, state: RunState) -> None:
     if session.ledger.halt(run.run_id, state) is not state:
         raise InputError(f"{run.run_id} is cancelled.", hint=f"Resume it first: python -m producer resume {run.run_id}")
     rest = f"{counts.settled:,} of {counts.total:,} settled"
-    more = ", and workers finish what they have begun" if session.broker.holds(run) else ""
+    more = ", and workers finish what they have begun" if session.broker.in_flight(run) else ""
     click.echo(f"{run.run_id} is {'already ' if counts.state is state else ''}{state}: {rest}{more}")
 
 

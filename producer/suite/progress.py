@@ -73,13 +73,13 @@ class Board:
     def _left(self) -> str:
         """Return `1:30 left` of the runs that go on; if one of them has no worker, there is no telling."""
         going = [each for each in self._under_way() if not each.counts.halted]
+        paused = sum(each.counts.state is RunState.PAUSED for each in self._under_way())
         if not going:
-            return RunState.PAUSED.value
+            return (RunState.PAUSED if paused else RunState.CANCELLED).value
         if unserved := sum(not each.served for each in going):
             none = unserved == len(going) and not self._crew()
             return "no worker" if none else f"no worker for {number(unserved, 'run')}"
         left = time_left(self._pace.rates.left_s(sum(each.counts.total - each.counts.settled for each in going)))
-        paused = len(self._under_way()) - len(going)
         return f"{left}, {number(paused, 'run')} paused" if paused else left
 
     def drawn(self) -> RenderableType:

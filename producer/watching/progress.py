@@ -48,6 +48,8 @@ class Snapshot:
     served: bool = True
     #: The run's questions without a key.
     without_key: int = 0
+    #: Whether workers may still be answering questions of the run, though it is cancelled.
+    in_flight: bool = False
 
     @property
     def left_s(self) -> float | None:
@@ -98,7 +100,7 @@ class Snapshot:
     @property
     def over(self) -> bool:
         """Whether there is nothing left to wait for."""
-        return self.counts.over
+        return self.counts.over and not self.in_flight
 
     def drawn(self) -> RenderableType:
         """Return a bar with the time left, the outcomes so far and the workers, in lines that fit narrow terminals."""

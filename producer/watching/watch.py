@@ -114,7 +114,7 @@ class Watcher:
             counts = self.ledger.counts(self.run.run_id)
         queues = keys.route(self.run.spec)
         workers = {queue: self.broker.workers(queue) for queue in queues}
-        in_flight = counts.over and not counts.finished and self.broker.holds(self.run)
+        in_flight = counts.over and not counts.finished and self.broker.in_flight(self.run)
         return Seen(counts, workers, sum(map(self.broker.queue_length, queues)), in_flight)
 
     @contextmanager
@@ -138,7 +138,7 @@ class Watcher:
         self._pace.observe(now, counts.settled, working=working, halted=counts.halted)
         there = [each for of_queue in workers.values() for each in of_queue]
         crew = self._crew.look(there)
-        self.screen.show(self._snapshot(counts, crew, seen.queued, served=all(workers.values())))
+        self.screen.show(self._snapshot(seen, crew))
         if not counts.finished:
             self._check_halt(counts)
             self._check_in_flight(in_flight=seen.in_flight)
@@ -150,8 +150,17 @@ class Watcher:
                 self._check_stall(now)
             self._check_missing(now, counts)
 
-    def _snapshot(self, counts: Counts, crew: Sequence[Member], queued: int, *, served: bool) -> Snapshot:
-        return Snapshot(self.run.run_id, counts, self._pace.rates, crew, queued, served, self.run.without_key)
+    def _snapshot(self, seen: Seen, crew: Sequence[Member]) -> Snapshot:
+        return Snapshot(
+            self.run.run_id,
+            seen.counts,
+            self._pace.rates,
+            crew,
+            seen.queued,
+            all(seen.workers.values()),
+            self.run.without_key,
+            seen.in_flight,
+        )
 
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:

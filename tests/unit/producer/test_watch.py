@@ -382,6 +382,7 @@ def test_what_is_in_flight_of_a_cancelled_run_is_waited_for(
     counts = watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
     assert (counts.settled, counts.standing) == (2, "cancelled")
+    assert [each.over for each in screen.snapshots].count(True) == 1, "a line, and not one twice a second"
     assert screen.said == [
         f"The run is cancelled. Resume it with: python -m producer resume {run.run_id}",
         f"{run.run_id}: waiting for the questions that workers have begun.",

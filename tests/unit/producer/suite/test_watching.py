@@ -263,6 +263,19 @@ def test_questions_that_nobody_begins_are_not_in_the_time_left_of_a_suite(state:
     assert board.line().endswith(f" · {left}")
 
 
+def test_a_cancelled_suite_is_not_done_while_workers_finish_what_they_have_begun() -> None:
+    found = cell("a", "m", 0, 60, unsettled=60, state=RunState.CANCELLED)
+    board = Board(LineScreen(Console(file=io.StringIO(), width=200)), "mine", [("a", found.run)])
+
+    for in_flight, told in ((True, "0 of 1 run done"), (False, "1 of 1 run done")):
+        rates = Rates(0.0, 0.0, 0.0, 1.0)
+        board.put(Snapshot(found.run.run_id, found.counts, rates, in_flight=in_flight))
+        board.draw(1.0)
+        assert told in board.line()
+        assert board.over is not in_flight
+        assert board.line().endswith("cancelled") is in_flight
+
+
 @pytest.mark.parametrize(
     ("served", "left"),
     [([False, False], "no worker for 2 runs"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
