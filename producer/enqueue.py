@@ -145,11 +145,12 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         echo_json({**done.to_json(), **plan_json(planned), **more})
         return
     settled = done.state is State.SETTLED
+    differs = "" if how.fresh else about_namesake(planned, done, session.ledger)
     lines = [
         ("run", done.run.run_id),
         ("state", done.describe()),
         *([] if how.fresh else _asked_already(done, session)),
-        *([] if how.fresh else _namesake(planned, done, session)),
+        *([("differs", differs)] if differs else []),
         *_failed_lines(done, session),
         *_priority_lines(done, how.priority),
         *plan_lines(planned, done.run, rejected),
@@ -165,11 +166,6 @@ def _asked_already(done: Submitted, session: Session) -> Lines:
     what = "the same questions asked in the same way under another name"
     others = asked_already([done], session.ledger).values()
     return [("already", f"{', '.join(each)}: {what}") for each in others]
-
-
-def _namesake(planned: Plan, done: Submitted, session: Session) -> Lines:
-    how = about_namesake(planned, done, session.ledger)
-    return [("differs", how)] if how else []
 
 
 def _failed_lines(done: Submitted, session: Session) -> Lines:
