@@ -17,7 +17,7 @@ from contract.verdict import Failure, Outcome, Verdict
 from workers.engines.base import Completion
 from workers.scoring import Item, Reading
 
-__all__ = ["Provenance", "failed", "in_original_labels", "outcome_of", "verdict_on"]
+__all__ = ["Provenance", "combined", "failed", "in_original_labels", "outcome_of", "verdict_on"]
 
 #: The validator itself: for every question of a run, `Verdict(…)` takes 1.4 times as long.
 _verdict_of: Callable[[dict[str, Any]], Verdict] = TypeAdapter(Verdict).validator.validate_python
@@ -60,7 +60,7 @@ def verdict_on(
     if isinstance(found, Failure):
         fields = {"outcome": Outcome.FAILED, "error": found}
     else:
-        fields = _combined(item.question, found)
+        fields = combined(item.question, found)
     fields |= provenance
     fields |= {
         "question_id": item.question.id,
@@ -101,7 +101,7 @@ def outcome_of(question: Question, reading: Reading) -> Outcome:
     return Outcome.CORRECT if reading.choice in question.right else Outcome.WRONG
 
 
-def _combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
+def combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
     """Return the verdict's fields: a single reading as is, several rotations by their most frequent choice.
 
     The question is only correct if all rotations are.

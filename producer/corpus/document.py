@@ -53,18 +53,14 @@ def to_document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]
 
 
 def _document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]) -> Document:
-    if record.trouble is not None:
-        raise record.trouble
-    if record.fields is None:
-        message = f"found {shown_value(record.raw)}, expected an object."
-        raise FieldTrouble("", message, "Write it as an object with named fields.", kind="not an object")
-    parts = parts_of(mapping, record.fields)
-    text = _text(record.fields, parts["text"])
+    fields = record.named()
+    parts = parts_of(mapping, fields)
+    text = _text(fields, parts["text"])
     return Document(
-        id=_id(record.fields, parts["id"], text),
+        id=_id(fields, parts["id"], text),
         text=text,
-        path=_optional(record.fields, parts["path"]),
-        question_hash=_optional(record.fields, parts["question_hash"]),
+        path=_optional(fields, parts["path"]),
+        question_hash=_optional(fields, parts["question_hash"]),
         shown=shown,
         line=record.line,
     )

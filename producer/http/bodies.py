@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, ValidationError
 
 from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
-from contract.spec import ChatTemplate, Mode, Normalization, Sampling
+from contract.spec import ChatTemplate, Effort, Mode, Normalization, Sampling
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.readers.fields import trouble_of
 from producer.readers.own_answers import own_labels
@@ -192,6 +192,7 @@ class GenerateOptions(_Body):
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)
     repetition_penalty: float = Field(default=1.0, gt=0, le=10)
     stop: list[str] = []
+    reasoning_effort: Effort = ""
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.AUTO
     chat_template_kwargs: dict[str, JsonValue] = {}

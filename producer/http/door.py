@@ -29,7 +29,7 @@ from producer.http.purging import Purging
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig, Texts
-from producer.watching.unserved import start_workers
+from producer.watching.unserved import start_workers, starting_words
 
 __all__ = ["Answers", "Door"]
 
@@ -141,8 +141,10 @@ class Door:
             return
         if refused := await asyncio.to_thread(self._broker.why_no_writes):
             raise refused
-        remedy = start_workers(unserved, await asyncio.to_thread(self._broker.all_workers), BY_REQUEST)
         missing = " and ".join(repr(keys.index_of(queue) or run.spec.model) for queue in unserved)
+        if starting := await asyncio.to_thread(starting_words, unserved, self._broker):
+            raise NoWorker(f"No worker serves {missing} yet.", hint=f"Try again: {starting}.")
+        remedy = start_workers(unserved, await asyncio.to_thread(self._broker.all_workers), BY_REQUEST)
         raise NoWorker(f"No worker serves {missing}.", hint=f"Start one: {remedy}")
 
     def _check(self, base: RunConfig) -> None:

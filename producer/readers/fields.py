@@ -55,12 +55,7 @@ def _say_where_questions_are(trouble: FieldTrouble, record: Record) -> None:
 
 def parts_of(record: Record, layout: Layout) -> Parts:
     """Return the parts of a record. Raises FieldTrouble."""
-    if record.trouble is not None:
-        raise record.trouble
-    fields = record.fields
-    if fields is None:
-        message = f"found {shown_value(record.raw)}, expected an object."
-        raise FieldTrouble("", message, "Write it as an object with named fields.", kind="not an object")
+    fields = record.named()
     if record.untyped:
         fields = {name: cell or None for name, cell in fields.items()}
     names = names_of(tuple(fields))

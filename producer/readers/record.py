@@ -56,6 +56,15 @@ class Record(NamedTuple):
     #: The file that contains the entry, if the source is a folder of several.
     file: str = ""
 
+    def named(self) -> Mapping[str, Any]:
+        """Return the entry by field name. Raises FieldTrouble if it could not be parsed or has no fields."""
+        if self.trouble is not None:
+            raise self.trouble
+        if self.fields is None:
+            message = f"found {shown_value(self.raw)}, expected an object."
+            raise FieldTrouble("", message, "Write it as an object with named fields.", kind="not an object")
+        return self.fields
+
 
 #: Reads the records from the beginning each time it is called.
 Records = Callable[[], Iterator[Record]]

@@ -36,7 +36,7 @@ from producer.watching.failures import failed_lines
 from producer.watching.screens import screen_for
 from producer.watching.status import workers_of
 from producer.watching.summary_lines import summary_warnings
-from producer.watching.unserved import start_workers, starting_words
+from producer.watching.unserved import start_workers, why_unserved
 
 __all__ = ["Work"]
 
@@ -147,10 +147,10 @@ class Work:
         unserved = [queue for queue in queues if not broker.workers(queue)]
         if not unserved:
             return []
-        if starting := starting_words(unserved, broker):
-            return [("workers", f"no worker serves {' and '.join(unserved)} yet; {starting}")]
-        remedy = start_workers(unserved, broker.all_workers())
-        return [("workers", f"no worker serves {' and '.join(unserved)}, start one: {remedy}")]
+        none = f"no worker serves {' and '.join(unserved)}"
+        if why := why_unserved(unserved, broker):
+            return [("workers", f"{none}; {why}")]
+        return [("workers", f"{none}, start one: {start_workers(unserved, broker.all_workers())}")]
 
     def echo_next(self, *, as_json: bool) -> Table:
         """Print the current table and the next command."""

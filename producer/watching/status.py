@@ -15,7 +15,7 @@ from producer.output import Lines
 from producer.result_lines import result_lines
 from producer.runs.asked import how_asked
 from producer.stats import Tally
-from producer.watching.unserved import put_off_by, start_workers, starting_words, unbooted_lines, waiting_lines
+from producer.watching.unserved import put_off_by, start_workers, unbooted_lines, waiting_lines, why_unserved
 
 if TYPE_CHECKING:
     from producer.broker import Broker
@@ -126,10 +126,8 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
     if finished or not unserved:
         return names
-    if refused := broker.why_no_writes():
-        return f"{names}; {refused}"
-    if starting := starting_words(unserved, broker):
-        return f"{names}; {starting}"
+    if why := why_unserved(unserved, broker):
+        return f"{names}; {why}"
     remedy = start_workers(unserved, broker.all_workers())
     return (
         f"{names}; no worker serves {' and '.join(unserved)}, start one: {remedy}"

@@ -23,6 +23,7 @@ __all__ = [
     "unbooted_by_reason",
     "unbooted_lines",
     "waiting_lines",
+    "why_unserved",
 ]
 
 COMMAND = "python -m workers up"
@@ -49,6 +50,15 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs
         f"{command} with a deploy file that serves {' and '.join(wanted)}"
         f" (live workers serve {', '.join(others)}; to ask theirs, {theirs})"
     )
+
+
+def why_unserved(unserved: Sequence[str], broker: Broker) -> str:
+    """Return why these queues have no worker, if not because none was started: then, an empty string.
+
+    Where Redis refuses writes, no worker can renew its heartbeat, so that all seem to be gone.
+    """
+    refused = broker.why_no_writes()
+    return str(refused) if refused else starting_words(unserved, broker)
 
 
 def starting_words(unserved: Sequence[str], broker: Broker) -> str:

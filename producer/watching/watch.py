@@ -21,9 +21,9 @@ from producer.watching.unserved import (
     put_off_by,
     since,
     start_workers,
-    starting_words,
     unbooted_by_reason,
     waiting_lines,
+    why_unserved,
 )
 from producer.watching.worker_status import AT_WORK, Member, RunWorkers
 
@@ -189,11 +189,8 @@ class Watcher:
             self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {self._remedy(unserved)}")
 
     def _remedy(self, unserved: Sequence[str]) -> str:
-        if refused := self.broker.why_no_writes():
-            return str(refused)
-        if starting := starting_words(unserved, self.broker):
-            return f"{starting}."
-        return f"Start one: {start_workers(unserved, self.broker.all_workers())}"
+        why = why_unserved(unserved, self.broker)
+        return why or f"Start one: {start_workers(unserved, self.broker.all_workers())}"
 
     def _check_put_off(self, workers: Sequence[WorkerRecord]) -> None:
         said, self._put_off = self._put_off, [*put_off_by(self.run.run_id, workers), *waiting_lines(workers)]

@@ -20,7 +20,7 @@ from contract.verdict import Failure, Outcome, Verdict
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 from workers.scoring.vote import count
-from workers.verdicts import in_original_labels, outcome_of
+from workers.verdicts import combined, in_original_labels
 
 __all__ = ["Rescored", "rescore"]
 
@@ -116,12 +116,4 @@ def _found_again(run: Run, question: Question, verdict: Verdict) -> dict[str, An
         reading = count(shown, json.loads(verdict.raw_text), run.spec, truncated=verdict.truncated)
     else:
         reading = read_text(shown, verdict.raw_text, run.spec, truncated=verdict.truncated)
-    reading = in_original_labels(reading, arrangement)
-    return {
-        "outcome": outcome_of(question, reading),
-        "choice": reading.choice,
-        "choice_scores": dict(sorted(reading.choice_scores.items())),
-        "confidence": reading.confidence,
-        "margin": reading.margin,
-        "rule": reading.rule,
-    }
+    return combined(question, [in_original_labels(reading, arrangement)])

@@ -208,6 +208,18 @@ def test_a_request_for_a_model_that_nobody_serves_names_those_that_are_served(le
     at(ledger, broker, act)
 
 
+def test_a_request_for_a_model_whose_worker_is_starting_is_told_to_come_again(ledger: Away, broker: Slow) -> None:
+    broker.live.clear()
+    broker.announced = ["gpu0@here"]
+
+    async def act(opened: Door) -> None:
+        with pytest.raises(NoWorker) as refused:
+            await opened.ask(make_questions(1), RunConfig(model="small"), deadline_s=PATIENCE_S)
+        assert str(refused.value) == "No worker serves 'small' yet. Try again: 1 worker is starting: gpu0@here."
+
+    at(ledger, broker, act)
+
+
 def test_a_door_does_not_remember_every_model_that_was_ever_asked_for(
     ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

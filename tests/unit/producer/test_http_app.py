@@ -14,7 +14,9 @@ from starlette.types import ASGIApp, Message
 from contract.fleet import WorkerRecord
 from contract.ledger import MemoryLedger
 from contract.settings import Settings
+from contract.spec import Sampling
 from producer.broker import MemoryBroker
+from producer.http.bodies import GenerateOptions
 from producer.http.web import make_app
 from producer.runs.runconfig import RunConfig
 
@@ -144,3 +146,13 @@ def test_a_body_is_read_as_strictly_as_a_question_file(app: ASGIApp, body: bytes
     found = answered(app, "/score" if b"choices" in body else "/generate", body, headers=SHOWN)
 
     assert (found.status, says in json.loads(found.body)["detail"]) == (422, True), found.body
+
+
+def test_a_request_may_set_each_sampling_parameter_within_the_limits_of_a_run() -> None:
+    offered = GenerateOptions.model_fields
+    for name, parameter in Sampling.model_fields.items():
+        if name not in {"samples", "stop"}:  # `vote` alone takes several texts; one is a list, the other a tuple
+            assert (offered[name].default, offered[name].metadata) == (parameter.default, parameter.metadata), name
+    base = RunConfig(model="small")
+    asked = GenerateOptions(stop=["\n"], reasoning_effort="low", top_k=3).over(base)
+    assert asked.sampling == Sampling(stop=("\n",), reasoning_effort="low", top_k=3)

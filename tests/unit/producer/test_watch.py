@@ -129,7 +129,7 @@ def test_a_worker_that_is_starting_is_named_where_none_has_come_yet(
     watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle(ledger, run)}).clock())
 
     queue = "score.smollm2-135m-instruct"
-    assert screen.said == [f"No worker has served {queue} for 10 s. 1 worker is starting: cpu0@here."]
+    assert screen.said == [f"No worker has served {queue} for 10 s. 1 worker is starting: cpu0@here"]
 
 
 def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:

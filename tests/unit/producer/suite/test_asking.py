@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from contract.errors import RunConfigError
+from contract.errors import RunConfigError, WritesRefused
 from contract.ledger import MemoryLedger
 from contract.settings import Settings
 from contract.verdict import Outcome
@@ -104,7 +104,16 @@ def test_while_workers_are_starting_nobody_is_told_to_start_them(
     producer: Producer, two_by_two: Path, broker: MemoryBroker
 ) -> None:
     broker.announced = ["cpu0@here"]
-    assert "no worker serves score.small and score.large yet; 1 worker is starting: cpu0@here" in (
+    assert "no worker serves score.small and score.large; 1 worker is starting: cpu0@here" in (
+        producer(two_by_two).stdout
+    )
+
+
+def test_where_redis_takes_no_writes_nobody_is_told_to_start_workers(
+    producer: Producer, two_by_two: Path, broker: MemoryBroker
+) -> None:
+    broker.refused = WritesRefused("It refuses writes.", hint="Mend it.")
+    assert "no worker serves score.small and score.large; It refuses writes. Mend it." in (
         producer(two_by_two).stdout
     )
 
