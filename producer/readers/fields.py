@@ -18,7 +18,7 @@ from producer.readers.answers import Given, right_labels
 from producer.readers.choices import decoded
 from producer.readers.field_names import INDEX_NAMES, PARTS, names_of, spelled
 from producer.readers.layouts import OWN, Layout, is_question
-from producer.readers.own_answers import own_labels
+from producer.readers.own_answers import IN_FILE, own_labels
 from producer.readers.parts import Parts, Used
 from producer.readers.record import FieldTrouble, Record, Row, shown_value
 from producer.readers.shapes import place_of_questions
@@ -133,7 +133,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
 
 def _right(parts: Parts, layout: Layout, key: Key) -> tuple[str, ...]:
     if layout is OWN:
-        return own_labels(parts.answer, parts.choices)
+        return own_labels(parts.answer, parts.choices, IN_FILE)
     return right_labels(Given.of(parts.answer, parts.choices, parts.labels), key.way)
 
 

@@ -25,7 +25,7 @@ from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.layouts import OWN, Layout, choose, is_question, layout_called
 from producer.readers.mapping import mapped
 from producer.readers.overlooked_key import possible_keys, refuse_overlooked_key
-from producer.readers.own_answers import refuse_doubtful_numbers
+from producer.readers.own_answers import are_supposed_indices, refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row, head_of
 from producer.readers.shapes import place_of_questions, refuse_row_per_choice
@@ -239,8 +239,9 @@ def _apart(head: list[Record], layout: Layout) -> Iterator[tuple[Record, Parts]]
 def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFile | None) -> Key:
     """Return how these records say which choices are right. Raises FieldTrouble."""
     if layout is OWN:
-        refuse_doubtful_numbers((each.answer, each.choices) for each in head)
-        return Key(Way.ANY, None, says_beside(head, "answer"))
+        answers = [(each.answer, each.choices) for each in head]
+        refuse_doubtful_numbers(answers)
+        return Key(Way.ANY_0, None, says_beside(head, "answer"), are_supposed_indices(answers))
     given = [Given.of(each.answer, each.choices, each.labels) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
         # The user named the field, or the layout has only one.

@@ -1,39 +1,62 @@
 """Determining which choice an answer names in our own JSON, in files and over HTTP: each row by itself, by type.
 
-A text is a label or the text of a choice, a number is an index from 0, and a list names several right choices.
+A text is a label or the text of a choice, a number is an index from 0, and a list names several right choices. A file
+whose numbers may count from 1 is refused, or read with a warning, by how likely it is that none of them is 0.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from contract.question import LABELS
 from producer.readers.answers import SAY_BASE, Given, Way, meant, shown_answer, usual_letter
 from producer.readers.choices import unmarked
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["answer_label", "own_labels", "refuse_doubtful_numbers"]
+__all__ = ["IN_FILE", "IN_REQUEST", "answer_label", "are_supposed_indices", "own_labels", "refuse_doubtful_numbers"]
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
+#: Where the first choice is right as often as any other, the chance that no index of a file is 0: below the first, the
+#: file is refused, below the second, there is a warning.
+_IMPROBABLE = 1e-4
+_UNLIKELY = 0.05
 
 
-def own_labels(answer: object, choices: Sequence[str]) -> tuple[str, ...]:
+class Remedies(NamedTuple):
+    """What to do about numbers: in a request, which has no options, or in a file."""
+
+    #: About an index as large as the number of choices.
+    beyond: str
+    #: About a number in quotes.
+    quoted: str
+
+
+IN_REQUEST = Remedies("Indices count from 0.", "Write an index without quotes.")
+IN_FILE = Remedies(
+    "Indices count from 0: if those of this file count from 1, add --map base=1.",
+    "If it is an index, add --map base=0 or --map base=1, the index of the first choice.",
+)
+
+
+def own_labels(answer: object, choices: Sequence[str], remedies: Remedies = IN_REQUEST) -> tuple[str, ...]:
     """Return the labels of the choices that `answer` names, in order; empty without a key. Raises FieldTrouble."""
     if isinstance(answer, list):
-        found = [label for each in answer if (label := answer_label(each, choices))]
+        found = [label for each in answer if (label := answer_label(each, choices, remedies))]
         if len({*found}) < len(found):
             hint = "List each right choice once, by its label."
             raise FieldTrouble("answer", f"{shown_value(answer)} names a choice twice.", hint, kind="names one twice")
         return tuple(sorted(found))
-    label = answer_label(answer, choices)
+    label = answer_label(answer, choices, remedies)
     return (label,) if label else ()
 
 
-def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> None:
+def refuse_doubtful_numbers(head: Sequence[tuple[object, Sequence[str]]]) -> None:
     """Raise FieldTrouble if the numbers of a file are not indices from 0, or may not be."""
-    numbers = [(at, choices) for answer, choices in head if (at := _index(answer)) is not None]
+    numbers = _indices(head)
     if not numbers:
         return
     if all(at != 0 for at, _ in numbers):
@@ -43,12 +66,30 @@ def refuse_doubtful_numbers(head: Iterable[tuple[object, Sequence[str]]]) -> Non
         if all(_are_numbered(choices) for _, choices in numbers):
             message = f"{numbers[0][0]} may be the number at the start of a choice, or an index from 0."
             raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
+        if _chance_of_no_zero(numbers) < _IMPROBABLE:
+            message = f"none of {len(numbers):,} numbers is 0: they may count from 1, or the first choice is never right."
+            raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
     places = [_place_of_text(at, choices) for at, choices in numbers]
     if None not in places:
         differ = [at for (at, _), place in zip(numbers, places, strict=True) if place != at]
         if differ:
             message = f"{differ[0]} is ambiguous: it may be the text of a choice, or an index from 0."
             raise FieldTrouble("answer", message, f"Put texts in quotes. {SAY_BASE}", kind="ambiguous")
+
+
+def are_supposed_indices(head: Sequence[tuple[object, Sequence[str]]]) -> bool:
+    """Whether numbers that are taken for indices from 0 may well count from 1, as none of them is 0."""
+    numbers = _indices(head)
+    return all(at != 0 for at, _ in numbers) and _chance_of_no_zero(numbers) < _UNLIKELY
+
+
+def _indices(head: Sequence[tuple[object, Sequence[str]]]) -> list[tuple[int, Sequence[str]]]:
+    """Return the answers that are numbers, with their choices."""
+    return [(at, choices) for answer, choices in head if (at := _index(answer)) is not None and len(choices) > 1]
+
+
+def _chance_of_no_zero(numbers: Sequence[tuple[int, Sequence[str]]]) -> float:
+    return math.prod(1 - 1 / len(choices) for _, choices in numbers)
 
 
 def _index(answer: object) -> int | None:
@@ -67,7 +108,7 @@ def _are_numbered(choices: Sequence[str]) -> bool:
     return (unmarked(choices).labels or [""])[0].isdigit()
 
 
-def answer_label(found: object, choices: Sequence[str]) -> str | None:
+def answer_label(found: object, choices: Sequence[str], remedies: Remedies = IN_REQUEST) -> str | None:
     """Return the label of the choice that `found` names in our own JSON; None for no key. Raises FieldTrouble."""
     labels = LABELS[: len(choices)]
     if found is None:
@@ -75,16 +116,16 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
     if isinstance(found, float) and found.is_integer():
         found = int(found)
     if isinstance(found, int) and not isinstance(found, bool):
-        return _by_own_index(found, labels)
+        return _by_own_index(found, labels, remedies)
     if not isinstance(found, str):
-        raise _nothing(found, choices)
+        raise _nothing(found, choices, remedies)
     word = found.strip()
     letter = usual_letter(word).upper()
     if len(letter) == 1 and letter in labels and word not in map(str.strip, choices):
         return letter
     meanings = _meanings(word, choices, labels)
     if not meanings:
-        raise _nothing(found, choices)
+        raise _nothing(found, choices, remedies)
     if len(set(meanings.values())) > 1:
         readings = " and ".join(f"{how} ({label})" for how, label in meanings.items())
         # Its label may be what is ambiguous, and so may be the text that belongs to it.
@@ -94,9 +135,9 @@ def answer_label(found: object, choices: Sequence[str]) -> str | None:
     return next(iter(meanings.values()))
 
 
-def _by_own_index(index: int, labels: str) -> str:
+def _by_own_index(index: int, labels: str, remedies: Remedies) -> str:
     if not 0 <= index < len(labels):
-        hint = "If there is no key, remove the field." if index < 0 else "Indices count from 0."
+        hint = "If there is no key, remove the field." if index < 0 else remedies.beyond
         message = f"found index {index}, expected 0 to {len(labels) - 1}."
         raise FieldTrouble("answer", message, hint, kind="names no choice")
     return labels[index]
@@ -109,7 +150,7 @@ def _meanings(word: str, choices: Sequence[str], labels: str) -> Mapping[str, st
     return {"a label": word.upper(), **meanings} if len(word) == 1 and word.upper() in labels else meanings
 
 
-def _nothing(found: object, choices: Sequence[str]) -> FieldTrouble:
+def _nothing(found: object, choices: Sequence[str], remedies: Remedies) -> FieldTrouble:
     labels = LABELS[: len(choices)]
     ways = f"a label ({labels[0]} to {labels[-1]}), a 0-based index, or the exact text of a choice"
     hint = f"Expected {ways}."
@@ -117,7 +158,7 @@ def _nothing(found: object, choices: Sequence[str]) -> FieldTrouble:
         hint = f"If each of them is right, write them as a list: {json.dumps(several)}."
         return FieldTrouble("answer", f"{shown_value(found)} are several labels.", hint, kind="several labels")
     if isinstance(found, str) and _NUMBER.fullmatch(found):
-        hint += " Write an index without quotes."
+        hint += f" {remedies.quoted}"
     elif not isinstance(found, str) or not found.strip():
         hint += " If there is no key, remove the field."
     return FieldTrouble("answer", f"{shown_answer(found)} names no choice.", hint, kind="names no choice")

@@ -462,6 +462,24 @@ def test_our_own_layout_counts_from_0_and_is_refused_where_it_does_not(tmp_path:
     assert "do not count from 0. Add --map base=1." in told
 
 
+def test_our_own_numbers_are_refused_if_it_is_improbable_that_none_is_0_and_doubted_if_it_is_unlikely(
+    tmp_path: Path,
+) -> None:
+    def given(count: int, **more: object) -> str:
+        answers = ({"id": f"q{number}", "answer": 1 + number % 3, **more} for number in range(count))
+        return rows(*answers, choices="choices")
+
+    told = refusal(tmp_path, given(33))
+    assert "none of 33 numbers is 0: they may count from 1, or the first choice is never right." in told
+    assert "Add --map base=0 or --map base=1" in told
+    assert [understood(tmp_path, given(count)).doubt != "" for count in (10, 11, 32)] == [False, True, True]
+    assert "answer is assumed to count from 0. If it counts from 1, add --map base=1." in (
+        understood(tmp_path, given(32)).doubt
+    )
+    assert understood(tmp_path, given(32, choices=["x", "y", "z", "v", "w", "u", "t"])).doubt
+    assert not understood(tmp_path, given(32) + given(1, answer=0)).doubt
+
+
 def test_our_own_numbers_that_are_choices_too_are_refused_if_no_other_shows_that_they_are_indices(
     tmp_path: Path,
 ) -> None:
