@@ -11,7 +11,9 @@ from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
 from contract.spec import ChatTemplate, Effort, Mode, Normalization, Sampling
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.readers.fields import trouble_of
+from producer.readers.marks import refuse_other_order, without_marks
 from producer.readers.own_answers import own_labels
+from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble
 from producer.runs.runconfig import RunConfig, run_config
 
@@ -65,12 +67,14 @@ class QuestionIn(_Body):
         if len(self.choices) > MAX_CHOICES:
             message = f"found {len(self.choices)}, expected {MIN_CHOICES} to {MAX_CHOICES}."
             raise FieldTrouble("choices", message, "Send fewer choices.")
-        right = own_labels(self.answer, self.choices)
+        refuse_other_order(self.choices, "Remove the marks.")
+        parts = without_marks(Parts(self.question, self.choices, self.answer))
+        right = own_labels(parts.answer, parts.choices)
         try:
             return Question(
-                id=content_id(self.question, self.choices) if self.id is None else self.id,
+                id=content_id(self.question, parts.choices) if self.id is None else self.id,
                 question=self.question,
-                choices=tuple(self.choices),
+                choices=tuple(parts.choices),
                 answer=right[0] if right else None,
                 also_right=right[1:],
                 context=self.context,

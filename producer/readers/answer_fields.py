@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from contract.wording import number
 from producer.readers.answers import INDICES, Given, Way, is_number, meant, no_key, read_as, settle
 from producer.readers.field_names import INDEX_NAMES, names_of, spelled
+from producer.readers.marks import without_marks
 from producer.readers.parts import Parts, answers_of
 from producer.readers.record import FieldTrouble, shown_value
 from producer.readers.second_key import Column, way_of_second_key
@@ -60,9 +61,13 @@ class Key(NamedTuple):
     supposed: bool = False
     #: Whether the user says that there is none.
     none: bool = False
+    #: Whether choices begin with their labels, which are removed.
+    bare: bool = False
 
     def taken(self, parts: Parts) -> Parts:
-        """Return `parts` with the answer taken from this field."""
+        """Return `parts` with the answer taken from this field, and without marks if the file's are removed."""
+        if self.bare:
+            parts = without_marks(parts)
         first = parts.used.answer
         if self.field is None or self.field == first:
             return parts

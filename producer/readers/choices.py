@@ -19,13 +19,16 @@ from producer.readers.record import FieldTrouble, shown_value
 __all__ = [
     "EXAMPLE",
     "Choices",
+    "are_letters",
     "as_text",
+    "bare_texts",
     "checked",
     "choices_of",
     "decoded",
     "in_order",
     "mixed",
     "no_list",
+    "settled",
     "unmarked",
 ]
 
@@ -65,14 +68,16 @@ def choices_of(found: object) -> Choices:
     """
     if isinstance(found, str):
         found = _in_text(found)
-    if isinstance(found, Mapping):
-        found = _in_object(found)
     if isinstance(found, Choices):
         return found
+    if isinstance(found, Mapping):
+        found = _in_object(found)
+    elif isinstance(found, list | tuple) and found and all(isinstance(each, Mapping) for each in found):
+        found = _of_objects(found)
+    if isinstance(found, Choices):
+        return settled(found)
     if not isinstance(found, list | tuple):
         raise no_list(found)
-    if found and all(isinstance(each, Mapping) for each in found):
-        return _of_objects(found)
     return unmarked(found)
 
 
@@ -131,8 +136,7 @@ def unmarked(texts: Sequence[Any]) -> Choices:
     ratios "2: 1" and "3: 1"; unless it can be nothing else, as "(A)" in a list of different letters. Raises
     FieldTrouble if such a list has gaps.
     """
-    marks = [mark_of(each) if isinstance(each, str) else None for each in texts]
-    known = [mark for mark in marks if mark]
+    known = _marks(texts) or _marks(texts, spaced=False)
     labels, rests = [mark.label for mark in known], [mark.rest for mark in known]
     in_turn = sorted(mark.rank for mark in known) == list(range(len(texts)))
     certain = len(known) == len(texts) and _are_letters_in_brackets(known)
@@ -143,6 +147,38 @@ def unmarked(texts: Sequence[Any]) -> Choices:
     if certain or (in_turn and len(set(rests)) == len({*texts})):
         return Choices(rests, labels)
     return Choices([as_text(each) for each in texts])
+
+
+def _marks(texts: Sequence[Any], *, spaced: bool = True) -> list[Mark]:
+    """Return the marks of those texts that have one. Without `spaced`, "A.B" is none: it may be a product."""
+    found = [mark for each in texts if isinstance(each, str) and (mark := mark_of(each, spaced=spaced))]
+    return found if spaced or all(len(mark.rest) > 1 for mark in found) else []
+
+
+def settled(found: Choices) -> Choices:
+    """Return choices whose marks become their labels if the file gives them no others.
+
+    Raises FieldTrouble if a letter says something else than the label: an answer could mean either.
+    """
+    bare = unmarked(found.texts)
+    if bare.labels is None:
+        return found
+    if found.labels is None:
+        right = found.right and [bare.labels[LABELS.index(each)] for each in found.right]
+        return Choices(bare.texts, bare.labels, right)
+    same = [label.upper() for label in found.labels] == bare.labels
+    in_place = in_order(found.labels) and in_order(bare.labels)
+    if not same and not in_place and are_letters(bare.labels):
+        label, mark = next(each for each in zip(found.labels, bare.labels, strict=True) if each[0].upper() != each[1])
+        message = f"choice {label} is marked {mark}: an answer could mean the label or the mark."
+        raise FieldTrouble("choices", message, "Correct or remove the marks.", kind="marked otherwise than labelled")
+    return found
+
+
+def bare_texts(texts: Sequence[Any]) -> Sequence[Any]:
+    """Return the texts of choices that get another order without their marks, if all have one."""
+    bare = unmarked(texts)
+    return texts if bare.labels is None else bare.texts
 
 
 def _are_letters_in_brackets(marks: Sequence[Mark]) -> bool:
@@ -250,6 +286,11 @@ def _behind_letters(found: Sequence[Mapping[str, Any]]) -> list[str] | None:
             return None
         texts += others
     return texts
+
+
+def are_letters(labels: Sequence[str]) -> bool:
+    """Whether these labels are letters, not numbers."""
+    return all(map(str.isalpha, labels))
 
 
 def in_order(found: Sequence[Any]) -> bool:

@@ -24,6 +24,7 @@ from producer.readers.format import JSON, Format, format_of
 from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.layouts import OWN, Layout, choose, is_question, layout_called
 from producer.readers.mapping import mapped
+from producer.readers.marks import are_usual, without_marks
 from producer.readers.overlooked_key import possible_keys, refuse_overlooked_key
 from producer.readers.own_answers import are_supposed_indices, refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
@@ -137,6 +138,9 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
                 head = _head(formats)
         layout = _layout(source, head)
         apart = list(_apart(head, layout))
+        marked = are_usual([parts for _, parts in apart])
+        if marked:
+            apart = [(record, without_marks(parts)) for record, parts in apart]
         try:
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(apart)
@@ -144,7 +148,7 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
             told = source.how.answers or "answer" in source.how.mapping
             if not told:
                 refuse_overlooked_key([parts for _, parts in apart])
-            key = _key([each for _, each in apart], layout, source.how, like)
+            key = _key([each for _, each in apart], layout, source.how, like)._replace(bare=marked)
         except FieldTrouble as trouble:
             raise trouble.at(apart[0][0].file or source.shown, apart[0][0].line) from None
         used = UsedFields.of([(record, key.taken(each)) for record, each in apart])

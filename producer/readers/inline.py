@@ -16,6 +16,8 @@ __all__ = ["Inline", "Mark", "behind_each", "joins", "mark_of", "split_choices",
 _MARK = r"(?P<open>[(\[])?(?:(?P<letter>[A-Za-z])|(?P<digits>\d{1,2}))(?P<close>[)\]]|[.:](?=\s)|[．：、）])[ \t]*"
 _AT_LINE_START = re.compile(rf"^[ \t]*{_MARK}", re.MULTILINE)
 _IN_LINE = re.compile(rf"(?:^|(?<=\s)){_MARK}", re.MULTILINE)
+#: A mark without white space behind its dot, as in Chinese: `A.长江`; but not initials, `A.N. Whitehead`.
+_UNSPACED = re.compile(r"[ \t]*(?P<letter>[A-Za-z])(?P<close>\.)(?![A-Za-z]\.)(?P<digits>)")
 #: A mark in a tokenised list, with blanks between words and punctuation (MathQA): `a ) 38 , b ) 27.5`.
 _SPACED = re.compile(r"(?:^|,)\s*([a-zA-Z])\s+\)\s*")
 _BULLETS = re.compile(r"\n\s*(?:Options|Choices|Answer choices):[ \t]*\n(?=[ \t]*[-*•] )", re.IGNORECASE)
@@ -105,10 +107,13 @@ class Mark(NamedTuple):
     is_letter_in_bracket: bool
 
 
-def mark_of(choice: str) -> Mark | None:
-    """Return the mark that a choice begins with; None if it has none, or consists of nothing else."""
+def mark_of(choice: str, *, spaced: bool = True) -> Mark | None:
+    """Return the mark that a choice begins with; None if it has none, or consists of nothing else.
+
+    Without `spaced`, only a letter and a dot right before the text are a mark; by itself, such a one proves little.
+    """
     text = choice.lstrip()
-    found = _AT_LINE_START.match(text)
+    found = (_AT_LINE_START if spaced else _UNSPACED).match(text)
     rest = text[found.end() :].strip() if found else ""
     if not found or not rest:
         return None

@@ -67,7 +67,9 @@ def refuse_doubtful_numbers(head: Sequence[tuple[object, Sequence[str]]]) -> Non
             message = f"{numbers[0][0]} may be the number at the start of a choice, or an index from 0."
             raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
         if _chance_of_no_zero(numbers) < _IMPROBABLE:
-            message = f"none of {len(numbers):,} numbers is 0: they may count from 1, or the first choice is never right."
+            message = (
+                f"none of {len(numbers):,} numbers is 0: they may count from 1, or the first choice is never right."
+            )
             raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
     places = [_place_of_text(at, choices) for at, choices in numbers]
     if None not in places:

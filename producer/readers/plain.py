@@ -8,9 +8,9 @@ from typing import Any
 
 from contract.question import LABELS
 from producer.readers.answers import Given, are_flags, no_key
-from producer.readers.choices import Choices, as_text, checked, choices_of, in_order, no_list, unmarked
+from producer.readers.choices import Choices, as_text, checked, choices_of, no_list, settled
 from producer.readers.field_names import Names, names_of
-from producer.readers.inline import mark_of
+from producer.readers.marks import refuse_other_order
 from producer.readers.parts import (
     PAIRED,
     Fields,
@@ -83,7 +83,7 @@ def _columns(fields: Fields, names: Names) -> Choices:
     texts = [fields[name] for _, name in names.family]
     while texts and (texts[-1] is None or (isinstance(texts[-1], str) and not texts[-1].strip())):
         texts.pop()
-    return Choices(list(map(as_text, texts)), [label for label, _ in names.family[: len(texts)]])
+    return settled(Choices(list(map(as_text, texts)), [label for label, _ in names.family[: len(texts)]]))
 
 
 def _label_of_column(answer: object, columns: Sequence[str | None]) -> object:
@@ -105,6 +105,8 @@ def has_labelled_choices(fields: Fields, _names: Names) -> bool:
     return names.question is not None and (objects or (isinstance(found, Mapping) and "text" in found))
 
 
+#: What to do about choices that are marked in another order.
+_BY_MARKS = "Remove the marks; or use --map choices=choices if answers refer to the marks."
 #: Most records of our own layout have only these fields.
 _MOST_COMMON = frozenset({"id", "question", "choices", "answer", "subject"})
 
@@ -131,8 +133,7 @@ def own(fields: Fields, names: Names) -> Parts:
     if not isinstance(found, list):
         raise no_list(found)
     texts = checked(found)
-    if mark_of(texts[0]):
-        _refuse_other_order(texts)
+    refuse_other_order(texts, _BY_MARKS)
     found_id, subject = fields.get("id"), fields.get("subject")
     beside = question, texts, fields.get("answer"), None, found_id, subject
     if _MOST_COMMON.issuperset(fields):
@@ -159,15 +160,6 @@ def _golds(golds: list[str], fields: Fields) -> Any:
     found = fields[golds[0]]
     ids = gold_ids(golds[0], found)
     return found if ids is None else ids
-
-
-def _refuse_other_order(texts: Sequence[str]) -> None:
-    """Raise FieldTrouble if the choices' own marks are out of order: a letter could mean the position or the mark."""
-    labels = unmarked(texts).labels
-    if labels and not in_order(labels):
-        message = f"the choices are marked {', '.join(labels)}, in this order."
-        hint = "Remove the marks; or use --map choices=choices if answers refer to the marks."
-        raise FieldTrouble("choices", message, hint, kind="marked in another order")
 
 
 def _own_passages(fields: Fields, names: Names) -> tuple[list[str], str | None, list[str]]:

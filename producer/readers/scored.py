@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from producer.readers.choices import EXAMPLE, checked, choices_of, decoded, mixed
+from producer.readers.choices import EXAMPLE, bare_texts, checked, choices_of, decoded, mixed
 from producer.readers.field_names import WRONG_LISTS, Names, names_of, spelled
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.plain import has_choices
@@ -24,7 +24,8 @@ def apart(fields: Fields, names: Names) -> Parts:
     if not isinstance(right, str):
         raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "Write the right choice's text.")
     question = question_of(fields, names)
-    texts = mixed(str(question), [right, *(each for each in wrong if each not in ("", None))])
+    right, *wrong = bare_texts([right, *(each for each in wrong if each not in ("", None))])
+    texts = mixed(str(question), [right, *wrong])
     used = Used(names.question, (names.right, *names.wrong), names.right)
     return described(fields, names, used, question=question, choices=texts, answer=right)
 
@@ -63,7 +64,7 @@ def best_and_wrong(fields: Fields, names: Names) -> Parts:
     found = _unprinted(wrong_cell, fields[wrong_cell])
     if not isinstance(found, list):
         found = str(found).split(";")
-    wrong = [text for each in found if (text := str(each).strip())]
+    right, *wrong = bare_texts([right, *(text for each in found if (text := str(each).strip()))])
     texts = mixed(str(question), [right, *wrong])
     used = Used(names.question, (right_cell, wrong_cell), right_cell, (names.spelled.get("correct_answers"),))
     return described(fields, names, used, question=question, choices=texts, answer=right)

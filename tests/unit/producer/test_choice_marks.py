@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.layout_files import lines
+from producer.http.bodies import QuestionIn
+from producer.readers.record import FieldTrouble
 from tests.unit.producer.reading import questions, read
 
 
@@ -52,3 +54,91 @@ def test_choices_whose_texts_are_in_no_known_field_are_told_with_what_is_there(t
     row = {"question": "q", "options": [{"optionText": "x"}, {"optionText": "y"}], "answer": "A"}
     (told,) = told_of(tmp_path, row)
     assert "found {'optionText': 'x'}, in which no field is called text, content," in told
+
+
+IN_ORDER = ["A. red", "B. blue", "C. green"]
+MIXED = ["B. red", "A. blue", "C. green"]
+
+
+def contained(texts: list[str]) -> dict[str, dict[str, Any]]:
+    """The same choices in every form that a record may have them in."""
+    labelled = [{"label": label, "text": text} for label, text in zip("ABC", texts, strict=True)]
+    return {
+        "list": {"options": texts},
+        "objects": {"options": [{"text": text} for text in texts]},
+        "labelled objects": {"choices": labelled},
+        "two lists": {"choices": {"text": texts, "label": ["A", "B", "C"]}},
+        "by label": {"options": dict(zip("ABC", texts, strict=True))},
+        "columns": dict(zip("ABC", texts, strict=True)),
+        "lettered columns": {f"option_{letter}": text for letter, text in zip("abc", texts, strict=True)},
+        "numbered columns": {f"choice{number}": text for number, text in enumerate(texts, start=1)},
+        "own": {"choices": texts},
+    }
+
+
+@pytest.mark.parametrize("kind", contained(IN_ORDER))
+@pytest.mark.parametrize("marks", [IN_ORDER, ["(a) red", "(b) blue", "(c) green"], ["A.red", "B.blue", "C.green"]])
+@pytest.mark.parametrize("answer", ["B", "blue", "B. blue"])
+def test_marks_in_order_are_no_part_of_the_choices_in_whatever_form_they_come(
+    tmp_path: Path, kind: str, marks: list[str], answer: str
+) -> None:
+    """They were scored as part of each text, so that the label decided, and were shown twice."""
+    given = marks[1] if answer == "B. blue" else answer
+    (question,) = questions(read(tmp_path, lines({"question": "q", **contained(marks)[kind], "answer": given})))
+    assert (question.choices, question.right) == (("red", "blue", "green"), ("B",))
+
+
+@pytest.mark.parametrize("kind", ["labelled objects", "columns", "own"])
+def test_marks_stay_where_few_questions_of_a_file_have_them_so_that_prompts_are_everybodys(
+    tmp_path: Path, kind: str
+) -> None:
+    plain = {"question": "p", **contained(["x", "y", "z"])[kind], "answer": "B"}
+    row = {"question": "q", **contained(IN_ORDER)[kind], "answer": "B"}
+    found = questions(read(tmp_path, lines(plain, {**plain, "question": "r"}, row)))
+    assert [(question.choices, question.right) for question in found[2:]] == [(tuple(IN_ORDER), ("B",))]
+    found = questions(read(tmp_path, lines(plain, row)))
+    assert [question.choices for question in found] == [("x", "y", "z"), ("red", "blue", "green")]
+
+
+@pytest.mark.parametrize("kind", contained(MIXED))
+@pytest.mark.parametrize("marks", [MIXED, ["B.red", "A.blue", "C.green"]])
+def test_marks_out_of_order_label_the_choices_unless_something_else_does(
+    tmp_path: Path, kind: str, marks: list[str]
+) -> None:
+    """Key A was the one that is marked B, without a word."""
+    row = {"question": "q", **contained(marks)[kind], "answer": "A"}
+    if kind in {"list", "objects"}:
+        (question,) = questions(read(tmp_path, lines(row)))
+        assert question.choice_text(question.right[0]) == "blue"
+    else:
+        (told,) = told_of(tmp_path, row)
+        assert "is marked B: an answer could mean the label or the mark" in told or "marked B, A, C" in told
+
+
+def test_a_flag_stays_with_its_choice_where_marks_become_its_label(tmp_path: Path) -> None:
+    marked = [{"text": text, "correct": text.endswith("blue")} for text in MIXED]
+    (question,) = questions(read(tmp_path, lines({"question": "q", "options": marked})))
+    assert question.choice_text(question.right[0]) == "blue"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1. FC Köln", "2. Bundesliga", "3. Liga"],
+        ["A.N. Whitehead", "B.B. King", "C.S. Lewis"],
+        ["A.B", "B.C", "C.A"],
+        ["A and B", "B and C", "C and A"],
+    ],
+)
+@pytest.mark.parametrize("kind", ["labelled objects", "columns", "own"])
+def test_numbers_initials_and_products_are_no_marks_beside_labels(tmp_path: Path, kind: str, texts: list[str]) -> None:
+    (question,) = questions(read(tmp_path, lines({"question": "q", **contained(texts)[kind], "answer": "B"})))
+    assert (list(question.choices), question.right) == (texts, ("B",))
+
+
+def test_over_http_marks_are_no_part_of_the_choices_either() -> None:
+    question = QuestionIn(question="q", choices=IN_ORDER, answer="B. blue").to_question()
+    assert (question.choices, question.right) == (("red", "blue", "green"), ("B",))
+    with pytest.raises(FieldTrouble, match="the choices are marked B, A, C, in this order") as caught:
+        QuestionIn(question="q", choices=MIXED, answer="A").to_question()
+    assert caught.value.hint == "Remove the marks."

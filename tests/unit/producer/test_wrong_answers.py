@@ -39,12 +39,21 @@ def test_a_list_of_wrong_numbers_in_a_cell_becomes_texts(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("right", ["correct_answer", "best_answer"])
-def test_marks_of_the_wrong_answers_in_a_cell_stay_as_those_of_the_right_one_do(tmp_path: Path, right: str) -> None:
+def test_marks_are_removed_where_all_answers_have_one_as_the_order_becomes_another(tmp_path: Path, right: str) -> None:
     table = f"question,{right},incorrect_answers\nCapital of France?,C. Paris,\"['A. Rome', 'B. Oslo']\"\n"
 
     (question,) = questions(read(tmp_path, table))
 
-    assert sorted(question.choices) == ["A. Rome", "B. Oslo", "C. Paris"]
+    assert sorted(question.choices) == ["Oslo", "Paris", "Rome"]
+    assert question.choice_text(question.right[0]) == "Paris"
+
+
+def test_marks_of_the_wrong_answers_alone_stay_as_the_right_one_would_be_the_only_one_without(tmp_path: Path) -> None:
+    table = "question,correct_answer,incorrect_answers\nCapital of France?,Paris,\"['A. Rome', 'B. Oslo']\"\n"
+
+    (question,) = questions(read(tmp_path, table))
+
+    assert sorted(question.choices) == ["A. Rome", "B. Oslo", "Paris"]
 
 
 @pytest.mark.parametrize("cell", ["Rome; Oslo; Bern", "Rome|Oslo", "Rome"])

@@ -113,9 +113,7 @@ def test_where_redis_takes_no_writes_nobody_is_told_to_start_workers(
     producer: Producer, two_by_two: Path, broker: MemoryBroker
 ) -> None:
     broker.refused = WritesRefused("It refuses writes.", hint="Mend it.")
-    assert "no worker serves score.small and score.large; It refuses writes. Mend it." in (
-        producer(two_by_two).stdout
-    )
+    assert "no worker serves score.small and score.large; It refuses writes. Mend it." in (producer(two_by_two).stdout)
 
 
 def test_without_models_an_entry_asks_that_of_its_configuration(producer: Producer, sets: tuple[Path, Path]) -> None:

@@ -1,0 +1,66 @@
+"""Labels that choices begin with, "(A) red", beside a label of their own: a key, a column, or their place.
+
+They are removed if half of a file's questions or more have them: they would be shown twice and scored as part of each
+text, and a text without its label would name no choice. Where they are rare, as in one row of MMLU, they stay, so that
+the prompts of a public set are everybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from producer.readers.choices import are_letters, in_order, unmarked
+from producer.readers.inline import mark_of
+from producer.readers.parts import Parts
+from producer.readers.record import FieldTrouble
+
+__all__ = ["are_usual", "bare", "refuse_other_order", "without_marks"]
+
+
+def are_usual(head: Sequence[Parts]) -> bool:
+    """Whether half of these records or more have choices that all begin with the labels that they have anyway."""
+    return bool(head) and 2 * sum(bare(each.choices, each.labels) is not None for each in head) >= len(head)
+
+
+def without_marks(parts: Parts) -> Parts:
+    """Return `parts` with its choices bare, if all begin with their labels; an answer that is one becomes a label."""
+    texts = bare(parts.choices, parts.labels)
+    if texts is None:
+        return parts
+    return parts._replace(choices=texts, answer=label_of(parts.answer, parts.choices))
+
+
+def bare(texts: Sequence[str], labels: Sequence[str] | None = None) -> list[str] | None:
+    """Return the choices without the labels that they begin with; None unless all do, and say what `labels` do.
+
+    Numbers beside letters are no labels: they may be part of the texts.
+    """
+    found = unmarked(texts) if _begins_with_mark(texts) else None
+    if found is None or found.labels is None:
+        return None
+    same = labels is not None and [each.upper() for each in labels] == found.labels
+    in_place = are_letters(found.labels) and in_order(found.labels) and (labels is None or in_order(labels))
+    return found.texts if same or in_place else None
+
+
+def refuse_other_order(texts: Sequence[str], hint: str) -> None:
+    """Raise FieldTrouble if the choices' own marks are out of order: a letter could mean the position or the mark."""
+    labels = unmarked(texts).labels if _begins_with_mark(texts) else None
+    if labels and not in_order(labels):
+        message = f"the choices are marked {', '.join(labels)}, in this order."
+        raise FieldTrouble("choices", message, hint, kind="marked in another order")
+
+
+def label_of(answer: object, texts: Sequence[str]) -> object:
+    """Return the labels of answers that are marked texts, `(B) blue`; others unchanged."""
+    if isinstance(answer, list):
+        return [label_of(each, texts) for each in answer]
+    if not isinstance(answer, str) or answer not in texts:
+        return answer
+    mark = mark_of(answer) or mark_of(answer, spaced=False)
+    return mark.label if mark else answer
+
+
+def _begins_with_mark(texts: Sequence[str]) -> bool:
+    """Whether the first choice has a mark: of most rows, that is all there is to find out."""
+    return bool(texts) and bool(mark_of(texts[0]) or mark_of(texts[0], spaced=False))
