@@ -15,7 +15,7 @@ from contract.errors import PlanError
 from contract.settings.fields import PARALLEL_SIZES
 from contract.wording import number
 
-__all__ = ["OPTION", "Device", "cut", "cut_all", "find", "group_name", "shared", "words_of"]
+__all__ = ["OPTION", "Device", "as_written", "cut", "cut_all", "find", "group_name", "shared", "words_of"]
 
 #: Where a user names GPUs: the setting, or the option of `workers run`.
 SETTING = "gpu_groups"
@@ -74,7 +74,16 @@ def cut(
     wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: int, option: str = SETTING
 ) -> list[tuple[Device, ...]]:
     """Return the groups in `wanted` (of `option`). Raises PlanError, also where one has not the engine's `size`."""
-    groups = [tuple(find(str(word), visible, option) for word in group) for group in wanted]
+    return _fitting([tuple(find(str(word), visible, option) for word in group) for group in wanted], size)
+
+
+def as_written(wanted: Sequence[Sequence[int | str]], size: int) -> list[tuple[Device, ...]]:
+    """Return the groups in `wanted` as their file names them, whatever is visible. Raises PlanError as `cut` does."""
+    return _fitting([tuple(Device(str(word)) for word in group) for group in wanted], size)
+
+
+def _fitting(groups: list[tuple[Device, ...]], size: int) -> list[tuple[Device, ...]]:
+    """Return `groups`. Raises PlanError if one has a GPU twice, not `size` GPUs, or several MIG instances."""
     for group in groups:
         names = ", ".join(device.name for device in group)
         if len(set(group)) < len(group):
@@ -117,6 +126,6 @@ def group_name(group: Sequence[Device]) -> str:
 
 
 def _refuse_several_instances(group: Sequence[Device]) -> None:
-    if len(group) > 1 and any(device.part_of for device in group):
+    if len(group) > 1 and any(device.name.startswith("MIG-") for device in group):
         names = ", ".join(device.name for device in group)
         raise PlanError(f"Group [{names}]: CUDA shows a process one MIG instance, not {len(group)}.", hint="List one.")

@@ -17,7 +17,7 @@ from contract.settings import Settings
 from contract.settings.fields import MEMORY_SHARE
 from contract.wording import number
 from contract.yaml_files import brief
-from workers.gpus.groups import OPTION, Device, cut, cut_all, group_name, shared
+from workers.gpus.groups import OPTION, Device, as_written, cut, cut_all, group_name, shared
 from workers.host.machine import Machine
 
 __all__ = [
@@ -109,9 +109,10 @@ def plan_host(
     A model with `gpu_groups: auto` gets the visible GPUs that no other model names, divided into groups of the size of
     one engine; without GPUs, `cpu_workers` workers that share the cores or, with a CPU quota, threads for so many.
     Raises PlanError, with the arithmetic, for a missing GPU, a group that does not fit the engine, and two groups on
-    one GPU without `share_gpus`.
+    one GPU without `share_gpus`; what the settings alone show of that comes before a GPU that is missing.
     """
     on_gpus = [each for each in fleet if _wants_gpus(each, machine.gpus)]
+    _sharing(_as_written(on_gpus))  # first: many a file is written on a machine without the GPUs that it names
     groups = _groups(on_gpus, machine.gpus)
     warnings = _sharing(groups) + _left_over(on_gpus, groups, machine.gpus)
     plans = [_on_gpus(each.settings, each.devices) for each in groups]
@@ -184,6 +185,12 @@ def _wants_gpus(settings: Settings, visible: Sequence[Device]) -> bool:
     """Whether the engine runs on this host, and either GPUs are visible or the settings name some."""
     here = settings.engine != "openai" or settings.boot_local
     return here and (bool(visible) or settings.gpu_groups != "auto")
+
+
+def _as_written(fleet: Sequence[Settings]) -> list[_Group]:
+    """Return the groups that `fleet` lists, as its file names them. Raises PlanError for one that fits no engine."""
+    listed = [each for each in fleet if each.gpu_groups != "auto"]
+    return [_Group(each, group) for each in listed for group in as_written(each.gpu_groups, each.gpus_per_worker)]
 
 
 def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group]:

@@ -119,6 +119,32 @@ def test_groups_that_are_named_need_gpus_even_where_there_is_none() -> None:
         planned(fleet(gpu_groups=[[0]]), [])
 
 
+@pytest.mark.parametrize(
+    ("models", "says"),
+    [
+        ([{"model": "a", "gpu_groups": [[0, 1], [2, 3]]}], r"Group \[0, 1\] has 2 GPUs, but the engine uses"),
+        ([{"model": "a", "gpu_groups": [[0]]}, {"model": "b", "gpu_groups": [[1, 2]]}], r"Group \[1, 2\] has 2 GPUs"),
+        ([{"model": "a", "gpu_groups": [[0], [1], ["1"]]}], r"GPU 1 into 2 groups \(a, a\)"),
+        ([{"model": "a", "gpu_groups": [["GPU-5f"]]}, {"model": "b", "gpu_groups": [["GPU-5f"]]}], "GPU-5f into 2"),
+        ([{"model": "a", "gpu_groups": [[1, 1]]}], r"Group \[1, 1\] has a GPU twice"),
+        ([{"model": "a", "gpu_groups": [["MIG-1", "MIG-2"]], "vllm_args": {"tensor_parallel_size": 2}}], "one MIG"),
+        ([{"model": "a", "gpu_groups": [[0], [0]], "share_gpus": True}], r"GPU 0: gpu_memory_utilization 0.92 \+ 0.92"),
+    ],
+)
+def test_what_the_file_alone_shows_to_be_wrong_is_told_where_its_gpus_are_not(
+    models: list[dict[str, Any]], says: str
+) -> None:
+    """On a login node, only the first GPU that was missing was named."""
+    with pytest.raises(PlanError, match=says):
+        planned(fleet(*models), [])
+
+
+def test_a_file_that_may_share_its_gpus_lacks_only_the_gpus_where_there_are_none() -> None:
+    third = {"gpu_groups": [[0], ["GPU-5f"], [0]], "vllm_args": {"gpu_memory_utilization": 0.3}}
+    with pytest.raises(PlanError, match="asks for GPU 0; none is visible"):
+        planned(fleet({"model": "a", **third}, {"model": "b", "gpu_groups": [[1]]}, share_gpus=True), [])
+
+
 def test_two_workers_share_a_gpu_only_if_the_file_says_so_and_are_warned_of() -> None:
     half = {"gpu_groups": [[0]], "vllm_args": {"gpu_memory_utilization": 0.45}}
     plans, warnings = planned(fleet({"model": "a", **half}, {"model": "b", **half}, share_gpus=True))
