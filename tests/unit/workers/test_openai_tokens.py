@@ -61,6 +61,13 @@ class Merges(Script):
         return re.findall(r"\([a-zA-Z]{1,3}|:\n|\s?\w+|\s?[^\w\s]|\s", "".join(said))
 
 
+class MergesAnyScript(Script):
+    """As Qwen's and Llama 3's tokenizers: a punctuation mark and a letter behind it may be one token, in any script."""
+
+    def tokens(self, said: list[str]) -> list[str]:
+        return re.findall(r"[^\w\s]\w|\w|[^\w\s]|\s", "".join(said))
+
+
 class OpensWithSpace(Script):
     """As the chat templates of Llama 2 and Mistral: a space before what the model says, which is part of its token."""
 
@@ -123,6 +130,25 @@ def test_a_choice_whose_start_is_in_one_token_with_the_prompts_end_fails_with_th
     assert "change delimiter or the prompt's end" in completion.error.message
 
 
+@pytest.mark.parametrize(
+    ("prompt", "choice", "behind"),
+    [
+        ("法国的首都是：", "巴黎", "黎"),
+        ("Столица —", "Париж", "ариж"),
+        ("答案是（", "东京 Tokyo", "京 Tokyo"),
+        ("राजधानी:", "पेरिस", "ेरिस"),
+    ],
+)
+def test_a_start_that_is_in_one_token_with_the_prompts_end_is_missed_in_any_script(
+    prompt: str, choice: str, behind: str
+) -> None:
+    """Beyond ASCII, such a choice was scored without its beginning."""
+    with started(MergesAnyScript(chat=False)) as engine:
+        (completion,) = engine.generate([ScoreRequest(one_turn(prompt), (choice,))])
+    assert completion.error is not None
+    assert f"{choice!r} is {behind!r} in the tokens behind the prompt" in completion.error.message
+
+
 def test_white_space_that_is_in_one_token_with_the_prompts_end_is_no_part_of_a_choice() -> None:
     with started(Merges()) as engine:
         (completion,) = engine.generate([ScoreRequest(one_turn("Answer:\n"), ("Paris", "the river Seine"))])
@@ -142,6 +168,15 @@ def test_white_space_that_is_in_one_token_with_the_prompts_end_is_no_part_of_a_c
         (" Ａ㎏", [" A", "kg"]),
         (" Ａ㎏", [" �", "�", "�", "�"]),
         (" a\tb", [" a", "<0x09>", "b"]),
+        ("巴黎", ["巴", "黎"]),
+        (" 巴黎 北京", ["▁", "巴黎", "▁北京"]),
+        ("巴黎", ["", "", "", "黎"]),
+        ("巴黎", ["�", "�", "黎"]),
+        ("巴黎", ["<0xE5>", "<0xB7>", "<0xB4>", "黎"]),
+        ("巴黎", ["å·´", "é»İ"]),
+        ("巴黎", [" ⁇ ", "黎"]),
+        ("\ufeff巴黎", ["巴", "黎"]),
+        ("e\u0301té", ["é", "te\u0301"]),
     ],
 )
 def test_tokens_that_cannot_be_read_one_by_one_are_no_reason_to_refuse_a_choice(choice: str, tokens: list[str]) -> None:

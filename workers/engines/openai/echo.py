@@ -59,22 +59,38 @@ def echoed(answer: dict[str, Any]) -> Echo:
 def is_said(text: str, tokens: Sequence[str]) -> bool:
     """Whether `tokens` are those of `text`, as far as their own texts tell.
 
-    White space does not count: some servers drop it. Nor do characters beyond ASCII, which may be spread over several
-    tokens. A tokenizer may normalise others (NFKC).
+    White space does not count: some servers drop it. Characters beyond ASCII may be spread over several tokens, written
+    in other ways, or normalised (NFKC). Of those, only a beginning that is missing counts: a token before may have it.
     """
     if any(map(NUMBER.fullmatch, tokens)):
         return True
     said = "".join(tokens)
-    return any(_visible(form(text)) == _visible(form(said)) for form in (str, _normal))
+    if not any(_ascii(form(text)) == _ascii(form(said)) for form in (str, _normal)):
+        return False
+    return any(map(_hides_bytes, tokens)) or not _lacks_beginning(_visible(said), _visible(text))
 
 
 def _normal(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-def _visible(text: str) -> str:
+def _ascii(text: str) -> str:
     whole = BYTE.sub(lambda byte: chr(int(byte[1] or byte[2], 16)), text.replace("bytes:", ""))
     return "".join(each for each in whole if "!" <= each <= "~")
+
+
+def _hides_bytes(token: str) -> bool:
+    """Whether parts of characters may be in `token` that its text does not show; llama-cpp-python leaves them out."""
+    return not token or "\N{REPLACEMENT CHARACTER}" in token or BYTE.search(token) is not None
+
+
+def _visible(text: str) -> str:
+    """Return the letters, digits, punctuation and symbols of `text`, without what SentencePiece writes for a space."""
+    return "".join(each for each in _normal(text) if unicodedata.category(each)[0] in "LNPS" and each != "▁")
+
+
+def _lacks_beginning(said: str, text: str) -> bool:
+    return said != text and text.endswith(said)
 
 
 def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> Scorable:
