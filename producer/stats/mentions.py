@@ -12,13 +12,16 @@ __all__ = ["mentions"]
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]"
 )
+#: As in 4.5 and 10,000.
+_WITHIN_A_NUMBER = re.compile(r"(?<=\d)[.,](?=\d)")
 
 
 def mentions(texts: Sequence[str], passages: Sequence[str]) -> list[bool]:
     """Return for each of `texts` whether it occurs in one of `passages`.
 
     Case, the amount of white space and a text's final full stop are ignored; matches must begin and end at word
-    boundaries, except in scripts without spaces between words. Paraphrases are not found.
+    boundaries, except in scripts without spaces between words, and not within a number (4 is not in 4.5 or 4,000).
+    Paraphrases are not found.
     """
     plain = [_plain(each) for each in passages]
     return [any(_stands_in(text, each) for each in plain) for text in (_plain(each).rstrip(".。") for each in texts)]
@@ -33,13 +36,22 @@ def _stands_in(text: str, passage: str) -> bool:
     at = passage.find(text) if text else -1
     while at >= 0:
         end = at + len(text)
-        if not _inside_a_word(passage, at) and not _inside_a_word(passage, end):
+        if not _is_inside(passage, at) and not _is_inside(passage, end):
             return True
         at = passage.find(text, at + 1)
     return False
+
+
+def _is_inside(text: str, at: int) -> bool:
+    return _inside_a_word(text, at) or _inside_a_number(text, at)
 
 
 def _inside_a_word(text: str, at: int) -> bool:
     """Whether position `at` is between two characters of the same word."""
     around = text[at - 1 : at + 1] if 0 < at < len(text) else ""
     return around.isalnum() and _UNSPACED.search(around) is None
+
+
+def _inside_a_number(text: str, at: int) -> bool:
+    """Whether position `at` is beside the separator of a number."""
+    return _WITHIN_A_NUMBER.search(text, max(at - 1, 0), at + 2) is not None
