@@ -1,4 +1,4 @@
-"""Commands that control an existing run: pause, resume, cancel, requeue, weight, purge.
+"""Commands that control existing runs: pause, resume, cancel, requeue, weight, purge.
 
 Each can be repeated, and all are safe while workers are running.
 """
@@ -6,6 +6,7 @@ Each can be repeated, and all are safe while workers are running.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -15,7 +16,7 @@ from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
-from producer.options import priority_option, run_argument, to_weight
+from producer.options import priority_option, run_argument, runs_argument, to_weight
 from producer.session import Session
 from producer.watching.status import unwritten
 
@@ -23,22 +24,29 @@ __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 
 
 @click.command()
-@run_argument(required=True)
+@runs_argument
 @click.pass_obj
-def pause(session: Session, run_name: str) -> None:
-    """Pause RUN until it is resumed. Questions in flight are finished; other runs continue."""
-    _halt(session, session.run(run_name), RunState.PAUSED)
+def pause(session: Session, run_names: tuple[str, ...]) -> None:
+    """Pause each RUN until it is resumed. Questions in flight are finished; other runs continue."""
+    for run in _all_named(session, run_names):
+        _halt(session, run, RunState.PAUSED)
 
 
 @click.command()
-@run_argument(required=True)
+@runs_argument
 @click.pass_obj
-def cancel(session: Session, run_name: str) -> None:
-    """Cancel RUN. Questions in flight are finished, the rest is dropped, verdicts are kept.
+def cancel(session: Session, run_names: tuple[str, ...]) -> None:
+    """Cancel each RUN. Questions in flight are finished, the rest is dropped, verdicts are kept.
 
     Enqueuing it again resumes it.
     """
-    _halt(session, session.run(run_name), RunState.CANCELLED)
+    for run in _all_named(session, run_names):
+        _halt(session, run, RunState.CANCELLED)
+
+
+def _all_named(session: Session, run_names: Sequence[str]) -> list[Run]:
+    """Return the runs that are named. Raises InputError for a wrong name, before anything is done to the others."""
+    return [session.run(each) for each in run_names]
 
 
 def _halt(session: Session, run: Run, state: RunState) -> None:
@@ -54,12 +62,16 @@ def _halt(session: Session, run: Run, state: RunState) -> None:
 
 
 @click.command()
-@run_argument(required=True)
+@runs_argument
 @priority_option
 @click.pass_obj
-def resume(session: Session, run_name: str, priority: Priority | None) -> None:
-    """Resume the paused or cancelled RUN: its unsettled questions are sent again."""
-    run = session.run(run_name)
+def resume(session: Session, run_names: tuple[str, ...], priority: Priority | None) -> None:
+    """Resume each paused or cancelled RUN: its unsettled questions are sent again."""
+    for run in _all_named(session, run_names):
+        _resume(session, run, priority)
+
+
+def _resume(session: Session, run: Run, priority: Priority | None) -> None:
     counts = session.ledger.counts(run.run_id)
     if counts.finished:
         click.echo(f"{run.run_id} is already settled")

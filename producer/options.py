@@ -28,6 +28,7 @@ __all__ = [
     "progress_console",
     "run_argument",
     "run_config_options",
+    "runs_argument",
     "shared_option",
     "to_weight",
 ]
@@ -89,3 +90,8 @@ def run_argument(*, required: bool) -> Callable[[Command], Command]:
     if required:
         return click.argument("run_name", metavar="RUN")
     return click.argument("run_name", metavar="[RUN]", default="last")
+
+
+def runs_argument(command: Command) -> Command:
+    """Add the argument `RUN…`: one or more as `run_argument` takes one."""
+    return click.argument("run_names", metavar="RUN…", nargs=-1, required=True)(command)

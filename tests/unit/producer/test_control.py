@@ -176,6 +176,29 @@ def test_a_cancelled_run_cannot_be_paused_and_can_be_resumed(producer: Producer,
     assert "was cancelled, now resumed" in producer("resume", run_id).stdout
 
 
+def test_several_runs_are_halted_and_resumed_in_the_order_in_which_they_are_named(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    """A suite is as many runs as it has entries and models, and each took a command."""
+    one, two, three = (producer.json("enqueue", five, "--run", each)["run_id"] for each in ("one", "two", "three"))
+    for verb, state in (("pause", "paused"), ("cancel", "cancelled")):
+        told = producer(verb, "two", "one").stdout
+        assert told == f"{two} is {state}: 0 of 5 settled\n{one} is {state}: 0 of 5 settled\n"
+    assert [ledger.counts(each).standing for each in (one, two, three)] == ["cancelled", "cancelled", "running"]
+    told = producer("resume", "one", "two", "--priority", "high").stdout
+    assert [line.partition(":")[0] for line in told.splitlines()] == [
+        f"{each} was cancelled, now resumed" for each in (one, two)
+    ]
+
+
+@pytest.mark.parametrize("verb", ["pause", "cancel", "resume"])
+def test_nothing_is_done_to_any_run_if_one_of_the_names_is_wrong(
+    producer: Producer, run_id: str, ledger: MemoryLedger, verb: str
+) -> None:
+    with unchanged(ledger, run_id):
+        assert "No run 'nothing'" in producer(verb, run_id, "nothing", exit_code=1).stderr
+
+
 @pytest.mark.parametrize("verb", ["pause", "cancel", "resume"])
 def test_a_settled_run_is_beyond_control(producer: Producer, run_id: str, ledger: MemoryLedger, verb: str) -> None:
     settle(ledger, run_id, *(f"q{n}" for n in range(5)))
