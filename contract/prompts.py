@@ -37,7 +37,6 @@ __all__ = [
     "turns_of",
     "variables_of",
     "wants_passages",
-    "without_question",
 ]
 
 #: Variables of a prompt template.
@@ -220,17 +219,6 @@ def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = (
     if source is ContextSource.RETRIEVED:
         return render(spec.prompt, question, BETWEEN_PASSAGES.join(each.text for each in passages if each.shown))
     return render(spec.prompt, question, question.context if source is ContextSource.QUESTION else None)
-
-
-def without_question(choice: str, spec: RunSpec) -> str:
-    """Return a choice as it follows `unconditional_prompt` (`mutual_info`).
-
-    Where that is empty, it is the same text as behind the question: in a chat, where it begins a turn, without the
-    delimiter. With the chat template `auto`, only the engine knows whether it is one.
-    """
-    in_chat = spec.chat_template in {ChatTemplate.ALWAYS, ChatTemplate.TURNS}
-    text = spec.delimiter + choice
-    return begun(text) if in_chat and not spec.unconditional_prompt else text
 
 
 def _answer(example: Question, spec: RunSpec) -> str:

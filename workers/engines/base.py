@@ -14,6 +14,7 @@ from contract.turns import Turns, readable
 from contract.verdict import Failure
 
 __all__ = [
+    "NO_CHAT",
     "Completion",
     "Engine",
     "GenerateRequest",
@@ -41,8 +42,9 @@ class ScoreRequest(NamedTuple):
     """A request for the log-probability of each of `continuations` after `turns`.
 
     A continuation carries its own leading space; with a chat template it begins the model's turn, and the space is
-    dropped (`contract.turns.begun`). How the engine computes it is up to the engine, as long as it is exact:
-    single-token continuations share one prefill, longer ones cost one each.
+    dropped (`contract.turns.begun`). An empty prompt is put into no template, but its continuations are the same text
+    as in that chat. How the engine computes it is up to the engine, as long as it is exact: single-token continuations
+    share one prefill, longer ones cost one each.
     """
 
     turns: Turns

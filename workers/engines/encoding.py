@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from contract.errors import RequestRejected
+from contract.spec import Chat
 from contract.turns import begun
 from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of, space_moved
 from workers.engines.chat_renderer import ChatRenderer
@@ -116,11 +117,17 @@ class PromptEncoder:
             keeps = not isinstance(request, ScoreRequest) or request.keeps_space
             parted = (turn.text, continuations) if keeps else space_moved(turn.text, continuations)
             return _Texts(False, *parted)
+        if continuations and not request.prompt and self._chats.exists:
+            return _Texts(False, "", self._turns_of(request.chat, continuations))
         prompt = self._chats.prompt(request.turns, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
-        opening = self._chats.opening(request.chat.kwargs) if continuations else ""
-        return _Texts(True, prompt, tuple(opening + begun(each) for each in continuations))
+        return _Texts(True, prompt, self._turns_of(request.chat, continuations))
+
+    def _turns_of(self, chat: Chat, continuations: Sequence[str]) -> tuple[str, ...]:
+        """Return `continuations` as they begin the model's turn."""
+        opening = self._chats.opening(chat.kwargs) if continuations else ""
+        return tuple(opening + begun(each) for each in continuations)
 
     def _encoded(self, texts: Collection[_Texts]) -> dict[_Texts, Encoded]:
         """Return each of `texts` encoded; those that were kept are not kept any longer."""

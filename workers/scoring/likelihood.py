@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contract.prompts import without_question
 from contract.question import Question
 from contract.spec import Normalization, RunSpec
 from contract.turns import Turns, one_turn
-from workers.engines.base import Completion, Request, ScoreRequest
+from workers.engines.base import NO_CHAT, Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare
 
 __all__ = ["ask", "read"]
@@ -27,8 +26,9 @@ def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     continuations = tuple(spec.delimiter + choice for choice in question.choices)
     asked: list[Request] = [ScoreRequest(turns, continuations, spec.chat, spec.adapter)]
     if spec.normalization is Normalization.MUTUAL_INFO:
-        alone = tuple(without_question(choice, spec) for choice in question.choices)
-        asked.append(ScoreRequest(one_turn(spec.unconditional_prompt), alone, adapter=spec.adapter))
+        # In a chat, an empty prompt is none, but the choices are the same text as behind the question.
+        chat = NO_CHAT if spec.unconditional_prompt else spec.chat
+        asked.append(ScoreRequest(one_turn(spec.unconditional_prompt), continuations, chat, spec.adapter))
     return asked
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TextIO
 from contract.choice_order import arrangements
 from contract.ledger import Run, Taken
 from contract.names import slug
-from contract.prompts import BETWEEN, turns_of, without_question
+from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
 from contract.spec import ChatTemplate, Mode, Normalization, RunSpec
 from contract.turns import begun, messages
@@ -183,7 +183,7 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     ]
     logprobs = sums(question, verdict, spec)
     if spec.normalization is Normalization.MUTUAL_INFO:
-        arguments += [(spec.unconditional_prompt, without_question(choice, spec)) for choice in question.choices]
+        arguments += [(spec.unconditional_prompt, _without_question(choice, spec)) for choice in question.choices]
         logprobs += [verdict.unconditional_scores.get(label, math.nan) for label in question.labels]
     # The harness has True or False here for whether greedy decoding gives this choice; that is not measured.
     pairs = [[str(each), str(None)] for each in logprobs]
@@ -222,6 +222,10 @@ def _prompt(shown: Question, spec: RunSpec, verdict: Verdict) -> str:
 
 def _continuation(answer: str, spec: RunSpec) -> str:
     return begun(spec.delimiter + answer) if _in_turns(spec) else spec.delimiter + answer
+
+
+def _without_question(choice: str, spec: RunSpec) -> str:
+    return spec.delimiter + choice if spec.unconditional_prompt else _continuation(choice, spec)
 
 
 def _in_turns(spec: RunSpec) -> bool:

@@ -16,7 +16,7 @@ from contract import Mode, Prompt, RunSpec, load_settings
 from contract.errors import RequestRejected
 from contract.ledger import Run
 from contract.prompts import turns_of
-from contract.spec import Chat, ChatTemplate, FewShot, Sampling
+from contract.spec import Chat, ChatTemplate, FewShot, Normalization, Sampling
 from contract.turns import Role, Turn, messages, one_turn
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.engines import LETTERED
@@ -210,6 +210,21 @@ def test_a_label_is_the_token_that_it_is_in_the_examples_where_the_template_puts
     assert found.tails[0] == [label]
     if chat is ChatTemplate.TURNS:
         assert found.prompt.count(label) == 1, "the answer of the first example"
+
+
+@pytest.mark.parametrize("template", [None, LLAMA_2, VICUNA], ids=["ChatML", "Llama 2", "Vicuna"])
+@pytest.mark.parametrize("chat", [ChatTemplate.AUTO, ChatTemplate.ALWAYS, ChatTemplate.NEVER])
+def test_without_its_question_a_choice_has_the_tokens_that_it_has_behind_it(
+    chat: ChatTemplate, template: str | None
+) -> None:
+    """By mutual information, its sum there is subtracted; " Paris" is another token than "Paris"."""
+    spec = make_spec(normalization=Normalization.MUTUAL_INFO, chat_template=chat)
+    asked = MODES[Mode.LIKELIHOOD].ask(make_question(1, choices=("Paris", "Rome")), one_turn("Which?"), spec)
+    with_question, without = PromptEncoder(tokenizer(template)).encode(asked)
+    assert isinstance(with_question, Encoded)
+    assert isinstance(without, Encoded)
+    assert without.tails == with_question.tails
+    assert (without.text, len(without.prompt)) == ("", 1)
 
 
 @pytest.mark.parametrize("template", [None, TAKES_SYSTEM, OWN_SYSTEM, TRIMS, WANTS_ALTERNATION, THINKS])

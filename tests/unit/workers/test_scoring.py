@@ -70,17 +70,14 @@ def test_mutual_information_asks_for_the_choices_also_without_question_examples_
     assert without == ScoreRequest(one_turn("Answer:"), (" Paris", " Rome"), Chat(ChatTemplate.NEVER), "law")
 
 
-@pytest.mark.parametrize(
-    ("chat", "alone"), [(ChatTemplate.NEVER, (" Paris", " Rome")), (ChatTemplate.ALWAYS, ("Paris", "Rome"))]
-)
-def test_behind_nothing_mutual_information_weighs_the_very_text_that_follows_the_question(
-    chat: ChatTemplate, alone: tuple[str, ...]
+@pytest.mark.parametrize("template", ChatTemplate)
+def test_behind_nothing_mutual_information_weighs_the_very_choices_that_follow_the_question_in_the_same_chat(
+    template: ChatTemplate,
 ) -> None:
-    """In a chat, choices begin a turn: " Reykjavik" has other tokens than "Reykjavik"."""
-    spec = make_spec(normalization=Normalization.MUTUAL_INFO, chat_template=chat)
-    _, without = MODES[Mode.LIKELIHOOD].ask(make_question(1, choices=("Paris", "Rome")), one_turn("Which?"), spec)
-    assert isinstance(without, ScoreRequest)
-    assert without.continuations == alone
+    spec = make_spec(normalization=Normalization.MUTUAL_INFO, chat_template=template)
+    with_question, without = MODES[Mode.LIKELIHOOD].ask(make_question(1), one_turn("Which?"), spec)
+    assert isinstance(with_question, ScoreRequest)
+    assert without == with_question._replace(turns=one_turn(""))
 
 
 def test_mutual_information_chooses_what_the_question_makes_likelier_and_keeps_both_sums() -> None:
