@@ -10,6 +10,7 @@ from importlib import resources
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
+from redis.connection import AbstractConnection
 from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError
 from redis.retry import Retry
 
@@ -45,13 +46,31 @@ _REFUSALS = {
 _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
 
+class _AnyAnswer(AbstractConnection):
+    """Takes any answer to PING for a sign of life: with a full disk, Redis refuses it like a write (MISCONF)."""
+
+    def check_health(self) -> None:
+        with suppress(redis.ResponseError):  # the command that follows gets its own answer
+            super().check_health()  # type: ignore[no-untyped-call]
+
+
+class _Plain(_AnyAnswer, redis.Connection):
+    pass
+
+
+class _Encrypted(_AnyAnswer, redis.SSLConnection):
+    pass
+
+
 def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> redis.Redis:
-    """Return a Redis client after a successful ping. Raises RedisUnreachable.
+    """Return a Redis client after Redis has answered a ping. Raises RedisUnreachable.
 
     While nothing answers, an attempt at a command fails after `timeout_s`, and is repeated `retries` times.
     """
+    url = settings.redis_url.get_secret_value()
     client = redis.Redis.from_url(
-        settings.redis_url.get_secret_value(),
+        url,
+        connection_class=_Encrypted if url.startswith("rediss://") else _Plain,
         decode_responses=True,
         encoding_errors="replace",  # we write UTF-8; data written by others must not crash a reader
         socket_timeout=timeout_s,
@@ -62,11 +81,20 @@ def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> red
     )
     try:
         with translating(settings.redis_place):
-            client.ping()
+            _ping(client)
     except LedgerError:
         client.close()
         raise
     return client
+
+
+def _ping(client: redis.Redis) -> None:
+    """Ask whether Redis answers. One whose disk is full refuses PING, but no command that reads."""
+    try:
+        client.ping()
+    except redis.ResponseError as answer:
+        if refusal(answer) != "MISCONF":
+            raise
 
 
 def connect_hurried(settings: Settings) -> redis.Redis:

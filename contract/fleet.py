@@ -105,6 +105,8 @@ class WorkerRecord(BaseModel):
     puts_off: dict[str, str] = Field(default_factory=dict)
     #: What it needs and does not get for now, e.g. a server that is away or overloaded; empty: nothing.
     waits_for: str = ""
+    #: Why Redis refuses the verdicts that it has; empty: it does not. Heartbeats are smaller, and may get through.
+    refused: str = ""
     #: `host:port` of its Prometheus metrics, reachable by others unless it is a loopback address; empty: none.
     metrics_at: str = ""
     #: Whether a launcher supervises it and restarts it.

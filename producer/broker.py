@@ -71,7 +71,7 @@ class Broker(Protocol):
         """Return the workers that should take messages from `queue` but failed to boot."""
 
     def why_no_writes(self) -> WritesRefused | None:
-        """Return why Redis currently refuses writes, if it does; no worker can renew its heartbeat then."""
+        """Return why Redis currently refuses a small write, if it does; no worker can renew its heartbeat then."""
 
     def close(self) -> None:
         """Close the connections."""

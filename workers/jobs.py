@@ -52,6 +52,11 @@ class Job(abc.ABC):
         return self._stage.puts_off if self._stage else {}
 
     @property
+    def refused(self) -> str:
+        """Why Redis refuses what is to be written into the ledger; empty: it does not."""
+        return self._stage.refused if self._stage else ""
+
+    @property
     def waits_for(self) -> str:
         """What it needs from elsewhere and does not get for now; empty: nothing."""
         return ""

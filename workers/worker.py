@@ -212,6 +212,7 @@ class Worker:
             adapters=sorted(self._settings.adapters),
             puts_off=self._job.puts_off,
             waits_for=self._job.waits_for,
+            refused=self._job.refused,
             batch_size=self._settings.full_batch,
             done=self._job.done,
             batches=self._load.batches,

@@ -191,8 +191,8 @@ def trouble_of(trouble: ValidationError) -> FieldTrouble:
     field = str(first["loc"][0]) if first["loc"] else ""
     if field == "id" and first["type"] in {"string_too_short", "string_too_long", "string_pattern_mismatch"}:
         hint = (
-            "An id has 1 to 200 characters and no control characters. Without one (--map id= ignores a file's), a hash of"
-            " the content is used."
+            "An id has 1 to 200 characters and no control characters. Without one (--map id= ignores a file's), a hash"
+            " of the content is used."
         )
         return FieldTrouble(field, f"found {shown_value(first['input'])}.", hint, kind="cannot be an id")
     message = first["msg"].removeprefix("Value error, ")

@@ -15,7 +15,14 @@ from producer.output import Lines
 from producer.result_lines import result_lines
 from producer.runs.asked import how_asked
 from producer.stats import Tally
-from producer.watching.unserved import put_off_by, start_workers, unbooted_lines, waiting_lines, why_unserved
+from producer.watching.unserved import (
+    put_off_by,
+    refusal_of_writes,
+    start_workers,
+    unbooted_lines,
+    waiting_lines,
+    why_unserved,
+)
 
 if TYPE_CHECKING:
     from producer.broker import Broker
@@ -89,7 +96,9 @@ def priority_lines(run: Run) -> Lines:
 def _hindered(run: Run, broker: Broker) -> Lines:
     """Return why live workers do not score the run, and why other workers failed to boot."""
     workers = workers_of(run, broker.all_workers())
+    refused = "" if _unserved(run, broker) else refusal_of_writes(broker)  # else the line of the workers says it
     return [
+        *([("refused", refused)] if refused else []),
         *[("put off", each) for each in put_off_by(run.run_id, workers)],
         *[("not ready", each) for each in waiting_lines(workers)],
         *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
@@ -123,7 +132,7 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
     names = f"{len(live)} live: {', '.join(map(_named, live))}" if live else "none live"
     if any(is_simulated(each.engine) for each in live):
         names += "; the engine is simulated, its answers are meaningless"
-    unserved = [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
+    unserved = _unserved(run, broker)
     if finished or not unserved:
         return names
     if why := why_unserved(unserved, broker):
@@ -134,6 +143,10 @@ def workers_line(run: Run, finished: bool, broker: Broker) -> str:
         if live
         else f"{names}; start one: {remedy}"
     )
+
+
+def _unserved(run: Run, broker: Broker) -> list[str]:
+    return [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
 
 
 def _named(worker: WorkerRecord) -> str:

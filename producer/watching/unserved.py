@@ -1,4 +1,4 @@
-"""Diagnoses runs whose queues have no worker, or only workers that cannot serve them."""
+"""Diagnoses runs whose queues have no worker, or only workers that cannot serve them or write what they have."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "put_off_by",
+    "refusal_of_writes",
     "since",
     "start_workers",
     "starting_words",
@@ -57,8 +58,17 @@ def why_unserved(unserved: Sequence[str], broker: Broker) -> str:
 
     Where Redis refuses writes, no worker can renew its heartbeat, so that all seem to be gone.
     """
-    refused = broker.why_no_writes()
-    return str(refused) if refused else starting_words(unserved, broker)
+    return refusal_of_writes(broker) or starting_words(unserved, broker)
+
+
+def refusal_of_writes(broker: Broker) -> str:
+    """Return why Redis refuses writes, and the remedy; an empty string if it takes them.
+
+    At its memory limit it may take small ones, as heartbeats and this trial are, and refuse verdicts: workers say so.
+    """
+    if refused := broker.why_no_writes():
+        return str(refused)
+    return next((each.refused for each in broker.all_workers() if each.refused), "")
 
 
 def starting_words(unserved: Sequence[str], broker: Broker) -> str:

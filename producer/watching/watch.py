@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,11 +19,12 @@ from producer.watching.screens import Screen
 from producer.watching.status import unbooted_of, writer_of
 from producer.watching.unserved import (
     put_off_by,
+    refusal_of_writes,
     since,
     start_workers,
+    starting_words,
     unbooted_by_reason,
     waiting_lines,
-    why_unserved,
 )
 from producer.watching.worker_status import AT_WORK, Member, RunWorkers
 
@@ -39,6 +40,8 @@ TICK_S = 0.5
 STALL_EVERY_S = 2.0
 #: How long no worker may be present before a message says so, and the interval between such messages.
 NO_WORKER_AFTER_S, NO_WORKER_EVERY_S = 10.0, 60.0
+#: How long nothing may be settled before it is looked every few seconds whether Redis refuses writes.
+UNSETTLED_AFTER_S, REFUSED_EVERY_S = 10.0, 2.0
 #: How long question bodies may be missing without progress before the `enqueue` writing them is considered dead.
 INCOMPLETE_AFTER_S = 30.0
 
@@ -96,6 +99,12 @@ class Watcher:
     _crew: RunWorkers = field(default_factory=RunWorkers, init=False)
     _no_worker_since: float | None = field(default=None, init=False)
     _no_worker_next: float = field(default=0.0, init=False)
+    #: Settled questions when Redis was last seen to take verdicts, and when to look again.
+    _written: int = field(default=-1, init=False)
+    _refused_look: float = field(default=0.0, init=False)
+    #: Whether Redis refuses writes, and before when this is not said again.
+    _refuses: bool = field(default=False, init=False)
+    _refused_next: float = field(default=0.0, init=False)
     _stall_next: float = field(default=0.0, init=False)
     _stalls: int = field(default=0, init=False)
     #: Last counts of a run whose questions are not all written, and since when they are unchanged.
@@ -143,6 +152,7 @@ class Watcher:
             self._check_halt(counts)
             self._check_in_flight(in_flight=seen.in_flight)
         if not counts.finished and not counts.halted:
+            self._check_refused(now, counts.settled)
             self._check_workers(now, workers)
             self._check_put_off(there)
             self._check_unbooted()
@@ -174,9 +184,24 @@ class Watcher:
             self.screen.say(f"{self.run.run_id}: waiting for the questions that workers have begun.")
         self._awaits = in_flight
 
+    def _check_refused(self, now: float, settled: int) -> None:
+        if settled != self._written:
+            self._written, self._refuses, self._refused_look = settled, False, now + UNSETTLED_AFTER_S
+        if now >= self._refused_look:
+            self._refused_look = now + REFUSED_EVERY_S
+            why = refusal_of_writes(self.broker)
+            self._refuses = bool(why)
+            if why:
+                self._say_refused(now, why)
+
+    def _say_refused(self, now: float, why: str) -> None:
+        if now >= self._refused_next:
+            self._refused_next = now + NO_WORKER_EVERY_S
+            self.screen.say(f"Questions are waiting. {why}")
+
     def _check_workers(self, now: float, workers: Mapping[str, Sequence[WorkerRecord]]) -> None:
         unserved = [queue for queue, of_queue in workers.items() if not of_queue]
-        if not unserved:
+        if not unserved or self._refuses:  # they seem to be gone, as they cannot renew their heartbeats
             self._no_worker_since = None
             return
         if self._no_worker_since is None:
@@ -189,7 +214,7 @@ class Watcher:
             self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {self._remedy(unserved)}")
 
     def _remedy(self, unserved: Sequence[str]) -> str:
-        why = why_unserved(unserved, self.broker)
+        why = starting_words(unserved, self.broker)
         return why or f"Start one: {start_workers(unserved, self.broker.all_workers())}"
 
     def _check_put_off(self, workers: Sequence[WorkerRecord]) -> None:
@@ -212,11 +237,14 @@ class Watcher:
         self._stalls = self._stalls + 1 if self.broker.looks_stalled(self.run) else 0
         if self._stalls >= 2:
             self._stalls = 0
-            with suppress(WritesRefused):  # reported as missing workers, since none can renew its heartbeat
+            try:
                 questions, messages = self.broker.heal(self.run)
-                if questions:
-                    lost, sent = number(questions, "lost question"), number(messages, "message")
-                    self.screen.say(f"{self.run.run_id} was stalled: {lost} re-sent in {sent}.")
+            except WritesRefused as trouble:
+                self._say_refused(now, str(trouble))
+                return
+            if questions:
+                lost, sent = number(questions, "lost question"), number(messages, "message")
+                self.screen.say(f"{self.run.run_id} was stalled: {lost} re-sent in {sent}.")
 
     def _check_missing(self, now: float, counts: Counts) -> None:
         """Raise LedgerError if questions have been missing from the ledger for too long.

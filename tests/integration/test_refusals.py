@@ -20,6 +20,7 @@ from contract import RedisLedger, Run, Settings, keys, load_settings
 from contract.errors import EXIT_RETRY, RedisUnreachable, WritesRefused
 from contract.fleet import LEASE_S, Fleet
 from contract.queue import make_celery, publish, restore_held
+from contract.verdict import Outcome, Verdict
 from demo.valkey import CONFIGURATION, free_port
 from tests.integration.runs import QUEUE, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
@@ -53,6 +54,10 @@ class Refusing:
             wait_until(lambda: self._admin.info()["rdb_last_bgsave_status"] == "err", "the snapshot to fail")
         else:
             self._admin.config_set("maxmemory", 1)
+
+    def leave_room(self, size_bytes: int) -> None:
+        """Take writes that are smaller, and no larger ones: they count as soon as they have been received."""
+        self._admin.config_set("maxmemory", self._admin.info("memory")["used_memory"] + size_bytes)
 
     def mend(self) -> None:
         self._admin.replicaof("NO", "ONE")
@@ -115,6 +120,23 @@ def test_a_worker_outlasts_a_refusal_that_is_longer_than_its_lease(
     assert "Unrecoverable" not in log.read_text()
 
 
+def test_a_worker_whose_verdicts_are_refused_says_so_while_its_heartbeats_get_through(
+    refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """Only its log did."""
+    run = sent(app, redis_ledger, 512)
+    with worker(tmp_path / "log", batch_size=512, simulated={"call_ms": 4000}):
+        begun = keys.RunKeys(run.run_id).attempts
+        wait_until(lambda: redis_ledger.client.hlen(begun) == 512, "the batch to begin")
+        refusing.leave_room(100_000)  # for heartbeats, and not for 512 verdicts
+        wait_until(lambda: any(each.refused for each in Fleet(redis_ledger.client).alive()), "the worker to say so")
+        status = producer("status", run.run_id)
+        assert f"refused    Redis at {refusing.url} refuses writes: it is at its memory limit (OOM)" in status.stdout
+        refusing.mend()
+        wait_settled(redis_ledger, run)
+        wait_until(lambda: not any(each.refused for each in Fleet(redis_ledger.client).alive()), "it to be over")
+
+
 def test_what_could_not_go_back_to_the_queue_goes_back_once_redis_takes_writes(
     refusing: Refusing, app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
@@ -175,6 +197,47 @@ def test_commands_say_what_is_wrong_with_redis_and_not_that_workers_are_missing(
     refusing.mend()
     assert producer("enqueue", questions, "--run", "late").returncode == 0
     assert sorted(each.questions for each in redis_ledger.runs()) == [3, 4]
+
+
+def test_what_only_reads_goes_on_while_the_disk_is_full(
+    refusing: Refusing, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """No settled run could be exported until there was space again: Redis refuses PING then, and answers reads."""
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT) for n in range(2)])
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(4)))
+    refusing.refuse("MISCONF")
+
+    reading: list[tuple[object, ...]] = [
+        ("runs",),
+        ("status", run.run_id),
+        ("show", run.run_id, "q0"),
+        ("export", run.run_id, "--out", tmp_path / "results"),
+        ("report", run.run_id, "--out", tmp_path / "report"),
+        ("compare", run.run_id, run.run_id),
+        ("watch", run.run_id),
+    ]
+    ended = [producer(*words) for words in reading]
+    assert [(each.args, each.stderr) for each in ended if each.returncode] == []
+    for words in (("enqueue", questions), ("purge", run.run_id, "--yes")):
+        refused = producer(*words)
+        assert refused.returncode == 1
+        assert "it cannot write to its disk (MISCONF). Free space on Redis' disk" in refused.stderr
+
+
+def test_a_connection_that_was_idle_is_still_of_use_while_the_disk_is_full(
+    refusing: Refusing, redis_ledger: RedisLedger
+) -> None:
+    """redis-py pings before it uses one again."""
+    refusing.refuse("MISCONF")
+    pool = redis_ledger.client.connection_pool
+    connection = pool.get_connection()
+    there = connection._sock
+    connection.next_health_check = 0
+    pool.release(connection)
+    assert redis_ledger.runs() == []
+    assert connection._sock is there, "it was not connected anew"
 
 
 @pytest.mark.parametrize("word", ["OOM", "MISCONF", "READONLY"])

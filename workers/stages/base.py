@@ -73,6 +73,11 @@ class BatchWork(abc.ABC):
         """Run → why this worker currently requeues its questions."""
         return self._put_offs.current
 
+    @property
+    def refused(self) -> str:
+        """Why Redis refuses what is to be written into the ledger; empty: it does not."""
+        return self._recorder.refused
+
     def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - used by overrides
         """Return why this worker cannot do this stage for such a run now, though it may later; empty if it can."""
         return ""

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import Any, TypeVar
 
 from contract.engine_info import EngineUsed
-from contract.errors import LedgerError, UnknownRun
+from contract.errors import LedgerError, UnknownRun, WritesRefused
 from contract.spec import Stage
 from contract.verdict import Failure, Verdict
 from contract.wording import number
@@ -41,6 +41,8 @@ class Recorder:
         self._stage = stage
         self._done = 0
         self._counting = threading.Lock()
+        #: By thread: why the call fails that it repeats.
+        self._waiting: dict[int, LedgerError] = {}
         #: Distinguishes this process from others of its name, which number their batches from 1, too.
         self._process = secrets.token_hex(3)
         self._describe_engine = describe_engine
@@ -51,6 +53,11 @@ class Recorder:
     def done(self) -> int:
         """Number of questions settled or sent on by this stage so far."""
         return self._done
+
+    @property
+    def refused(self) -> str:
+        """Why Redis refuses what waits to be written; empty: it does not."""
+        return next((str(each) for each in list(self._waiting.values()) if isinstance(each, WritesRefused)), "")
 
     def count_done(self, questions: int) -> None:
         """Add to `done`."""
@@ -101,15 +108,19 @@ class Recorder:
         and are asked again.
         """
         wait_s = 0.1
-        while True:
-            try:
-                return call()
-            except LedgerError as trouble:
-                if not trouble.retryable or self._stopping():
-                    raise
-                log.warning("%s waiting for the ledger: %s", what, trouble)
-                time.sleep(wait_s)
-                wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
+        try:
+            while True:
+                try:
+                    return call()
+                except LedgerError as trouble:
+                    if not trouble.retryable or self._stopping():
+                        raise
+                    log.warning("%s waiting for the ledger: %s", what, trouble)
+                    self._waiting[threading.get_ident()] = trouble
+                    time.sleep(wait_s)
+                    wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
+        finally:
+            self._waiting.pop(threading.get_ident(), None)
 
     def retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
         """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""

@@ -190,18 +190,80 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
 FULL = WritesRefused("Redis at redis://here refuses writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")
 
 
+#: How a watch tells it.
+WAITING = f"Questions are waiting. {FULL}"
+
+
 def test_workers_that_cannot_beat_are_not_said_to_be_missing(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
     broker.refused = FULL
-    screen = Screen()
+    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
 
     watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle(ledger, run)}).clock())
 
-    assert screen.said == [f"No worker has served {keys.score_queue(run.spec.model)} for 10 s. {FULL}"]
+    assert screen.said == [WAITING]
+    assert [each for each in begun if str(FULL) in each[1]] == [("workers", f"none live; {FULL}")]
 
 
-def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
+def test_a_redis_that_fills_up_while_no_worker_is_there_is_named_within_seconds_and_workers_no_longer(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    """Workers were to be started until the next minute was over."""
+    screen = Screen()
+    said: list[int] = []
+    events: dict[float, Callable[[], object]] = {
+        25: lambda: setattr(broker, "refused", FULL),
+        28: lambda: said.append(len(screen.said)),
+        80: lambda: settle(ledger, run),
+    }
+    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+
+    missing, *rest = screen.said
+    assert missing.startswith("No worker has served")
+    assert (rest, said) == ([WAITING], [2])
+
+
+def test_why_nothing_is_settled_though_heartbeats_get_through_is_said_after_ten_seconds_and_then_once_a_minute(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    """A watch showed 0.0/s and no cause, and the status nothing but live workers."""
+    waiting = worker(run.spec.model).model_copy(update={"refused": str(FULL)})
+    broker.live += [waiting, waiting.model_copy(update={"name": "v"})]
+    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
+    said: list[int] = []
+
+    def count() -> None:
+        said.append(len(screen.said))
+
+    events: dict[float, Callable[[], object]] = {
+        5: lambda: settle(ledger, run, 2),
+        14: count,
+        16: count,
+        74: count,
+        78: count,
+        80: lambda: settle(ledger, run),
+    }
+    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+
+    assert screen.said == [WAITING] * 2
+    assert said == [0, 1, 1, 2]
+    assert begun["refused"] == str(FULL)
+    assert "refused" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
+
+
+def test_a_slow_run_whose_redis_takes_writes_is_no_reason_for_a_message(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    broker.live.append(worker(run.spec.model))
+    screen = Screen()
+
+    watch(Watcher(ledger, broker, run, screen), clock=Script({200: lambda: settle(ledger, run)}).clock())
+
+    assert screen.said == []
+
+
+def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_is_told_and_ends_no_watch(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.live.append(worker(run.spec.model))
@@ -219,7 +281,7 @@ def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_ends_no_watch(
     }
     watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
-    assert screen.said == [f"{run.run_id} was stalled: 5 lost questions re-sent in 3 messages."]
+    assert screen.said == [WAITING, f"{run.run_id} was stalled: 5 lost questions re-sent in 3 messages."]
 
 
 def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from contract import MemoryLedger
-from contract.errors import LedgerError, RedisUnreachable
+from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
 from tests.unit.workers.batches import away_at_first, batch_of, message
@@ -33,6 +33,34 @@ def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> 
     assert engine.calls == [2]
     assert books.counts(run.run_id).finished
     assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        (WritesRefused("It is full.", hint="Empty it."), "It is full. Empty it."),
+        (RedisUnreachable("away"), ""),  # once it is back, whoever reads this would take it for away
+    ],
+    ids=["full", "away"],
+)
+def test_a_worker_tells_why_redis_refuses_its_verdicts_as_long_as_they_wait(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, trouble: LedgerError, told: str
+) -> None:
+    run = open_run(books, make_questions(2))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    commit = books.commit
+    said: list[str] = []
+
+    def refuse_twice(run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        said.append(scorer.refused)
+        if len(said) <= 2:
+            raise trouble
+        return commit(run_id, verdicts)
+
+    monkeypatch.setattr(books, "commit", refuse_twice)
+    scorer.run(batch_of(message(run, "q0", "q1")))
+
+    assert [*said, scorer.refused] == ["", told, told, ""]
 
 
 @pytest.mark.parametrize("call", ["note_engine", "passages"])
