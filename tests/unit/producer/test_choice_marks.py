@@ -10,6 +10,7 @@ import pytest
 from benchmarks.layout_files import lines
 from producer.http.bodies import QuestionIn
 from producer.readers.record import FieldTrouble
+from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.reading import questions, read
 
 
@@ -113,6 +114,15 @@ def test_marks_out_of_order_label_the_choices_unless_something_else_does(
     else:
         (told,) = told_of(tmp_path, row)
         assert "is marked B: an answer could mean the label or the mark" in told or "marked B, A, C" in told
+
+
+def test_it_is_said_that_labels_were_removed(producer: Producer, write_rows: WriteRows) -> None:
+    row = {"question": "q", "choices": IN_ORDER, "answer": "B"}
+    for command in (("inspect",), ("enqueue", "--dry-run")):
+        result = producer(command[0], write_rows(row), *command[1:])
+        assert "3 choices, labels A–C removed from their texts" in result.stdout
+        plain = producer(command[0], write_rows({**row, "choices": ["x", "y", "z"]}), *command[1:])
+        assert "removed" not in plain.stdout
 
 
 def test_a_flag_stays_with_its_choice_where_marks_become_its_label(tmp_path: Path) -> None:
