@@ -35,8 +35,13 @@ def bare(texts: Sequence[str], labels: Sequence[str] | None = None) -> list[str]
 
     Numbers beside letters are no labels: they may be part of the texts.
     """
-    found = unmarked(texts) if _begins_with_mark(texts) else None
-    if found is None or found.labels is None:
+    if not _begins_with_mark(texts):
+        return None
+    try:
+        found = unmarked(texts)
+    except FieldTrouble:  # with gaps: nobody refers to them, or these choices would have been refused before
+        return None
+    if found.labels is None:
         return None
     same = labels is not None and [each.upper() for each in labels] == found.labels
     in_place = are_letters(found.labels) and in_order(found.labels) and (labels is None or in_order(labels))

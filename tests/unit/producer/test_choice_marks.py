@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,29 @@ def test_marks_out_of_order_label_the_choices_unless_something_else_does(
     else:
         (told,) = told_of(tmp_path, row)
         assert "is marked B: an answer could mean the label or the mark" in told or "marked B, A, C" in told
+
+
+def test_marks_with_gaps_stay_where_the_right_choice_is_not_told_by_a_letter(tmp_path: Path) -> None:
+    scores = {"(A) red": 0, "(C) blue": 1, "(D) green": 0}
+    (question,) = questions(read(tmp_path, lines({"input": "q", "target_scores": scores})))
+    assert (question.choices, question.right) == (tuple(scores), ("B",))
+
+
+@pytest.mark.parametrize("kind", [*contained(IN_ORDER), "scores", "right and wrong"])
+def test_whatever_choices_begin_with_they_are_read_or_their_row_is_refused(tmp_path: Path, kind: str) -> None:
+    begun = ("(A) x", "(B) y", "(C) z", "A. x", "B.red", "2. y")
+    for texts in map(list, permutations(begun, 3)):
+        forms = contained(texts) | {
+            "scores": {"target_scores": {text: int(text == texts[1]) for text in texts}},
+            "right and wrong": {"correct_answer": texts[1], "distractor1": texts[0], "distractor2": texts[2]},
+        }
+        answer = {} if kind in {"scores", "right and wrong"} else {"answer": texts[1]}
+        (row,) = read(tmp_path, lines({"question": "q", **forms[kind], **answer})).rows()
+        if row.question is None:
+            assert row.trouble is not None
+        elif row.question.right:
+            found = row.question.choice_text(row.question.right[0])
+            assert texts[1].endswith(found), (texts, row.question)
 
 
 def test_it_is_said_that_labels_were_removed(producer: Producer, write_rows: WriteRows) -> None:
