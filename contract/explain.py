@@ -36,9 +36,8 @@ def explain(trouble: ValidationError, model: type[BaseModel], source: str | Plac
 def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> str:
     name = ".".join(str(part) for part in entry["loc"])
     if entry["type"] == "extra_forbidden":
-        known = _known_names(model, entry["loc"][:-1])
         unknown = str(entry["loc"][-1])
-        hint = FORMER_NAMES.get(unknown) or nearest(unknown, known) or nearest(unknown, _nested_names(model, unknown))
+        hint = FORMER_NAMES.get(unknown) or _nearest_setting(model, entry["loc"][:-1], unknown)
         return f"{source}: unknown setting {brief(name)}. {hint}".rstrip()
     message, hint = str(entry["msg"]).removeprefix("Value error, "), ""
     if entry["type"] in {"list_type", "tuple_type"}:
@@ -49,6 +48,15 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
     found = "" if secret or entry["type"] in {"missing", "value_error"} else f", found {brief(entry['input'])}"
     shown = brief(name)[1:-1] if name else "configuration"
     return f"{source}: {shown}: {message}{found}. {hint}".rstrip()
+
+
+def _nearest_setting(model: type[BaseModel], group: tuple[Any, ...], unknown: str) -> str:
+    """Return `Did you mean 'x'?` for the setting, by its full name, that is closest to `unknown` in `group`."""
+    start = "".join(f"{part}." for part in group if isinstance(part, str))
+    if near := nearest(start + unknown, [start + each for each in _known_names(model, group)]):
+        return near
+    nested = [] if group else _nested_names(model, unknown)
+    return f"Did you mean {' or '.join(map(repr, nested))}?" if nested else ""
 
 
 def _nested_names(model: type[BaseModel], name: str) -> list[str]:

@@ -103,11 +103,9 @@ def render(prompt: Prompt, question: Question, context: str | None, **judged: st
     template. Raises RunConfigError if the template fails on this question.
     """
     choices = list(map(Choice, question.labels, question.choices))
-    subject = question.subject or ""
+    shown = {"question": question.question, "context": context or "", "subject": question.subject or ""}
     try:
-        return _compiled(prompt.text).render(
-            question=question.question, choices=choices, context=context, subject=subject, **judged
-        )
+        return _compiled(prompt.text).render(choices=choices, **shown, **judged)
     except TEMPLATE_TROUBLES as trouble:
         raise RunConfigError(
             f"prompt {prompt.name!r} cannot be rendered for question {question.id!r}: {_why(trouble)}.",

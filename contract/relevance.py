@@ -69,7 +69,7 @@ def sources_of(question: Question, *, by_hash: bool = True) -> Sources:
         if value is None or value == "":
             return frozenset()
         listed = _listed(value)
-        return frozenset([str(value)] if listed is None else listed)
+        return frozenset([_name(value)] if listed is None else listed)
 
     def named_so(field: str) -> frozenset[str]:
         """Also by the text itself, as "[1]" may be a name or a list. Not for passages, whose number is counted with."""
@@ -91,4 +91,9 @@ def _listed(value: object) -> list[str] | None:
         names = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    return [str(name) for name in names if isinstance(name, str | int) and name != ""]
+    return [_name(each) for each in names if isinstance(each, str | int | float) and each != ""]
+
+
+def _name(value: object) -> str:
+    """Return an id as text; a number that became 1.0, as in a column with empty cells, is 1."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -81,7 +81,10 @@ def run_config_options(of_config: str) -> Callable[[Command], Command]:
 
 def shared_option(command: Command) -> Command:
     """Add `--shared`."""
-    said = "Compare runs over different questions, by those that both have: same id, text, choices, context and key."
+    said = (
+        "Compare runs over different questions, by those that both have: same id, text, choices, context, key and"
+        " relevant passages."
+    )
     return click.option("--shared", is_flag=True, help=said)(command)
 
 

@@ -58,7 +58,7 @@ def _different_questions(ledger: Ledger, a: Run, b: Run) -> InputError:
         differ = _differing_fields(of_a, of_b)
         how += f", of which {changed:,} differ, {_where(shared.first_changed, differ)}"
     hint = (
-        "Relevance judgements belong to the questions: enqueue the same file, and give --qrels to both or none."
+        "Enqueue the same file, and give --qrels to both or none: relevance judgements belong to the questions."
         if "gold_passages" in differ
         else "Enqueue the same file for both, with the same --limit or --sample."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contract.question import Question
+from contract.relevance import sources_of
 from contract.wording import broken_down
 
 __all__ = ["Asked", "LeftOut", "Shared"]
@@ -50,8 +51,7 @@ class Asked:
 
 def _version(question: Question) -> int:
     """Return a hash of what is asked and what is right; another subject or other metadata change neither."""
-    of_key = question.answer, question.also_right, question.gold_passages
-    return hash((question.question, question.choices, question.context, *of_key))
+    return hash((question.question, question.choices, question.context, question.right, sources_of(question)))
 
 
 class Shared:

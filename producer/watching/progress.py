@@ -64,7 +64,7 @@ class Snapshot:
         """Return the accuracy so far with its 95 % interval, and if questions failed, without these."""
         tally = self._tally
         if tally.all_failed:
-            return "no accuracy, as all failed"
+            return "no accuracy, as all failed" + ("" if self.counts.finished else " so far")
         if self.without_key >= self.counts.total:
             return "no accuracy, as no question has a key"
         found = tally.over_all() if tally.keys_known else tally.over_answered()

@@ -84,3 +84,10 @@ def test_in_an_index_that_does_not_say_whether_it_has_hashes_what_was_found_tell
 def test_a_named_document_is_found_with_any_of_its_passages() -> None:
     sources = sources_of(make_question(1, gold_passages=("doc7", "other")))
     assert sources.named_among([PASSAGE, PASSAGE.model_copy(update={"id": "doc7-0003"})]) == {"doc7"}
+
+
+def test_a_number_that_became_a_float_names_what_it_named_before() -> None:
+    """As pandas writes numbers of a column with empty cells."""
+    for given in (1.0, "[1.0]", "[1, 2.0]"):
+        sources = sources_of(make_question(1, metadata={"source_id": given}))
+        assert sources.answered_by(Passage(id="1", score=1.0, text=""))

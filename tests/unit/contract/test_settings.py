@@ -154,7 +154,7 @@ def test_a_mistake_between_settings_is_blamed_on_no_single_layer(deploy: Path, m
             "Give it to enqueue: --set mode=…, or --config with a file of configs/runs/.",
         ),
         ("batchsize=8", "--set: unknown setting 'batchsize'. Did you mean 'batch_size'?"),
-        ("simulated.cal_ms=1", "--set: unknown setting 'simulated.cal_ms'. Did you mean 'call_ms'?"),
+        ("simulated.cal_ms=1", "--set: unknown setting 'simulated.cal_ms'. Did you mean 'simulated.call_ms'?"),
         ("xyz=1", "--set: unknown setting 'xyz'."),
     ],
 )
@@ -205,7 +205,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
         ("MCQUEUE_VLLM_ARG__SEED", "environment: unknown variable MCQUEUE_VLLM_ARG__SEED. "),
         (
             "MCQUEUE_SIMULATED__CALL_S",
-            "MCQUEUE_SIMULATED__CALL_S: unknown setting 'simulated.call_s'. Did you mean 'call_ms'?",
+            "MCQUEUE_SIMULATED__CALL_S: unknown setting 'simulated.call_s'. Did you mean 'simulated.call_ms'?",
         ),
         (
             "MCQUEUE_BATCH_SIZE__VLLM",

@@ -15,7 +15,7 @@ from contract.settings import Settings
 from contract.spec import Mode, Normalization, Prompt, Sampling
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig, load_run_config
 from producer.runs.templates import built_in, load_prompt
-from tests.support import ROOT, build_test_index
+from tests.support import ROOT, build_test_index, make_question
 
 SHIPPED = sorted((Path(__file__).parents[3] / "configs" / "runs").glob("*.yaml"))
 QUESTION = Question(id="q", question="Is <b> & 1 > 0?", choices=("no", "yes"), context="Given.")
@@ -250,12 +250,13 @@ def test_an_unknown_template_is_refused(name: str, wanted: str) -> None:
     assert wanted in str(caught.value)
 
 
-def test_a_template_that_would_read_none_where_there_is_no_context_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.j2").write_text("Context: {{ context }}\n{{ question }}")
-    with pytest.raises(RunConfigError, match=r"would contain 'None'\. Put the part that shows it between {% if"):
-        load_prompt(str(tmp_path / "mine.j2"), Mode.LIKELIHOOD)
-    (tmp_path / "mine.j2").write_text("{% if context %}{{ context }}\n{% endif %}None of it: {{ question }}")
-    assert load_prompt(str(tmp_path / "mine.j2"), Mode.LIKELIHOOD).name == "mine"
+def test_a_template_may_treat_a_context_as_text_where_there_is_none(tmp_path: Path) -> None:
+    numbered = "{% for p in context.split('\n') if p %}[{{ loop.index }}] {{ p }}\n{% endfor %}{{ context[:1] }}Q:"
+    (tmp_path / "mine.j2").write_text(f"{numbered} {{{{ question }}}}")
+    prompt = load_prompt(str(tmp_path / "mine.j2"), Mode.LIKELIHOOD)
+    question = make_question(1, question="Which?")
+    assert render(prompt, question, None) == "Q: Which?"
+    assert render(prompt, question, "x\ny") == "[1] x\n[2] y\nxQ: Which?"
 
 
 def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

@@ -634,7 +634,7 @@ def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.R
 
 def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
     counts = Counts(total=1000, todo=998, outcomes={Outcome.FAILED: 2})
-    assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed"
+    assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed so far"
 
 
 def test_if_some_failed_the_accuracy_without_them_stands_beside_that_over_all() -> None:

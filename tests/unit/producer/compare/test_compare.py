@@ -373,8 +373,18 @@ def test_runs_of_which_one_has_relevance_judgements_are_refused_with_the_option(
 
     told = compare("closed-book", "retrieved", exit_code=1).stderr
 
-    assert "with 2 in common, but they differ, first in gold_passages of q0. Relevance judgements belong to" in told
+    assert "with 2 in common, but they differ, first in gold_passages of q0. Enqueue the same file, and give" in told
     assert "give --qrels to both" in told
+
+
+def test_questions_whose_sources_differ_are_not_shared(ran: Ran, compare: Producer) -> None:
+    for name, source in (("one", "7"), ("two", "8")):
+        asked = [each.model_copy(update={"metadata": {"source_id": source}}) for each in keyed(2)]
+        ran(name, "cc", asked, questions_digest=source * 64)
+
+    told = compare("one", "two", exit_code=1).stderr
+    assert "they differ, first in metadata of q0" in told
+    assert "--shared" not in told
 
 
 def test_runs_over_the_same_questions_in_another_order_are_refused(ran: Ran, compare: Producer) -> None:
