@@ -10,6 +10,7 @@ from dataclasses import replace
 from workers.scoring.extract.answer import Answer, is_taken_back, stated
 from workers.scoring.extract.cues import CUES
 from workers.scoring.extract.explained import is_explanation, is_no_conclusion, is_reported, is_role
+from workers.scoring.extract.implicit import whole_label
 from workers.scoring.extract.normalize import lowered
 from workers.scoring.extract.other_cases import of_another_case
 from workers.scoring.extract.patterns import compiled
@@ -24,6 +25,11 @@ _MOST = 200
 _BOX = re.compile(r"\\(?:boxed|fbox) ?\{((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\}")
 _NOT = re.compile(r"\b(?:not|never) \Z")
 _TAG = re.compile(r"<(answer|final_answer|choice|solution)>([^<>]{0,500})</\1>", re.IGNORECASE)
+#: One that was stopped at its end, as by `sampling.stop: ["</answer>"]`; or a box.
+_OPEN = re.compile(
+    r"(?:<(?:answer|final_answer|choice|solution)>|\\(?:boxed|fbox) ?\{)([^<>{}\n]{1,200})(?:</?\w{0,15})?\s?\Z",
+    re.IGNORECASE,
+)
 
 
 def _last(pattern: re.Pattern[str], text: str) -> Iterable[re.Match[str]]:
@@ -38,9 +44,11 @@ def boxed(answer: Answer) -> Iterator[Claim]:
 
 
 def answer_tag(answer: Answer) -> Iterator[Claim]:
-    """`<answer>C</answer>`."""
+    """`<answer>C</answer>`; open at the end of the text, only a label, as a text may have been cut off."""
     for tag in _last(_TAG, answer.text):
         yield from _enclosed(answer, tag, 2, "answer-tag")
+    if (left := _OPEN.search(answer.text)) and (label := whole_label(left[1], answer)):
+        yield Claim("answer-tag", label, left.start(), left.end())
 
 
 def _enclosed(answer: Answer, found: re.Match[str], group: int, rule: str) -> Iterator[Claim]:

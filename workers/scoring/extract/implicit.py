@@ -15,7 +15,7 @@ from workers.scoring.extract.stated_beside import stated_above
 from workers.scoring.extract.targets import Claim, Place, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
-__all__ = ["bold_label", "final_label", "leading_label", "lone_label", "number", "stated_choice"]
+__all__ = ["bold_label", "final_label", "leading_label", "lone_label", "number", "stated_choice", "whole_label"]
 
 #: How much of a line around a bold label is read, and how many bold passages, or lines, are, from the last back.
 _REACH, _MOST = 300, 100
@@ -38,7 +38,7 @@ def _lead(text: str, answer: Answer) -> int:
     return past(_LEAD, text, ticked if only else 0)
 
 
-def _whole_label(text: str, answer: Answer) -> tuple[str, ...]:
+def whole_label(text: str, answer: Answer) -> tuple[str, ...]:
     """The label that is all of `text`, but for a noun before, its own choice behind, and signs around."""
     place = Place(text, lowered(text), answer.options)
     at = _lead(text, answer)
@@ -104,7 +104,7 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
     """`It can only be the **C**`, or a last line `**C) Paris**`; what heads a line is an option under discussion."""
     marked = answer.marked
     for found in deque(_BOLD.finditer(marked), maxlen=_MOST):
-        label = _whole_label(found[1] or found[2], answer)
+        label = whole_label(found[1] or found[2], answer)
         before = marked[max(0, found.start() - _REACH) : found.start()].split("\n")
         behind, *below = marked[found.end() : found.end() + _REACH].split("\n")
         said = _WORD.search(before[-1]) or _AND_BOLD.match(lowered(behind))
@@ -123,8 +123,13 @@ _AFTER_LETTER = re.compile(
     r"\s?$|\s?\n|[)\]}>\"']{0,2}(?:[.:!,;)\]]|\s-\s|\s\("
     r"|\s(?:because|since|as|given|rather than|instead of|is correct(?! (?:but|only|if|unless)\b))\b)"
 )
-#: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` is none.
-_AFTER_FIRST = re.compile(r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s(?:because|since|as)\b)")
+#: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` and `A) Berlin [1]` are none.
+_AFTER_FIRST = re.compile(
+    r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s?[-:]?\s(?:because|since|as)\b"
+    r"|\s?[(\[](?:(?:passage|source|document|context) )?\d)"
+)
+#: `A. M. Turing`, `A. Smith (2010)`, `A. Smith et al.`: a person.
+_PERSON = re.compile(r"[A-Z]\. (?:[A-Z]\. (?:[A-Z]\. )?[A-Z][a-z]|[A-Z][\w'-]+,? (?:et al\b|\((?:1[5-9]|20)\d\d))")
 #: Behind an "I" that is no pronoun.
 _NO_PRONOUN = re.compile(r"[)\]]|\.?\n")
 #: `A: C` answers a question that began with `Q:`; only its own choice behind it makes that A a label.
@@ -146,7 +151,7 @@ _BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
 def leading_label(answer: Answer) -> Iterator[Claim]:
     """`C`, `C) Paris`, `C, because …`, `Option C: …`; not the first line of a list, nor of an analysis."""
-    if whole := _whole_label(answer.text, answer):
+    if whole := whole_label(answer.text, answer):
         yield Claim("leading-label", whole, 0, len(answer.text))
         return
     at = _lead(answer.text, answer)
@@ -154,10 +159,10 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
     if label is None or not label.labels:
         return
     end, first = past(_LETTER, answer.text, at), label.labels[0]
-    if (last := _whole_label(answer.text.rpartition("\n")[2], answer)) and first not in last:
+    if (last := whole_label(answer.text.rpartition("\n")[2], answer)) and first not in last:
         return  # the text ends with another
     own = end + answer.options.follows(answer.lower[end:].partition("\n")[0], first)
-    if own == end and _PART.match(answer.text, at):
+    if own == end and (_PART.match(answer.text, at) or _PERSON.match(answer.text, at)):
         return
     if len(_WEIGHED.findall(answer.text)) > 1 or is_only_called_right(
         answer, Claim("leading-label", (first,), at, end)
@@ -196,7 +201,7 @@ _CUT_OFF = re.compile(r"\W{0,6}[a-z]\W{0,6}")
 
 def _last_label(last: str, answer: Answer) -> tuple[str, ...]:
     """The label that is all of the `last` line of several; a small letter may be the beginning of anything."""
-    return () if _CUT_OFF.fullmatch(last) else _whole_label(last, answer)
+    return () if _CUT_OFF.fullmatch(last) else whole_label(last, answer)
 
 
 def lone_label(answer: Answer) -> Iterator[Claim]:
@@ -219,7 +224,7 @@ def _with_stated(label: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
 
 def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
     """Whether other labels have a line of their own, too: a text that takes them in turn, or names several."""
-    listed = {each for line in lines[-_MOST:] for each in _whole_label(line, answer)}
+    listed = {each for line in lines[-_MOST:] for each in whole_label(line, answer)}
     return bool(listed) and label not in listed
 
 
@@ -256,6 +261,8 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
     if concludes and not _DISCUSSED.search(sentence) and not is_taken_back(answer.lower, size - len(last) + start):
         yield Claim("lone-label", (label,), size - len(last), size)
         return
+    if _CITES.search(before) or ("[" in last[start - 1 : start + 1] and _states_another(answer, before, label)):
+        return
     only = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)} == {label}
     if not only or HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
         return
@@ -263,6 +270,20 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
         yield Claim("lone-label", (label, *others), size - len(behind), size)
     elif re.fullmatch(r"\)?[.!]?", behind) or (named and not behind[0].isalnum()):
         yield Claim("lone-label", (label,), size - len(behind), size)
+
+
+#: What a label behind it is the source of, not the answer: `It is stated in [B].`
+_CITES = re.compile(
+    r"\b(?:see|cf|sources?|passages?|documents?|contexts?|according to|citing"
+    r"|(?:stated|given|found|mentioned|described|shown|cited|supported|said|written|follows|comes?|is) (?:in|by|from))"
+    r"\W{0,3}$"
+)
+
+
+def _states_another(answer: Answer, before: str, label: str) -> bool:
+    """Whether the sentence in front of a label in square brackets names another choice, and not its own."""
+    named = {text for *_, text in answer.options.mentioned(re.split(r"[.!?:;]\s", before)[-1])}
+    return bool(named) and answer.options.text(label) not in named
 
 
 def _closing(answer: Answer, before: str, label: str) -> tuple[str, ...]:
