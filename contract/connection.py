@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
@@ -47,11 +48,16 @@ _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
 
 class _AnyAnswer(AbstractConnection):
-    """Takes any answer to PING for a sign of life: with a full disk, Redis refuses it like a write (MISCONF)."""
+    """Takes any answer to PING for a sign of life: with a full disk, Redis refuses it like a write (MISCONF).
+
+    Without an answer, PING is not repeated: connecting and every command are, and each repetition would be multiplied.
+    """
 
     def check_health(self) -> None:
-        with suppress(redis.ResponseError):  # the command that follows gets its own answer
-            super().check_health()  # type: ignore[no-untyped-call]
+        if self.health_check_interval and time.monotonic() > self.next_health_check:
+            with suppress(redis.ResponseError):  # the command that follows gets its own answer
+                self.send_command("PING", check_health=False)  # type: ignore[no-untyped-call]
+                self.read_response()
 
 
 class _Plain(_AnyAnswer, redis.Connection):

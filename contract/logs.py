@@ -9,14 +9,14 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from contract import variables
 from contract.errors import SettingsError
 from contract.sanitize import for_terminal
 
-__all__ = ["JsonFormatter", "PersonFormatter", "formatted", "set_up"]
+__all__ = ["JsonFormatter", "PersonFormatter", "chosen", "formatted", "set_up"]
 
 T = TypeVar("T")
 
@@ -62,14 +62,20 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
+def chosen() -> tuple[int, Callable[[str], logging.Formatter]]:
+    """Return MCQUEUE_LOG_LEVEL and MCQUEUE_LOG_FORMAT, or their defaults. Raises SettingsError for an invalid value."""
+    levels = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
+    level = _chosen(variables.LOG_LEVEL, "info", levels)
+    formats: dict[str, Callable[[str], logging.Formatter]] = {"person": PersonFormatter, "json": JsonFormatter}
+    return level, _chosen(variables.LOG_FORMAT, "person", formats)
+
+
 def set_up(who: str = "") -> None:
     """Send this process's log records to stderr, so that they never mix with results on stdout.
 
-    MCQUEUE_LOG_LEVEL and MCQUEUE_LOG_FORMAT set level and format. Raises SettingsError for an invalid value.
+    Level and format are as `chosen`. Raises SettingsError.
     """
-    levels = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
-    level = _chosen(variables.LOG_LEVEL, "info", levels)
-    formatter = _chosen(variables.LOG_FORMAT, "person", {"person": PersonFormatter, "json": JsonFormatter})
+    level, formatter = chosen()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(who))
     root = logging.getLogger()

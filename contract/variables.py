@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "BOOT_CAUSES",
     "CONFIG",
+    "FOR_USERS",
     "LOG_FORMAT",
     "LOG_LEVEL",
     "MODEL",
@@ -28,5 +29,7 @@ READY_FD = "MCQUEUE_READY_FD"
 BOOT_CAUSES = "MCQUEUE_BOOT_CAUSES"
 LOG_LEVEL = "MCQUEUE_LOG_LEVEL"
 LOG_FORMAT = "MCQUEUE_LOG_FORMAT"
+#: Those that a user sets, not one of our processes for another.
+FOR_USERS = (CONFIG, LOG_LEVEL, LOG_FORMAT)
 #: All but `MODEL`.
 NO_SETTINGS = frozenset({CONFIG, OVERRIDES, WORKER_NAME, READY_FD, BOOT_CAUSES, LOG_LEVEL, LOG_FORMAT})

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from contract import logs
 from contract.errors import McqueueError, ModelNotFound
 from contract.index import read_manifest
 from contract.models import prepared_models, require_hub
@@ -49,11 +50,19 @@ __all__ = ["Finding", "check", "free_memory", "installed_build"]
 
 def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
     """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
+    yield from _logging()
     yield from _each(fleet, check_batching)
     yield from _placing(fleet, machine)
     yield from _each(fleet, lambda each: _engine(each) if has_workers(each) else ())
     yield from _indexes(fleet)
     yield from check_redis(fleet)
+
+
+def _logging() -> Iterator[Finding]:
+    try:
+        logs.chosen()
+    except McqueueError as trouble:
+        yield Finding("error", "logging", trouble.message, trouble.hint)
 
 
 def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding]]) -> Iterator[Finding]:

@@ -65,7 +65,7 @@ class MemoryLedger(Ledger):
         with self._lock:
             if among is not None:
                 return [self._runs[each].run for each in among if each in self._runs]
-            return sorted((books.run for books in self._runs.values()), key=lambda run: -run.created_at)
+            return [books.run for books in reversed(self._runs.values())]
 
     def open_runs(self) -> list[str]:
         with self._lock:

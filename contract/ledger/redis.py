@@ -126,7 +126,9 @@ class RedisLedger(Ledger):
                     f"Run {run.run_id} exists with another spec (fingerprint {there.spec.fingerprint()[:8]}).",
                     hint="Choose another --run name, or purge it.",
                 )
-            self._redis.zadd(keys.runs(), {run.run_id: run.created_at}, nx=True)
+            # By Redis' own clock: with that of each host, `last` would be another run where one is slow.
+            seconds, microseconds = self._redis.time()
+            self._redis.zadd(keys.runs(), {run.run_id: seconds + microseconds / 1e6}, nx=True)
             return there
 
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:

@@ -228,7 +228,7 @@ def _refuse_unknown_variables() -> None:
         setting, *parts = name.split("__")
         field = setting.removeprefix(PREFIX).lower()
         if field not in Settings.model_fields:
-            known = [PREFIX + each.upper() for each in Settings.model_fields]
+            known = [*variables.FOR_USERS, *(PREFIX + each.upper() for each in Settings.model_fields)]
             raise SettingsError(f"environment: unknown variable {name}.", hint=nearest(name, known))
         if parts and not _has_parts(field):  # pydantic would ignore it
             raise SettingsError(f"environment: unknown variable {name}.", hint=f"{setting} has no parts.")

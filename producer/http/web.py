@@ -222,4 +222,9 @@ def _refuse_too_many(found: int, most: int, what: str) -> None:
 
 
 def _deadline_s(asked: float | None, settings: Settings) -> float:
-    return min(asked or settings.http.deadline_s, settings.http.max_deadline_s)
+    longest_s = settings.http.max_deadline_s
+    if asked is not None and asked > longest_s:
+        raise HTTPException(
+            422, f"deadline_s: found {asked:g}; at most {longest_s:g} is allowed (http.max_deadline_s)."
+        )
+    return asked or min(settings.http.deadline_s, longest_s)

@@ -248,7 +248,7 @@ def test_what_a_killed_door_left_behind_is_forgotten_by_the_next(
     for run_id, age_s in ((young, 60), (old, 25 * 3600)):
         left = {"run_id": run_id, "source": "http", "created_at": ours.created_at - age_s}
         redis_ledger.open_run(ours.model_copy(update=left))
-    kept = [ours.run_id, young]
+    kept = [young, ours.run_id]
     with served(tmp_path, redis_url=redis_url):
         wait_until(lambda: [run.run_id for run in redis_ledger.runs()] == kept, "the old run to be forgotten")
 
@@ -366,6 +366,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("/score", {**QUESTION, "question": "half a \ud800?"}, "unable to parse raw data as a unicode string"),
     ("/score", {**QUESTION, "\ud800": 1}, "unable to parse raw data as a unicode string"),
     ("/score", {**QUESTION, "deadline_s": float("nan")}, "NaN is not a JSON number."),
+    ("/score", {**QUESTION, "deadline_s": 10000}, "found 10000; at most 600 is allowed (http.max_deadline_s)"),
+    ("/generate", {"prompt": "p", "deadline_s": 601}, "found 601; at most 600 is allowed (http.max_deadline_s)"),
     ("/generate", {"prompt": "p", "prompt_file": "/etc/passwd"}, "Extra inputs are not permitted"),
 ]
 

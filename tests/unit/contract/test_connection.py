@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
+
 import pytest
 import redis
+from pydantic import SecretStr
 
-from contract.connection import translating
+from contract.connection import connect, translating
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
+from contract.settings import Settings
 
 #: As Valkey 9.1 and redis-py 8.1 have them.
 FOR_NOW = [
@@ -74,3 +79,18 @@ def test_a_redis_that_loads_its_data_is_to_be_waited_for_and_not_to_be_started()
     assert caught.value.retryable
     assert caught.value.message == "Redis at redis://here was started and is still loading its data."
     assert caught.value.hint.startswith("Wait until it has")
+
+
+def test_a_redis_that_takes_connections_and_says_nothing_is_asked_as_often_as_is_said() -> None:
+    """Each repetition was itself repeated: a command was silent for 85 s."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = SecretStr(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        with pytest.raises(RedisUnreachable):
+            connect(Settings(redis_url=url), timeout_s=0.05, retries=3)
+        silent.settimeout(0.05)
+        asked = 0
+        with suppress(TimeoutError):
+            while True:
+                silent.accept()[0].close()
+                asked += 1
+    assert asked == 4

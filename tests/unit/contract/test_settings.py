@@ -198,6 +198,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
+        ("MCQUEUE_LOG_FROMAT", "environment: unknown variable MCQUEUE_LOG_FROMAT. Did you mean 'MCQUEUE_LOG_FORMAT'?"),
         (
             "MCQUEUE_BATCHSIZE",
             "environment: unknown variable MCQUEUE_BATCHSIZE. Did you mean 'MCQUEUE_BATCH_SIZE'?",

@@ -312,7 +312,7 @@ def test_what_another_door_leaves_behind_is_found_by_one_that_is_open_already(
     old_s = ABANDONED_AFTER_S + 60
 
     async def act(_: Door) -> None:
-        for run_id, age_s in ((young, 60), (ours.run_id, old_s), (old, old_s)):  # ours asks a file called "http"
+        for run_id, age_s in ((old, old_s), (ours.run_id, old_s), (young, 60)):  # ours asks a file called "http"
             left = {"run_id": run_id, "source": SOURCE, "created_at": time.time() - age_s}
             ledger.open_run(ours.model_copy(update=left))
         await until(lambda: ledger.run_ids() == [young, ours.run_id])

@@ -55,6 +55,15 @@ def troubles(findings: Any) -> list[Finding]:
     return [each for each in findings if each.level != "ok"]
 
 
+def test_a_log_format_with_which_no_worker_starts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCQUEUE_LOG_FORMAT", "xml")
+    (found,) = (each for each in check([settings(redis_url=NOBODY)], Machine([], [0])) if each.what == "logging")
+    assert (found.level, found.found) == (
+        "error",
+        "environment: MCQUEUE_LOG_FORMAT 'xml': expected one of person, json.",
+    )
+
+
 def test_sizes_that_fit_are_told_with_what_is_taken_ahead() -> None:
     (found,) = check_batching(settings())
     assert found.level == "ok"
