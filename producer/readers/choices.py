@@ -26,9 +26,9 @@ __all__ = [
     "choices_of",
     "decoded",
     "in_order",
+    "labelled",
     "mixed",
     "no_list",
-    "settled",
     "unmarked",
 ]
 
@@ -75,7 +75,7 @@ def choices_of(found: object) -> Choices:
     elif isinstance(found, list | tuple) and found and all(isinstance(each, Mapping) for each in found):
         found = _of_objects(found)
     if isinstance(found, Choices):
-        return settled(found)
+        return labelled(found)
     if not isinstance(found, list | tuple):
         raise no_list(found)
     return unmarked(found)
@@ -155,7 +155,7 @@ def _marks(texts: Sequence[Any], *, spaced: bool = True) -> list[Mark]:
     return found if spaced or all(len(mark.rest) > 1 for mark in found) else []
 
 
-def settled(found: Choices) -> Choices:
+def labelled(found: Choices) -> Choices:
     """Return choices whose marks become their labels if the file gives them no others.
 
     Raises FieldTrouble if a letter says something else than the label: an answer could mean either.

@@ -14,23 +14,23 @@ from producer.readers.inline import mark_of
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble
 
-__all__ = ["are_usual", "bare", "refuse_other_order", "without_marks"]
+__all__ = ["are_usual", "refuse_other_order", "without_marks"]
 
 
 def are_usual(head: Sequence[Parts]) -> bool:
     """Whether half of these records or more have choices that all begin with the labels that they have anyway."""
-    return bool(head) and 2 * sum(bare(each.choices, each.labels) is not None for each in head) >= len(head)
+    return bool(head) and 2 * sum(_bare(each.choices, each.labels) is not None for each in head) >= len(head)
 
 
 def without_marks(parts: Parts) -> Parts:
     """Return `parts` with its choices bare, if all begin with their labels; an answer that is one becomes a label."""
-    texts = bare(parts.choices, parts.labels)
+    texts = _bare(parts.choices, parts.labels)
     if texts is None:
         return parts
-    return parts._replace(choices=texts, answer=label_of(parts.answer, parts.choices))
+    return parts._replace(choices=texts, answer=_label_of(parts.answer, parts.choices))
 
 
-def bare(texts: Sequence[str], labels: Sequence[str] | None = None) -> list[str] | None:
+def _bare(texts: Sequence[str], labels: Sequence[str] | None = None) -> list[str] | None:
     """Return the choices without the labels that they begin with; None unless all do, and say what `labels` do.
 
     Numbers beside letters are no labels: they may be part of the texts.
@@ -56,11 +56,11 @@ def refuse_other_order(texts: Sequence[str], hint: str) -> None:
         raise FieldTrouble("choices", message, hint, kind="marked in another order")
 
 
-def label_of(answer: object, texts: Sequence[str]) -> object:
+def _label_of(answer: object, texts: Sequence[str]) -> object:
     """Return the labels of answers that are marked texts, `(B) blue`; others unchanged."""
     if isinstance(answer, list):
-        return [label_of(each, texts) for each in answer]
-    if not isinstance(answer, str) or answer not in texts:
+        return [_label_of(each, texts) for each in answer]
+    if not isinstance(answer, str) or answer.strip() not in map(str.strip, texts):
         return answer
     mark = mark_of(answer) or mark_of(answer, spaced=False)
     return mark.label if mark else answer

@@ -49,7 +49,7 @@ def test_sigterm_ends_running_batches_and_gives_the_rest_back(
 ) -> None:
     run = open_run(redis_ledger, make_questions(100))
     send(app, redis_ledger, run)
-    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 600}) as leaving:
+    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 2000}) as leaving:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         leaving.send_signal(signal.SIGTERM)
         assert leaving.wait(timeout=PATIENCE_S) == 0
