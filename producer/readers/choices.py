@@ -19,7 +19,6 @@ from producer.readers.record import FieldTrouble, shown_value
 __all__ = [
     "EXAMPLE",
     "Choices",
-    "are_letters",
     "as_text",
     "bare_texts",
     "checked",
@@ -29,6 +28,7 @@ __all__ = [
     "labelled",
     "mixed",
     "no_list",
+    "repeat",
     "unmarked",
 ]
 
@@ -166,13 +166,20 @@ def labelled(found: Choices) -> Choices:
     if found.labels is None:
         right = found.right and [bare.labels[LABELS.index(each)] for each in found.right]
         return Choices(bare.texts, bare.labels, right)
-    same = [label.upper() for label in found.labels] == bare.labels
-    in_place = in_order(found.labels) and in_order(bare.labels)
-    if not same and not in_place and are_letters(bare.labels):
+    if _are_letters(bare.labels) and not repeat(bare.labels, found.labels):
         label, mark = next(each for each in zip(found.labels, bare.labels, strict=True) if each[0].upper() != each[1])
         message = f"choice {label} is marked {mark}: an answer could mean the label or the mark."
         raise FieldTrouble("choices", message, "Correct or remove the marks.", kind="marked otherwise than labelled")
     return found
+
+
+def repeat(marks: Sequence[str], labels: Sequence[str] | None) -> bool:
+    """Whether marks say what the labels of the same choices say, or where these have none, their places.
+
+    Numbers beside letters, or where there are no labels, do not: they may be part of the texts.
+    """
+    same = labels is not None and [each.upper() for each in labels] == list(marks)
+    return same or (_are_letters(marks) and in_order(marks) and (labels is None or in_order(labels)))
 
 
 def bare_texts(texts: Sequence[Any]) -> Sequence[Any]:
@@ -288,7 +295,7 @@ def _behind_letters(found: Sequence[Mapping[str, Any]]) -> list[str] | None:
     return texts
 
 
-def are_letters(labels: Sequence[str]) -> bool:
+def _are_letters(labels: Sequence[str]) -> bool:
     """Whether these labels are letters, not numbers."""
     return all(map(str.isalpha, labels))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from producer.readers.choices import are_letters, in_order, unmarked
+from producer.readers.choices import in_order, repeat, unmarked
 from producer.readers.inline import mark_of
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble
@@ -31,21 +31,14 @@ def without_marks(parts: Parts) -> Parts:
 
 
 def _bare(texts: Sequence[str], labels: Sequence[str] | None = None) -> list[str] | None:
-    """Return the choices without the labels that they begin with; None unless all do, and say what `labels` do.
-
-    Numbers beside letters are no labels: they may be part of the texts.
-    """
+    """Return the choices without the labels that they begin with; None unless all do, and `repeat` those they have."""
     if not _begins_with_mark(texts):
         return None
     try:
         found = unmarked(texts)
     except FieldTrouble:  # with gaps: nobody refers to them, or these choices would have been refused before
         return None
-    if found.labels is None:
-        return None
-    same = labels is not None and [each.upper() for each in labels] == found.labels
-    in_place = are_letters(found.labels) and in_order(found.labels) and (labels is None or in_order(labels))
-    return found.texts if same or in_place else None
+    return found.texts if found.labels is not None and repeat(found.labels, labels) else None
 
 
 def refuse_other_order(texts: Sequence[str], hint: str) -> None:
