@@ -154,13 +154,16 @@ def url_of(server: ValkeyServer) -> str:
     return f"redis://{server.host}:{server.port}/0"
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Return as soon as `condition` holds; fail with `what` was waited for if it never does."""
+def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout_s: float = PATIENCE_S) -> None:
+    """Return as soon as `condition` holds; fail with `what` was waited for if it never does.
+
+    A callable `what` is asked then, and can tell what there was instead.
+    """
     began = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - began
         if waited_s > timeout_s:
-            raise AssertionError(f"waited {timeout_s:g} s for {what}")
+            raise AssertionError(f"waited {timeout_s:g} s for {what if isinstance(what, str) else what()}")
         time.sleep(0.02 if waited_s < 1 else 0.1)
 
 

@@ -99,7 +99,7 @@ def test_a_worker_that_is_killed_or_cut_off_raises_an_alert_and_one_that_is_drai
         expected = {"killed@test": {"McqueueWorkerMissing"}, "refused@test": cut_off, "silenced@test": cut_off}
         wait_until(
             lambda: all(alerts(url).get(name, set()) >= what for name, what in expected.items()),
-            f"these alerts: {expected}",
+            lambda: f"these alerts: {expected}; there were {alerts(url)}, with these targets: {_scraped(url)}",
         )
         assert alerts(url).keys() == expected.keys(), "others are well, or were drained"
         for name in ("refused", "silenced"):
@@ -150,7 +150,7 @@ def test_every_query_of_the_dashboard_is_answered(
                 answers(url, query)
             wait_until(
                 lambda: all(answers(url, query) for query in here),
-                f"an answer to every query; without: {[query for query in here if not answers(url, query)]}",
+                lambda: f"an answer to every query; without: {[query for query in here if not answers(url, query)]}",
             )
             unsettled = {".*": 8, QUEUE: 3, score_queue("another"): 5}
             wait_until(
@@ -172,6 +172,12 @@ def _targets(url: str) -> int:
         return 0
     assert all(each["labels"]["queue"] == QUEUE for each in found)
     return len({each["labels"]["worker"] for each in found if each["health"] == "up"})
+
+
+def _scraped(url: str) -> dict[str, str]:
+    """Worker → how its last scrape ended."""
+    found = ask(url, "targets")["activeTargets"]
+    return {each["labels"]["worker"]: each["lastError"] or each["health"] for each in found}
 
 
 def _queries() -> list[str]:
