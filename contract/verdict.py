@@ -99,8 +99,10 @@ class Verdict(BaseModel):
     #: Whether a passage that answers the question was shown; None if the question names none, or nothing was
     #: retrieved.
     retrieval_hit: bool | None = None
-    #: Whether the text was cut off at `max_tokens`.
+    #: Whether the text was cut off at `max_tokens`, or before that (`context_full`) because the model's context was
+    #: full. A server does not tell the two apart.
     truncated: bool = False
+    context_full: bool = False
     #: Number of rotations in which the choice was right, and of rotations asked (`circular`).
     rotations_right: int = 0
     rotations: int = 0

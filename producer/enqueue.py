@@ -26,7 +26,7 @@ from producer.runs.plan_lines import plan_json, plan_lines
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import Plan, State, Submitted, about_namesake, afresh, asked_already, plan, submit
-from producer.runs.unanswerable import adapter_doubt, refuse_unanswerable
+from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.watching.finish import finish
 from producer.watching.status import priority_lines, queue_lines, queues_json, workers_line, workers_of
@@ -113,7 +113,7 @@ def enqueue(
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
     broker = None if how.dry_run else session.broker
-    for warning in [*plan_warnings(planned), *adapter_doubt(planned.spec, session.settings, broker)]:
+    for warning in [*plan_warnings(planned), *worker_doubts(planned.spec, session.settings, broker)]:
         note(warning)
     if how.dry_run:
         _echo_dry_run(planned, how)

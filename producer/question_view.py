@@ -97,6 +97,8 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
 def _truncated(verdict: Verdict) -> str:
     if not verdict.truncated:
         return ""
+    if verdict.context_full:
+        return "yes, before max_tokens: the model's context was full (vllm_args.max_model_len)"
     early = "yes, before the text began: raise sampling.max_tokens (hidden reasoning counts)"
     return "yes" if verdict.raw_text else early
 

@@ -178,9 +178,18 @@ def _mass_lines(tally: Tally) -> Lines:
 def _truncated_lines(tally: Tally) -> Lines:
     if not tally.truncated:
         return []
-    early = "; raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
-    remedy = early if tally.count(Outcome.UNANSWERED) else ""
-    return [("truncated", f"{tally.truncated:,} of {tally.settled:,}: the text was cut off at max_tokens{remedy}")]
+    at_limit, unread = tally.truncated - tally.context_full, tally.count(Outcome.UNANSWERED)
+    found = []
+    if at_limit:
+        early = "; raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
+        found.append(f"{at_limit:,} of {tally.settled:,}: the text was cut off at max_tokens{early if unread else ''}")
+    if tally.context_full:
+        remedy = "raise vllm_args.max_model_len if the model allows it, or shorten the prompts"
+        found.append(
+            f"{tally.context_full:,} of {tally.settled:,}: the text was cut off before max_tokens, as the model's"
+            f" context was full; {remedy}"
+        )
+    return [("truncated", each) for each in found]
 
 
 def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
@@ -191,7 +200,7 @@ def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
     remedy = (
         "look at some with `show`, then try mode letter, few-shot examples, or a prompt that asks for a letter only"
     )
-    longer = ", or a larger sampling.max_tokens" if tally.truncated else ""
+    longer = ", or a larger sampling.max_tokens" if tally.truncated > tally.context_full else ""
     return [("unanswered", f"{unread:,} of {tally.settled:,}: most texts name no choice; {remedy}{longer}")]
 
 

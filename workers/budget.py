@@ -2,7 +2,8 @@
 
 Questions are never truncated. Whole passages are dropped until the prompt and its answer fit the model's context, and
 the passages fit `max_context_tokens`: first those that would not fit even alone, whatever their rank, then from the
-lowest rank up. They stay in the item, marked as not shown.
+lowest rank up. They stay in the item, marked as not shown. Where an answer of `max_tokens` would not fit even without
+passages, the question is not asked: it would be asked as if nothing had been retrieved.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from contract.errors import RequestRejected
+from contract.wording import number
 from workers.engines.base import Engine, Request, measured
 from workers.scoring import Item, requests_of
 
-__all__ = ["capped", "fitted", "in_calls"]
+__all__ = ["capped", "fitted", "in_calls", "without_room"]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,31 @@ def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
             if tokens and any(each.shown for each in done[place].passages)
         ]
     return done
+
+
+def without_room(items: Sequence[Item], engine: Engine) -> dict[int, RequestRejected]:
+    """Return, by place, why those of `items`, which are `fitted`, must not be asked: the answer leaves no passage room.
+
+    Only for modes in which the model writes: the engine itself refuses choices that do not fit.
+    """
+    bare = [
+        place
+        for place, item in enumerate(items)
+        if item.spec.mode.writes and item.passages and not any(each.shown for each in item.passages)
+    ]
+    found = measured([_requests(items[place]) for place in bare], engine.excess_tokens)
+    return {
+        place: _no_room(items[place], max(excess)) for place, excess in zip(bare, found, strict=True) if any(excess)
+    }
+
+
+def _no_room(item: Item, tokens: int) -> RequestRejected:
+    most = item.spec.sampling.max_tokens if item.spec.sampling else 0
+    return RequestRejected(
+        f"No passage can be shown: even without one, the prompt and sampling.max_tokens ({most:,}) exceed the model's"
+        f" context by {number(tokens, 'token')}.",
+        hint="Lower sampling.max_tokens, or raise vllm_args.max_model_len if the model allows it.",
+    )
 
 
 def in_calls(items: Sequence[Item], engine: Engine, most_tokens: int) -> Iterator[slice]:

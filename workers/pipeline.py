@@ -16,7 +16,7 @@ from contract.errors import EngineDead, EngineError
 from contract.prompts import turns_of
 from contract.spec import Judge, RunSpec
 from contract.verdict import Failure, Passage, Verdict
-from workers.budget import fitted
+from workers.budget import fitted, without_room
 from workers.engines.base import Completion, Engine, Part, Request, UnexpectedFailure, in_order
 from workers.reading import Found, Reader, Unread, read_here
 from workers.scoring import MODES, FollowUp, Item, Reading
@@ -57,15 +57,20 @@ def score_in_parts(
     started = time.monotonic()
     items = fitted(items, engine)
     provenances = provenances or [Provenance()] * len(items)
-    left = {i: _interviews(item) for i, item in enumerate(items)}
+    refusals = without_room(items, engine)
+    left = {i: _interviews(item, refusals.get(i)) for i, item in enumerate(items)}
     for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine, reader):
         latency_ms = (time.monotonic() - started) * 1000
         ended = [i for i, of_item in left.items() if not any(each.requests for each in of_item)]
         yield [(i, _verdict(items[i], left.pop(i), latency_ms, provenances[i])) for i in ended]
 
 
-def _interviews(item: Item) -> list[_Interview]:
-    return [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
+def _interviews(item: Item, refusal: Exception | None) -> list[_Interview]:
+    interviews = [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
+    if refusal:
+        interviews[0].fail("asked", refusal)
+        return interviews[:1]
+    return interviews
 
 
 def _ask_all(

@@ -71,6 +71,8 @@ def verdict_on(
         "latency_ms": latency_ms,
         "settled_at": time.time(),
     }
+    if fields.get("truncated"):  # not what a judge wrote
+        fields["context_full"] = any(text.context_full for each in completions for text in each.texts)
     if item.spec.rag or item.spec.use_context_field:
         fields |= {
             "context_source": context_source(item.question, item.spec, item.passages),

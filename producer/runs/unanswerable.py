@@ -1,4 +1,4 @@
-"""Refuses runs whose every question would fail, by what the live workers say of their engines."""
+"""Refuses runs whose every question would fail, by what the live workers say of their engines, and warns of others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contract.spec import ChatTemplate, RunSpec
 from producer.broker import Broker
 from producer.runs.submit import Plan
 
-__all__ = ["adapter_doubt", "refuse_unanswerable"]
+__all__ = ["refuse_unanswerable", "worker_doubts"]
 
 #: What a server may offer of log-probabilities, as its worker names it.
 LOGPROBS = ("chat_top", "plain_top", "chat_echo", "plain_echo")
@@ -37,18 +37,42 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, broker: Broker) -
             raise RunConfigError(f"{each.name}: {workers[0].name} could answer no question: {what}.", hint=hint)
 
 
-def adapter_doubt(spec: RunSpec, settings: Settings, broker: Broker | None) -> list[str]:
+def worker_doubts(spec: RunSpec, settings: Settings, broker: Broker | None) -> list[str]:
+    """Return warnings about what the live workers may lack for such a run. Without `broker`, nobody is asked."""
+    workers = broker.workers(keys.route(spec)[-1]) if broker else []
+    return _adapter_doubt(spec, settings, workers) + _context_doubt(spec, workers)
+
+
+def _adapter_doubt(spec: RunSpec, settings: Settings, workers: Sequence[WorkerRecord]) -> list[str]:
     """Return a warning about an adapter that these settings do not have and no live worker was asked for.
 
-    It may exist where the workers are: these settings need not be theirs. Without `broker`, nobody is asked.
+    It may exist where the workers are: these settings need not be theirs.
     """
-    if not spec.adapter or spec.adapter in settings.every_adapter or (broker and broker.workers(keys.route(spec)[-1])):
+    if not spec.adapter or spec.adapter in settings.every_adapter or workers:
         return []
     has = _listed(sorted(settings.every_adapter))
     return [
         f"adapter: {spec.adapter!r} is not among the `adapters` of these settings ({has}), and no running worker was"
         " asked for it: a worker that does not have it fails every question"
     ]
+
+
+def _context_doubt(spec: RunSpec, workers: Sequence[WorkerRecord]) -> list[str]:
+    """Return a warning about texts that may be as long as the whole context of a worker's model."""
+    asked = spec.sampling.max_tokens if spec.sampling else 0
+    shortest = min((tokens for each in workers if (tokens := _context(each.engine))), default=0)
+    if not shortest or asked < shortest:
+        return []
+    return [
+        f"sampling.max_tokens: {asked:,} tokens are the whole context of {shortest:,} that a running worker has: texts"
+        " end where it is full. Raise vllm_args.max_model_len in the workers' deploy file if the model allows it"
+    ]
+
+
+def _context(engine: Mapping[str, Any]) -> int:
+    """The model's context in tokens; 0 where it is unknown."""
+    found = engine.get("max_model_len")
+    return found if isinstance(found, int) else 0
 
 
 def _listed(adapters: Sequence[str]) -> str:
@@ -61,6 +85,10 @@ def _obstacles(spec: RunSpec, worker: WorkerRecord) -> Iterator[tuple[str, str]]
     if spec.adapter and worker.adapters is not None and spec.adapter not in worker.adapters:
         remedy = "Correct adapter, or add it to `adapters` in the workers' deploy file and restart them."
         yield f"the run asks for the adapter {spec.adapter!r}, and it has {_listed(worker.adapters)}", remedy
+    if spec.rag and not spec.use_context_field and spec.sampling and 0 < _context(engine) <= spec.sampling.max_tokens:
+        room = f"sampling.max_tokens ({spec.sampling.max_tokens:,}) fills its context of {_context(engine):,} tokens"
+        remedy = "Lower sampling.max_tokens, or raise vllm_args.max_model_len in the workers' deploy file."
+        yield f"{room}, and no passage can be shown", remedy
     if "offers" in engine:
         yield from _of_server(spec, engine["offers"], f"{engine.get('server')} ({engine.get('model')})")
     if "chat_template_variables" in engine:

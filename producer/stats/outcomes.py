@@ -163,8 +163,9 @@ class Tally(Outcomes):
 
     #: Number of verdicts with `simulated`.
     simulated: int = 0
-    #: Number of verdicts with `truncated`.
+    #: Number of verdicts with `truncated`, and of those among them with `context_full`.
     truncated: int = 0
+    context_full: int = 0
     #: Number of ties for the best score, in which the first choice shown was chosen. In bfloat16 they are not rare.
     tied: int = 0
     #: Probability that the model assigned to all labels together (`letter`).
@@ -178,6 +179,7 @@ class Tally(Outcomes):
             return
         self.simulated += verdict.simulated
         self.truncated += verdict.truncated
+        self.context_full += verdict.context_full
         self.tied += verdict.margin == 0
         if verdict.label_mass is not None:
             self.label_mass.add(verdict.label_mass)
@@ -188,6 +190,7 @@ class Tally(Outcomes):
         super().include(other)
         self.simulated += other.simulated
         self.truncated += other.truncated
+        self.context_full += other.context_full
         self.tied += other.tied
         self.label_mass.include(other.label_mass)
         self.calibration.include(other.calibration)
@@ -199,13 +202,15 @@ class Tally(Outcomes):
     def rates(self) -> dict[str, Any]:
         """Return the rates of missing or doubtful answers among all `of` questions with a verdict, with a key or not.
 
-        `truncated` counts texts that were cut off at `max_tokens`, as in the results' column of that name.
+        `truncated` counts texts that were cut off, as in the results' column of that name, and `context_full` those of
+        them that reached the end of the model's context before `max_tokens`.
         """
         counted = {
             "unanswered": self.count(Outcome.UNANSWERED),
             "failed": self.count(Outcome.FAILED),
             "simulated": self.simulated,
             "truncated": self.truncated,
+            "context_full": self.context_full,
             "tied": self.tied,
         }
         shares = {name: round(n / self.settled, 6) if self.settled else None for name, n in counted.items()}

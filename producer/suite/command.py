@@ -20,7 +20,7 @@ from producer.output import echo_json, echo_lines, echo_table
 from producer.rejected import write_rejected
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit
-from producer.runs.unanswerable import adapter_doubt, refuse_unanswerable
+from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
 from producer.suite.export import folder_of
@@ -74,7 +74,7 @@ def _warn(runs: Sequence[Planned], settings: Settings, broker: Broker | None) ->
     """Print each warning about a file once, with the entries that ask the file."""
     concerned: dict[tuple[str, str], list[str]] = {}
     for name, of_entry in {each.entry.name: each.plan for each in runs}.items():
-        for warning in [*plan_warnings(of_entry), *adapter_doubt(of_entry.spec, settings, broker)]:
+        for warning in [*plan_warnings(of_entry), *worker_doubts(of_entry.spec, settings, broker)]:
             concerned.setdefault((of_entry.survey.source.title, warning), []).append(name)
     for (_, warning), names in concerned.items():
         note(f"{', '.join(names)}: {warning}")

@@ -89,8 +89,9 @@ class Text:
 
     text: str
     tokens: int
-    #: Whether it was cut off at `max_tokens`.
+    #: Whether it was cut off: at `max_tokens`, or before that because the model's context was full.
     truncated: bool = False
+    context_full: bool = False
     #: Whether it ended at one of `sampling.stop`.
     stopped: bool = False
 

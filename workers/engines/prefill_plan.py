@@ -149,12 +149,14 @@ class TextPlan:
         written = sorted(output.outputs, key=lambda each: each.index)
         # With several texts, each has a prefill, of which vLLM tells the cached tokens of the last to finish alone.
         alone = len(written) == 1
+        most = self.request.sampling.max_tokens
         return Completion(
             texts=tuple(
                 Text(
                     each.text,
                     len(each.token_ids),
                     truncated=each.finish_reason == "length",
+                    context_full=each.finish_reason == "length" and len(each.token_ids) < most,
                     stopped=isinstance(each.stop_reason, str),
                 )
                 for each in written

@@ -134,3 +134,16 @@ def test_a_text_that_was_cut_off_before_it_began_is_told_with_the_setting_to_rai
     assert f"1 of 1: the text was cut off at max_tokens; {early}" in producer("export", run.run_id).stdout
     shown = producer("show", run.run_id, "q0").stdout
     assert "yes, before the text began: raise sampling.max_tokens (hidden reasoning counts)" in shown
+
+
+def test_a_text_that_filled_the_context_is_told_with_the_setting_that_limits_it(
+    producer: Producer, ledger: MemoryLedger
+) -> None:
+    run = open_run(ledger, make_questions(1), mode=Mode.GENERATE, sampling=Sampling(max_tokens=500))
+    full = Verdict(question_id="q0", outcome=Outcome.UNANSWERED, truncated=True, context_full=True, raw_text="Well,")
+    ledger.commit(run.run_id, [full])
+    ended = producer("export", run.run_id).stdout
+    assert "1 of 1: the text was cut off before max_tokens, as the model's context was full; raise vllm_args." in ended
+    assert "sampling.max_tokens" not in ended
+    shown = producer("show", run.run_id, "q0").stdout
+    assert "yes, before max_tokens: the model's context was full (vllm_args.max_model_len)" in shown

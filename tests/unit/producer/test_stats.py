@@ -165,6 +165,7 @@ def test_rates_are_of_all_that_is_settled_with_a_key_or_without() -> None:
         "failed": 0.5,
         "simulated": 0.0,
         "truncated": 0.25,
+        "context_full": 0.0,
         "tied": 0.0,
     }
 
@@ -176,5 +177,6 @@ def test_rates_of_nothing_are_none() -> None:
         "failed": None,
         "simulated": None,
         "truncated": None,
+        "context_full": None,
         "tied": None,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
+from tests.support import build_test_index
 from tests.unit.producer.conftest import Producer, WriteRows
 
 MODEL = "smollm2-135m-instruct"
@@ -20,6 +22,10 @@ GREEDY = {**PLAIN, "offers": {"plain": True, "only_greedy": True}}
 BARE = {"engine": "vllm", "chat_template_variables": None}
 SWITCHED = {"engine": "vllm", "chat_template_variables": ["enable_thinking"]}
 UNSWITCHED: dict[str, Any] = {"engine": "vllm", "chat_template_variables": []}
+
+
+SHORT = {"engine": "vllm", "max_model_len": 2048}
+LONG = {"engine": "vllm", "max_model_len": 8192}
 
 
 def live(*engines: dict[str, Any]) -> list[WorkerRecord]:
@@ -122,6 +128,47 @@ def test_an_adapter_that_the_settings_do_not_have_is_pointed_out_where_no_worker
         words = ("--deploy", "deploy.yaml", *command, *(("--set", "adapter=lew") if five in command else ()))
         assert warning in producer(*words).stderr
     assert "adapter" not in producer("--deploy", "deploy.yaml", "enqueue", five, "--set", "adapter=law").stderr
+
+
+@pytest.mark.parametrize(
+    ("engines", "most", "own", "is_sent"),
+    [
+        ((SHORT, SHORT), 2048, False, False),
+        ((SHORT, LONG), 2048, False, True),
+        ((SHORT,), 2047, False, True),
+        ((SHORT,), 2048, True, True),
+    ],
+    ids=["no room", "room in one", "perhaps room", "own contexts need none"],
+)
+def test_a_run_whose_answers_leave_no_room_for_what_is_retrieved_is_refused(
+    producer: Producer,
+    five: Path,
+    tmp_path: Path,
+    engines: tuple[dict[str, Any], ...],
+    most: int,
+    *,
+    own: bool,
+    is_sent: bool,
+) -> None:
+    producer.session.broker.live += live(*engines)  # type: ignore[attr-defined]
+    rag = {"enabled": True, "index": str(build_test_index(tmp_path / "facts", ["Iron."])), "use_context_field": own}
+    asked = {"mode": "generate", "sampling": {"max_tokens": most}, "rag": rag}
+    (tmp_path / "run.yaml").write_text(json.dumps(asked))
+    result = producer("enqueue", five, "--config", tmp_path / "run.yaml", exit_code=0 if is_sent else 1)
+    assert ("5 questions sent" in result.stdout) == is_sent
+    why = "sampling.max_tokens (2,048) fills its context of 2,048 tokens, and no passage can be shown. Lower sampling."
+    assert (f"gpu0 could answer no question: {why}" in result.stderr) != is_sent
+
+
+@pytest.mark.parametrize(("most", "warns"), [(2047, False), (2048, True)])
+def test_texts_that_may_fill_the_context_of_a_running_worker_are_pointed_out(
+    producer: Producer, five: Path, most: int, *, warns: bool
+) -> None:
+    producer.session.broker.live += live(LONG, SHORT, {"engine": "simulated"})  # type: ignore[attr-defined]
+    result = producer("enqueue", five, "--set", "mode=generate", "--set", f"sampling.max_tokens={most}")
+    assert "5 questions sent" in result.stdout
+    warning = "sampling.max_tokens: 2,048 tokens are the whole context of 2,048 that a running worker has: texts end"
+    assert (warning in result.stderr) == warns
 
 
 def test_a_run_that_is_there_is_resumed_whoever_serves_it_now(producer: Producer, five: Path) -> None:

@@ -120,6 +120,27 @@ def test_a_prompt_leaves_room_for_the_longest_answer() -> None:
     assert shown(short) == ["p1", "p2", "p3", "p4"]
 
 
+@pytest.mark.parametrize("circular", [False, True])
+def test_a_question_whose_answer_leaves_no_room_for_passages_fails_instead_of_being_asked_closed_book(
+    *, circular: bool
+) -> None:
+    roomy = item(mode=Mode.GENERATE, sampling=Sampling(max_tokens=8), circular=circular)
+    wordy = Item(
+        make_question(2), roomy.spec.model_copy(update={"sampling": Sampling(max_tokens=1_000)}), roomy.passages
+    )
+    found_nothing = Item(wordy.question, wordy.spec, ())
+    bare = words(Item(wordy.question, wordy.spec, ()))
+    asked, refused, unsearched = score_batch([roomy, wordy, found_nothing], engine(1_000))
+    assert refused.error is not None
+    assert refused.error.type == "RequestRejected"
+    assert refused.error.message.startswith(
+        "No passage can be shown: even without one, the prompt and sampling.max_tokens (1,000) exceed the model's"
+        f" context by {bare} tokens. Lower sampling.max_tokens, or raise vllm_args.max_model_len"
+    )
+    assert refused.passages_left_out == len(PASSAGES)
+    assert Outcome.FAILED not in {asked.outcome, unsearched.outcome}
+
+
 def test_the_longest_of_a_questions_requests_decides_how_many_passages_fit() -> None:
     with_and_without = item(normalization=Normalization.MUTUAL_INFO)
     (short,) = fitted([with_and_without], engine(words(with_and_without) - 1))

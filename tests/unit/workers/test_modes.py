@@ -27,10 +27,13 @@ def test_generate_reads_the_choice_by_a_named_rule_and_keeps_the_text() -> None:
     assert verdict.completion_tokens == 3
 
 
-def test_the_verdict_says_whether_its_text_was_cut_off() -> None:
-    for truncated in (False, True):
-        engine = Writer(lambda _: ["Answer: B. It is"], truncated=truncated)
-        assert ask(engine, mode=Mode.GENERATE, sampling=Sampling()).truncated is truncated
+@pytest.mark.parametrize(("truncated", "full"), [(False, False), (True, False), (True, True)])
+def test_the_verdict_says_whether_its_text_was_cut_off_and_whether_by_the_context(
+    *, truncated: bool, full: bool
+) -> None:
+    engine = Writer(lambda _: ["Answer: B. It is"], truncated=truncated, context_full=full)
+    verdict = ask(engine, mode=Mode.GENERATE, sampling=Sampling())
+    assert (verdict.truncated, verdict.context_full) == (truncated, full)
 
 
 def test_a_text_that_names_several_choices_is_right_where_each_of_them_is() -> None:

@@ -11,7 +11,7 @@ from contract.errors import ModelNotFound, RequestRejected
 from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
 from tests.unit.workers.engines import FlatRows, Row, WordTokenizer
-from workers.engines.base import Completion, GenerateRequest, ScoreRequest
+from workers.engines.base import Completion, GenerateRequest, ScoreRequest, Text
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.packaged import resolve
 from workers.engines.prefill import Scores
@@ -165,14 +165,20 @@ def test_cached_and_prefilled_tokens_are_counted_over_all_prefills() -> None:
     assert (completion.prefill_tokens, completion.cached_tokens, completion.prompt_tokens) == (8, 4, 3)
 
 
-def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut() -> None:
-    request = GenerateRequest(one_turn("p"), Sampling(samples=2, temperature=0.5))
+@pytest.mark.parametrize(("most", "is_full"), [(2, False), (3, True)])
+def test_texts_come_in_the_order_of_samples_and_say_whether_they_were_cut_and_whether_by_the_context(
+    most: int, *, is_full: bool
+) -> None:
+    request = GenerateRequest(one_turn("p"), Sampling(samples=2, temperature=0.5, max_tokens=most))
     made = make_plan(request, Encoded("p", PROMPT, []), 10, caches=True)
     assert not isinstance(made, RequestRejected)
     second = SimpleNamespace(index=1, text="b", token_ids=[1, 2], finish_reason="length", stop_reason=None)
     first = SimpleNamespace(index=0, text="a", token_ids=[1], finish_reason="stop", stop_reason="\n\n")
     completion = made.read([SimpleNamespace(outputs=[second, first], num_cached_tokens=0)])
-    assert [(each.text, each.tokens, each.truncated) for each in completion.texts] == [("a", 1, False), ("b", 2, True)]
+    assert completion.texts == (
+        Text("a", 1, truncated=False, context_full=False, stopped=True),
+        Text("b", 2, truncated=True, context_full=is_full),
+    )
 
 
 @pytest.mark.parametrize("padding", [0, 30, 3000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from contract import Mode, Prompt, Question, Verdict, load_settings
@@ -20,16 +21,23 @@ CAPITAL = make_question(1, question="Capital of Italy?", choices=("Paris", "Rome
 class Writer(ReadyEngine):
     """Writes what `says` makes of a request; remembers all requests, call by call.
 
-    `prompt_end` is what its chat template writes last; `truncated`: nothing that it writes comes to its end.
+    `prompt_end` is what its chat template writes last; `truncated`: nothing that it writes comes to its end, with
+    `context_full` before `max_tokens`.
     """
 
     def __init__(
-        self, says: Callable[[GenerateRequest], Sequence[str]], prompt_end: str = "", *, truncated: bool = False
+        self,
+        says: Callable[[GenerateRequest], Sequence[str]],
+        prompt_end: str = "",
+        *,
+        truncated: bool = False,
+        context_full: bool = False,
     ) -> None:
         super().__init__(load_settings())
         self.calls: list[list[Request]] = []
         self._says = says
-        self._prompt_end, self._truncated = prompt_end, truncated
+        self._prompt_end = prompt_end
+        self._text = partial(Text, tokens=3, truncated=truncated, context_full=context_full)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(list(requests))
@@ -41,7 +49,7 @@ class Writer(ReadyEngine):
             return Completion(
                 logprobs=tuple(-float(i) for i in range(len(request.continuations))), token_counts=(1,) * 4
             )
-        texts = tuple(Text(each, tokens=3, truncated=self._truncated) for each in self._says(request))
+        texts = tuple(self._text(each) for each in self._says(request))
         return Completion(texts=texts, prompt_end=self._prompt_end, prompt_tokens=5)
 
 

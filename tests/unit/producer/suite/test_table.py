@@ -13,7 +13,7 @@ import pytest
 from contract.engine_info import EngineUsed
 from contract.errors import InputError
 from contract.ledger import MemoryLedger, RunState
-from contract.spec import Mode
+from contract.spec import Mode, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.result_lines import doubt_lines, warning_lines
 from producer.stats import Tally, share
@@ -306,6 +306,35 @@ def test_what_is_only_a_fact_is_no_warning() -> None:
 
     assert [name for name, _ in doubt_lines(spec, tally)] == ["label mass", "truncated"]
     assert warning_lines(spec, tally) == []
+
+
+@pytest.mark.parametrize(
+    ("full", "said"),
+    [
+        ((False, False), ["2 of 2: the text was cut off at max_tokens; raise sampling.max_tokens if that"]),
+        (
+            (True, True),
+            ["2 of 2: the text was cut off before max_tokens, as the model's context was full; raise vllm_"],
+        ),
+        ((True, False), ["1 of 2: the text was cut off at max_tokens; raise", "1 of 2: the text was cut off before"]),
+    ],
+)
+def test_texts_that_ended_where_the_context_was_full_are_told_from_those_that_reached_max_tokens(
+    full: tuple[bool, ...], said: list[str]
+) -> None:
+    tally, other = Tally(), Tally()
+    for question, is_full in zip(make_questions(2), full, strict=True):
+        cut_off = Verdict(question_id=question.id, outcome=Outcome.UNANSWERED, truncated=True, context_full=is_full)
+        (other if is_full else tally).add(question, cut_off)
+    tally.include(other)
+    sampling = Sampling(max_tokens=500)
+    lines = warning_lines(make_spec(mode=Mode.GENERATE, sampling=sampling), tally)
+    found = [text for name, text in lines if name == "truncated"]
+    assert len(found) == len(said)
+    assert all(text.startswith(each) for text, each in zip(found, said, strict=True))
+    assert tally.rates()["context_full"] == sum(full) / 2
+    longer = "larger sampling.max_tokens" in dict(lines)["unanswered"]
+    assert longer == (not all(full)), "more tokens do not help where there is no room"
 
 
 def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
