@@ -54,6 +54,18 @@ def test_a_label_that_says_where_something_stands_is_no_answer(text: str, label:
 
 @pytest.mark.parametrize("label", "ABCD")
 @pytest.mark.parametrize(
+    "text",
+    [
+        "It lies on the Seine, as stated in option {label}.",
+        "The Seine flows through it, as described by choice {label}.",
+    ],
+)
+def test_an_option_that_says_what_the_text_says_is_the_answer_and_no_source(text: str, label: str) -> None:
+    assert extract(text.format(label=label), CITIES).label == label
+
+
+@pytest.mark.parametrize("label", "ABCD")
+@pytest.mark.parametrize(
     "text", ["{label}. {city} [1]", "{label}. {city} (Passage 1)", "{label}) {city} - because it lies inland"]
 )
 def test_an_answer_with_its_source_or_reason_is_read_whichever_it_is(text: str, label: str) -> None:

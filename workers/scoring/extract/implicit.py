@@ -261,7 +261,8 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
     if concludes and not _DISCUSSED.search(sentence) and not is_taken_back(answer.lower, size - len(last) + start):
         yield Claim("lone-label", (label,), size - len(last), size)
         return
-    if _CITES.search(before) or ("[" in last[start - 1 : start + 1] and _states_another(answer, before, label)):
+    cited = mentions[0]["bracketed"] and _CITES.search(before)
+    if cited or ("[" in last[start - 1 : start + 1] and _states_another(answer, before, label)):
         return
     only = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)} == {label}
     if not only or HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
@@ -272,7 +273,7 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
         yield Claim("lone-label", (label,), size - len(behind), size)
 
 
-#: What a label behind it is the source of, not the answer: `It is stated in [B].`
+#: What a label in brackets behind it is the source of, not the answer: `It is stated in [B].` An option is no source.
 _CITES = re.compile(
     r"\b(?:see|cf|sources?|passages?|documents?|contexts?|according to|citing"
     r"|(?:stated|given|found|mentioned|described|shown|cited|supported|said|written|follows|comes?|is) (?:in|by|from))"
