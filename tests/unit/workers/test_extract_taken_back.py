@@ -264,6 +264,11 @@ def test_a_no_behind_the_answer_takes_it_back_in_east_asian_languages(text: str)
         "The answer is (C), which is not correct.",
         "The closest option is Paris, though it isn't the correct one.",
         "The answer is C. But it is not the correct answer.",
+        "The closest option is C, but it's incorrect.",
+        "The closest option would be (C), but it is still wrong, so none fits.",
+        "The closest option is (C), but it's not a correct choice.",
+        "The answer is:\nC. Paris (This option is not correct because it lies in France.)",
+        "The answer is (C) Paris (which is wrong).",
     ],
 )
 def test_a_choice_that_its_sentence_calls_not_the_right_one_is_no_answer(text: str) -> None:
@@ -280,6 +285,9 @@ def test_a_choice_that_its_sentence_calls_not_the_right_one_is_no_answer(text: s
         "The answer is C rather than A, which is not correct.",
         "The answer is C. A is tempting, but it is not the correct answer.",
         "The closest option is C, but it's not exactly correct.",
+        "The answer is C, but it is wrong to think of it as a port.",
+        "The answer is C (it is not as old as A).",
+        "The answer is C (option A is incorrect).",
     ],
 )
 def test_what_is_not_right_for_something_or_of_another_choice_takes_no_answer_back(text: str) -> None:

@@ -270,9 +270,11 @@ CONTRADICTED = compiled(rf"""
 """)
 #: The same in the answer's own sentence, or the next: "The closest option is C, but it is not the correct answer."
 NOT_RIGHT = compiled(r"""
-    [)\]"'.]{0,3}[,;]?\s?(?:(?:but|though|although|however,?|yet) (?:it|this|that)|which)
-    (?:(?:'s| is| was)(?: still)? not| isn't| wasn't)(?: the)? (?:correct|right)
-    (?: answer| option| choice| one)?(?: either)?(?=[.,;!)\n]|$)
+    [)\]"'.]{0,3}(?:[,;]?\s?(?:(?:but|though|although|however,?|yet) (?:it|this|that)|which)
+    |\s[(\[](?:it|this|that|which)(?: option| choice| answer| statement)?)
+    (?:(?:(?:'s| is| was)(?: still)? not| isn't| wasn't)(?: an?| the)? (?:correct|right)
+    |(?:'s| is| was)(?: still)? (?:incorrect|wrong))
+    (?: answer| option| choice| one)?(?: either)?(?=[.,;!)\n]|$| (?:as (?:it|this|that)|because|since)\b)
 """)
 #: The same by a bare "No": unless that is how the answer itself begins.
 DENIED_NEXT = compiled(r"""
