@@ -30,6 +30,11 @@ from workers.scoring.extract import Extraction, extract
         ". Or maybe not.",
         ". My bad, B.",
         "... er, B.",
+        ". That seems too far north. Let's reconsider the question.",
+        ". It may not be. Let's re-examine what is asked.",
+        ". Nothing is said of the country. Therefore, I cannot provide an answer.",
+        ". So I am unable to give a final answer.",
+        "。让我们重新审视一下问题。",
     ],
 )
 @pytest.mark.parametrize("said", ["The answer is A", "The answer is Berlin", "It's A"])
@@ -139,6 +144,9 @@ def test_another_choice_that_is_denied_behind_the_answer_takes_nothing_back(text
         "Do not forget that it lies on the Seine.",
         "Many change their mind.",
         "We may ignore that Lyon is large, too.",
+        "Let's re-examine the other choices: A and B lie elsewhere.",
+        "So I cannot give any other answer.",
+        "Let's reconsider the river to be safe. Yes, that is right.",
     ],
 )
 def test_words_that_only_sound_like_taking_back_take_nothing_back(behind: str) -> None:

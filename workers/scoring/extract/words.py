@@ -227,8 +227,10 @@ RETRACTED = compiled(rf"""
     (?:^|[^\w\s]|\n)\s?(?:(?:but|no|oh|so|well|and|actually)[,.]{{0,3}}\s){{0,2}}
     (?:wait|hold on|on second thought|hmm+|moment(?: mal)?(?=,)|warte(?: mal)?|attend(?:s|ez)|espera|espere|aspett[ai])
     \s?[,.:!\n-]|\bscratch that\b
-    |\blet me (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
+    |\blet(?: me|'s| us) (?:re-?consider|re-?think|start over|think again|try again|re-?evaluate|re-?examine)\b
     (?! the (?:other|remaining))
+    |\b(?:so|thus|hence|therefore),? i (?:cannot|can't|am unable to) (?:provide|give|determine) (?:an?|the|any)
+    (?: (?!other\b)\w{{1,12}})? answer\b
     |(?<!if )\bi(?: have|'ve)? (?:made an? (?:\w{{1,15}} )?(?:mistake|error)|misread)\b
     |\b(?:je me (?:suis )?tromp|me (?:he )?equivo[qc]|ich habe mich (?:geirrt|vertan)|mi (?:sono )?sbagli|me enganei)
     |\bi (?:was wrong|need to reconsider|take (?:that|it|this) back)\b|\bi(?: have|'ve|'d)? changed my mind\b
@@ -241,6 +243,7 @@ RETRACTED = compiled(rf"""
     |\b(?:not|no longer) sure any ?more\b
     |\bor (?:is it|not)\b
     |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
+    |让我们(?:再次|重新)(?:检查|审视|考虑|思考|计算)
     |^\.{{0,3}}[,;]? ?(?:
     (?:though|although|but)\b(?! i (?:could|may|might) be (?:wrong|mistaken))
     (?:[^.!?\n]{{0,80}}\bdoubt
