@@ -152,3 +152,33 @@ def test_a_text_that_goes_through_the_choices_and_is_cut_off_names_none(text: st
 )
 def test_a_text_that_goes_through_the_choices_to_the_end_names_the_right_one(text: str) -> None:
     assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a) Madrid lies in Spain. The answer is (B). (b) Paris lies in France. The answer is (C).",
+        "a) It is the largest of Spain. The answer is B.\n\nb) It is that of France. The answer is C.",
+        "1) One lies in Spain. The answer is B. 2) One lies in France, so the answer is C.",
+        "(i) In Spain. The answer is (B). (ii) In Italy. The answer is (D). (iii) In France. The answer is (C).",
+        "Statement 1: True, for Spain. So, the answer is (B).\nStatement 2: True, for France. So, the answer is (C).",
+    ],
+)
+def test_answers_to_the_parts_of_a_question_are_no_answer_to_the_whole(text: str) -> None:
+    found = extract(text, CITIES)
+    assert (found.label, found.rule) == (None, "ambiguous")
+    assert label(f"{text}\n\nTaken together, the answer is (D).") == "D"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a) It lies in France. The answer is C. (b) It lies on the Seine. The answer is C.",
+        "The answer is B. No, wait. (a) Madrid lies in Spain. (b) Paris lies in France. The answer is C.",
+        "(a) Is it Madrid? The answer is B, no, wait. (b) Is it Paris? The answer is C.",
+        "(a) Madrid lies in Spain. (b) Paris lies in France. The answer is C.",
+        "The answer is B if we look at Spain. (b) is of no use. The answer is C.",
+    ],
+)
+def test_an_answer_to_the_whole_behind_its_parts_is_read(text: str) -> None:
+    assert label(text) == "C"

@@ -14,6 +14,7 @@ from workers.scoring.extract.json_answer import json_answers
 from workers.scoring.extract.lists import DENIAL
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.other_cases import is_hypothetical, split_other_cases
+from workers.scoring.extract.parts import answered_before
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.several import also_right, is_beside, mentioned_labels
 from workers.scoring.extract.stated_beside import stated_before, stated_behind
@@ -141,6 +142,8 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
         return Extraction(None, "ambiguous", tuple(sorted(listed)))
     if _is_retracted(last, answer) or is_less_likely(answer, claims):
         return Extraction(None, "retracted", last.labels)
+    if (part := answered_before(claims, answer.lower)) and not _is_retracted(part, answer, last.start):
+        return _only([part, last])
     too = _with_possible(replace(last, labels=tuple({*last.labels, *also_right(answer, last)})), answer)
     later = [] if answer.options.sought else called_right(answer, last.end)
     others = [*_beside(claims, answer), *_joined(claims, answer), *_explained(claims, answer), *_stated(last, answer)]
