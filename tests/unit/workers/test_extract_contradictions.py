@@ -90,6 +90,14 @@ def test_a_label_beside_which_another_choice_completes_the_question_is_ambiguous
     assert extract(text.format("C"), CITIES, FRANCE).label == "C"
 
 
+@pytest.mark.parametrize("written", ["6072", "$6072", "6,072"])
+@pytest.mark.parametrize("text", ["The price is {}. The answer is C.", "The price is {}.\n\nC", "It's {}, so C."])
+def test_a_label_beside_a_text_that_its_choice_shares_with_another_is_read(text: str, written: str) -> None:
+    choices = ("$6072", "$607", "$6,072", "$672")
+    assert extract(text.format(written), choices, "What is the price?").label == "C"
+    assert extract(text.format("607"), choices, "What is the price?").label is None
+
+
 @pytest.mark.parametrize(
     "text",
     [

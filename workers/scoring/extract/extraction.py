@@ -186,7 +186,8 @@ def _stated(claim: Claim, answer: Answer) -> list[Claim]:
         return []
     before, behind = stated_before(answer, claim.start), stated_behind(answer, claim.end)
     stands = before and not _is_retracted(before, answer, claim.start)
-    return [each for each in (before if stands else None, behind) if each]
+    others = (before if stands else None, behind)
+    return [each for each in others if each and claim.labels[0] not in each.labels]  # choices may read alike
 
 
 def _joined(claims: list[Claim], answer: Answer) -> list[Claim]:

@@ -219,7 +219,8 @@ def lone_label(answer: Answer) -> Iterator[Claim]:
 def _with_stated(label: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
     """The `label` of the last line, and the choice that the text above states: `The capital is Paris.`, then `A`."""
     stated = stated_above(answer, max(0, answer.text.rfind("\n")))
-    return tuple(sorted({*label, *(stated.labels if stated else ())}))
+    others = stated.labels if stated and not set(label) & set(stated.labels) else ()  # choices may read alike
+    return tuple(sorted({*label, *others}))
 
 
 def _heads_next(label: str, lines: list[str], answer: Answer) -> bool:
