@@ -275,3 +275,25 @@ def test_the_answers_to_all_questions_of_the_prompt_do_not_displace_the_own_one(
 def test_a_summary_is_read_where_nothing_was_answered_before_it() -> None:
     assert label("It lies on the Seine.\n\nNow, let's combine all the answers:\nThe answer is (C).") == "C"
     assert label("It may be A.\n\nNow, considering all the answers above, the answer is C.") == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The fourth answer choice is Rome. This could be",
+        "The sixth option is B, which is in Spain.",
+        "We can strike choices (A) and (D).\n\nThat leaves us with choices (B)",
+        "Madrid is out. This leaves options B",
+        "Let us go through each of the remaining choices:\n\n(A) Berlin: a city on the Spree\n(C) Paris: a city",
+    ],
+)
+def test_a_text_that_was_cut_off_while_it_went_through_choices_names_none(text: str) -> None:
+    assert label(text) is None
+    assert label(f"{text}\n\nSo the answer is C.") == "C"
+
+
+@pytest.mark.parametrize(
+    "text", ["That leaves us with choice (C)", "This leaves option C", "That leaves choices (C).", "The right one is C"]
+)
+def test_the_only_choice_that_is_left_at_the_end_is_read(text: str) -> None:
+    assert label(text) == "C"

@@ -32,6 +32,9 @@ _IT_IS = re.compile(r"\s(?:it|he|she|they)\b")
 #: The last words of a text that goes on with a conclusion in the same line: "… is in Spain. So B".
 _CUT_OFF = re.compile(r"[.!?;)] (?:so|thus|hence|therefore),?\s(?:the\s)?[a-z]\Z")
 
+#: … or with the first of several choices: "That leaves us with choices (B)".
+_FIRST_OF_SEVERAL = re.compile(r"\b(?:options|choices|answers) [(\[]?[a-z][)\]]?\Z")
+
 #: What is chosen for something of its own: "We choose A as the pivot."
 _CHOSEN = re.compile(r"(?:choose|chose|select|selected|pick|picked)\s?\Z")
 _AS = r"[)\]\"']{0,3} (?:as|to be) (?:the|our|an?|its)\b"
@@ -74,7 +77,8 @@ def is_no_conclusion(answer: Answer, claim: Claim, cue: re.Match[str]) -> bool:
 def _is_cut_off(lower: str, claim: Claim, cue: re.Match[str]) -> bool:
     """Whether the text ends with the claim while its sentence, or its line, may go on."""
     behind_comma = lower[: cue.start()].rstrip().endswith(",")
-    return claim.end == len(lower) and (behind_comma or _CUT_OFF.search(lower, max(0, claim.end - 20)) is not None)
+    ends = (_CUT_OFF, _FIRST_OF_SEVERAL)
+    return claim.end == len(lower) and (behind_comma or any(end.search(lower, max(0, claim.end - 20)) for end in ends))
 
 
 def _is_subject(lower: str, end: int) -> bool:

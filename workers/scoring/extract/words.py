@@ -169,7 +169,8 @@ SUPPOSED = compiled(r"""
     \b(?:pensent|croient|disent|piensan|creen|dicen|pensam|acham|dizem|pensano|credono|думают|считают)\b
     |\b(?:beware|careless(?:ly)?|hast(?:e|y|ily)|fooled|misled|tricked|easy to (?:think|believe|assume|conclude|say))\b
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their
-    |(?<!it')(?<!that')s|first|second|third|suggested|proposed|given|textbook|classic|classical|usual|typical|standard|other|another|alternative
+    |(?<!it')(?<!that')s|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|suggested|proposed|given|textbook
+    |each of the|classic|classical|usual|typical|standard|other|another|alternative
     |old|outdated|former|original|possible|plausible|distractor|student|user|tempting|common|popular|obvious|naive|intuitive|trap|tricky|trick
     |example|sample|falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next
     |(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
