@@ -297,3 +297,22 @@ def test_a_text_that_was_cut_off_while_it_went_through_choices_names_none(text: 
 )
 def test_the_only_choice_that_is_left_at_the_end_is_read(text: str) -> None:
     assert label(text) == "C"
+
+
+DISCUSSED = "{0}A. Berlin{1} lies on the Spree.\n\n{0}B. Madrid{1} lies in Spain.\n\n"
+
+
+@pytest.mark.parametrize(("before", "behind"), [("", ""), ("* **", "**"), ("**", "**"), ("- ", "")])
+def test_the_choice_that_comes_next_where_a_text_was_cut_off_is_no_answer(before: str, behind: str) -> None:
+    discussed = DISCUSSED.format(before, behind)
+    assert label(f"{discussed}{before}C. Paris{behind}") is None
+    assert label(f"{discussed}Neither is right: they are wrong.\n\n{before}C. Paris{behind}") == "C"
+    assert label(f"{discussed}{before}C. Paris{behind} lies on the Seine.\n\n{before}C. Paris{behind}") == "C"
+    assert label(f"{discussed}The answer is:\n\n{before}C. Paris{behind}") == "C"
+
+
+def test_the_number_of_an_item_where_a_list_was_cut_off_is_no_answer() -> None:
+    numbers = ("2500", "2", "50", "25")
+    assert label("We begin again:\n1. The length is twice the width.\n2", numbers) is None
+    assert label("We begin again:\n1) The length is twice the width.\n2.", numbers) is None
+    assert label("We begin again:\n1. The length is twice the width.\n\n50", numbers) == "C"

@@ -110,12 +110,15 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         said = _WORD.search(before[-1]) or _AND_BOLD.match(lowered(behind))
         in_sentence = said and not HESITANT.search(lowered(f"{before[-1]} {behind}"))
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
-        above = next((line for line in reversed(before[:-1]) if line), "")
-        lines = [unemphasized(line) for line in before[:-1] if line]
         if label and in_sentence:
             yield Claim("bold-label", label, found.start(), found.end())
-        elif label and alone and not _opens_list(label[0], above) and not _heads_next(label[0], lines, answer):
+        elif label and alone and not _is_in_list(label[0], _lines_above(marked, found.start()), answer):
             yield Claim("bold-label", _with_stated(label, answer), found.start(), found.end())
+
+
+def _lines_above(marked: str, at: int) -> list[str]:
+    """The lines above the one at `at`, without their emphasis."""
+    return [unemphasized(line) for line in marked[:at].split("\n")[-_MOST - 1 : -1] if line]
 
 
 _LETTER = re.compile(r"[(\[\"']{0,2}[A-Za-z]")
@@ -246,7 +249,20 @@ _OTHERS = re.compile(r"\b(?:others?|incorrect|wrong|why not|remaining)\b")
 
 
 def _is_in_list(label: str, lines: list[str], answer: Answer) -> bool:
-    return _opens_list(label, lines[-1] if lines else "") or _heads_next(label, lines, answer)
+    return (
+        _opens_list(label, lines[-1] if lines else "") or _heads_next(label, lines, answer) or _comes_next(label, lines)
+    )
+
+
+def _comes_next(label: str, lines: list[str]) -> bool:
+    """Whether the lines take the choices in turn, up to the one before `label`, and call none of them wrong since.
+
+    The text was then cut off before it said anything of `label`. A last line that ends with a colon announces it.
+    """
+    heads = [(found[1], at) for at, line in enumerate(lines[-_MOST:]) if (found := _LINE_HEAD.match(line))]
+    if len(heads) < 2 or max(head for head, _ in heads) != chr(ord(label) - 1) or lines[-1].endswith(":"):
+        return False
+    return not any(_DISCUSSED.search(lowered(line)) for line in lines[-_MOST:][heads[-1][1] :])
 
 
 def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:

@@ -23,8 +23,13 @@ def option_text(answer: Answer) -> Iterator[Claim]:
 
 
 def _own_line(lines: list[str], answer: Answer) -> list[Claim]:
-    """The first or the last line, if it is a choice and no other line is another, nor goes on from it: `= 18`."""
-    if any(line.startswith("=") for line in lines):
+    """The first or the last line, if it is a choice and no other line is another, nor goes on from it: `= 18`.
+
+    A number is none that goes on with a numbered list and was cut off there: `1. We add them.`, `2`.
+    """
+    last = lines[-1].strip(" .)")
+    item = f"{int(last) - 1}" if last.isdecimal() and len(last) < 3 else ""
+    if any(line.startswith("=") or (item and line.startswith((f"{item}.", f"{item})"))) for line in lines):
         return []
     named = [answer.options.having(folded(line)) for line in lines]
     one = (named[0] or named[-1]) and len({labels for labels in named if labels}) == 1
