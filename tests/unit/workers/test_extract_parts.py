@@ -116,6 +116,13 @@ def test_a_number_that_belongs_to_a_formula_is_no_answer(text: str) -> None:
     assert label(text, NUMBERS) is None
 
 
+@pytest.mark.parametrize("some", ["12 名学生", "15个球", "18 张牌", "20 人"])
+def test_so_many_things_that_are_chosen_in_chinese_are_no_answer(some: str) -> None:
+    assert label(f"我们可以这样思考：选择 {some}，方法数是", NUMBERS) is None
+    assert label(f"所以选{some}的方法数是", NUMBERS) is None
+    assert label("所以选18。", NUMBERS) == "C"
+
+
 def test_the_solution_to_an_equation_stands_behind_it() -> None:
     assert label("The solution to 2x + 3 = 20 is x = 12.", NUMBERS) == "A"
 

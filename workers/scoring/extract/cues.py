@@ -142,6 +142,9 @@ _IT_IS = (
     r"(?:(?:'s| has)? (?:must|has to|should|would(?: have to)?|can only|got to|gotta) be|'s| is)"
 )
 
+#: "We choose 5 students" is no choice of the answer 5.
+_NOT_SOME = r"(?!\s?\d{1,6}\s?[名个個只隻张張位种種本人次条條件组組台])"
+
 CUES: tuple[Cue, ...] = (
     Cue(
         "The correct answer to this question is C",
@@ -177,8 +180,12 @@ CUES: tuple[Cue, ...] = (
         rf"\b(?:i|we) (?:think|believe|guess|suspect|say|feel)(?: that)?(?: {_IT_IS}| the answer is)?(?!\w)",
     ),
     Cue("Ich würde C wählen.", r"\bich würde\b(?=[^.,;!?\n]{1,20} (?:wählen|nehmen)\b)"),
-    Cue("选C。", r"(?:^|[，。；：\n])\s?(?:选择|選擇|选|選)(?![^，。；\n]{0,4}的)", clear=True),
-    Cue("故本题选C。", r"(?:故|因此|所以|应该|应|應|我|综上|本题)(?:本题)?(?:应)?(?:选择|選擇|选|選)", clear=True),
+    Cue("选C。", rf"(?:^|[，。；：\n])\s?(?:选择|選擇|选|選)(?![^，。；\n]{{0,4}}的){_NOT_SOME}", clear=True),
+    Cue(
+        "故本题选C。",
+        rf"(?:故|因此|所以|应该|应|應|我|综上|本题)(?:本题)?(?:应)?(?:选择|選擇|选|選){_NOT_SOME}",
+        clear=True,
+    ),
     Cue(
         "Je choisis la réponse C, parce que …",
         r"""
