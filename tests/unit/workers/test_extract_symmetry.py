@@ -113,3 +113,22 @@ def test_a_hedge_is_seen_whichever_choice_it_names(hedge: str, other: str) -> No
     candidates = tuple(sorted("C" + other))
     for answer in ("C", "The answer is C"):
         assert extract(f"{answer}. Not sure, {hedge.format(other)}.", CITIES).candidates == candidates
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{label}. {city} is the most likely place for it. The river there is the Seine.",
+        "{label}) {city} (a capital) is the best choice for such a trip.",
+        "({label}) {city} is the correct one in view of the river.",
+    ],
+)
+def test_a_choice_that_its_sentence_prefers_is_read_whichever_it_is(text: str) -> None:
+    read = [extract(text.format(label=label, city=CITIES["ABCD".index(label)]), CITIES).label for label in "ABCD"]
+    assert read == ["A", "B", "C", "D"]
+
+
+def test_what_a_list_that_was_cut_off_says_of_its_first_choice_is_no_answer() -> None:
+    for said in ("is the most populous city of Germany", "is a city", "is the capital of Germany", "would be the best"):
+        assert extract(f"A. Berlin {said}", CITIES).label is None
+    assert extract("A. Berlin is the best in the north.\nB. Madrid is the best in the west.", CITIES).label is None

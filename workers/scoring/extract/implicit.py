@@ -126,10 +126,13 @@ _AFTER_LETTER = re.compile(
     r"\s?$|\s?\n|[)\]}>\"']{0,2}(?:[.:!,;)\]]|\s-\s|\s\("
     r"|\s(?:because|since|as|given|rather than|instead of|is correct(?! (?:but|only|if|unless)\b))\b)"
 )
-#: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.` and `A) Berlin [1]` are none.
+#: `A) Berlin: …` may be the first of a list that was cut off; `A) Berlin.`, `A) Berlin [1]` and `A) Berlin is the most
+#: likely place …` are none.
 _AFTER_FIRST = re.compile(
     r"[)\]\"']{0,2}(?:\s?$|\s?\n(?!\n?[-*•])|[.,;!]|\s?[-:]?\s(?:because|since|as)\b"
-    r"|\s?[(\[](?:(?:passage|source|document|context) )?\d)"
+    r"|\s?[(\[](?:(?:passage|source|document|context) )?\d"
+    r"|(?:\s?\([^()\n]{1,40}\))?\s(?:is|are) the (?:most (?:likely|probable|plausible|appropriate|suitable|accurate)"
+    r"|best|correct|right)\b)"
 )
 #: `A. M. Turing`, `A. Smith (2010)`, `A. Smith et al.`: a person.
 _PERSON = re.compile(r"[A-Z]\. (?:[A-Z]\. (?:[A-Z]\. )?[A-Z][a-z]|[A-Z][\w'-]+,? (?:et al\b|\((?:1[5-9]|20)\d\d))")
