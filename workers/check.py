@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from workers.host.diagnostics import (
 )
 from workers.host.gpu_trouble import gpu_trouble, has_workers
 from workers.host.indexes import index_folders
+from workers.host.launcher import queues_of
 from workers.host.machine import Machine
 from workers.host.placement import NOTHING_TO_START, SettingsSources, WorkerPlan, memory_share, plan_host
 from workers.monitoring.hardware import Hardware
@@ -52,10 +53,10 @@ def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
     """Check settings, GPUs, engine, model, indexes and Redis, in this order, for the models of `fleet`."""
     yield from _logging()
     yield from _each(fleet, check_batching)
-    yield from _placing(fleet, machine)
+    plans = yield from _placing(fleet, machine)
     yield from _each(fleet, lambda each: _engine(each) if has_workers(each) else ())
     yield from _indexes(fleet)
-    yield from check_redis(fleet)
+    yield from check_redis(fleet, queues_of(plans))
 
 
 def _logging() -> Iterator[Finding]:
@@ -72,7 +73,7 @@ def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding
         yield from (replace(each, found=whose + each.found) for each in look(settings))
 
 
-def _placing(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
+def _placing(fleet: Sequence[Settings], machine: Machine) -> Generator[Finding, None, list[WorkerPlan]]:
     gpus = machine.gpus
     if any(each.runs_the_model and has_workers(each) for each in fleet):
         yield from installed_build(len(gpus))
@@ -83,14 +84,15 @@ def _placing(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:
         plans, warnings = plan_host(fleet, machine, SettingsSources())
     except McqueueError as trouble:
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
-        return
+        return []
     yield from (Finding("warning", "GPUs", each) for each in warnings)
     yield from memory(free_memory(gpus), _shares(fleet, plans))
     if not plans and not any(each.indexes for each in fleet):
         yield Finding("warning", "plan", *NOTHING_TO_START)
-        return
+        return []
     planned = "; ".join(f"{each.name}: {each.place}" for each in plans)
     yield Finding("ok", "plan", planned or "no worker for a model on this host")
+    return plans
 
 
 def installed_build(gpus: int) -> Iterator[Finding]:

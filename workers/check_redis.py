@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from redis import Redis, RedisError, ResponseError
@@ -19,13 +19,27 @@ from contract.queue import queue_length, queued_runs
 from contract.settings import Settings
 from contract.wording import number
 from workers.engines.packaged import folder_or_hub_id
-from workers.host.diagnostics import Finding, Queue, absent, alike, clocks, fleet_at_work, keeping, leases, put_off
+from workers.host.diagnostics import (
+    Finding,
+    Queue,
+    absent,
+    alike,
+    clocks,
+    fleet_at_work,
+    keeping,
+    leases,
+    put_off,
+    taken_names,
+)
 
 __all__ = ["check_redis"]
 
 
-def check_redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
-    """Check Redis, the live workers, and the queues of the models of `fleet` and of all open runs."""
+def check_redis(fleet: Sequence[Settings], planned: Mapping[str, str]) -> Iterator[Finding]:
+    """Check Redis, the live workers, and the queues of the models of `fleet` and of all open runs.
+
+    `planned` are the workers of `fleet`, each with its queue.
+    """
     settings = fleet[0]
     try:
         client = connect(settings)
@@ -36,6 +50,7 @@ def check_redis(fleet: Sequence[Settings]) -> Iterator[Finding]:
         registry = Fleet(client, settings.redis_place)
         records = registry.alive()
         yield from _workers(client, registry, records)
+        yield from taken_names(records, planned)
         yield from _queues(RedisLedger(client, settings.redis_place), fleet, records)
     except McqueueError as trouble:
         yield Finding("error", "Redis", trouble.message, trouble.hint)

@@ -12,13 +12,12 @@ from contract import logs
 from contract.commands import note
 from contract.errors import LedgerError
 from contract.fleet import Fleet
-from contract.keys import score_queue
 from contract.settings import load_fleet, load_settings
 from workers.commands.options import settings_options
 from workers.engines.vllm_folder import vllm_folder
 from workers.host.gpu_trouble import gpu_trouble
 from workers.host.indexes import index_folders
-from workers.host.launcher import Supervisor, bind, node_name, worker_command
+from workers.host.launcher import Supervisor, bind, node_name, queues_of, worker_command
 from workers.host.live_table import screen_for
 from workers.host.machine import this_machine
 from workers.host.name_conflicts import refuse_taken
@@ -59,8 +58,9 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
         note(f"warning: {warning}")
     try:
         registry = Fleet.connect(fleet[0])
-        refuse_taken(registry, [node_name(plan) for plan in plans], note)
-        registry.announce({node_name(plan): plan.queue or score_queue(plan.serves) for plan in plans})
+        planned = queues_of(plans)
+        refuse_taken(registry, list(planned), note)
+        registry.announce(planned)
     except LedgerError as trouble:
         if not trouble.retryable:  # workers wait for a Redis that is away, and say so, but not for another password
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from contract.ledger import RedisLedger
 from contract.settings import load_settings
 from contract.wording import number
 from workers.commands.options import asked_of, settings_options
+from workers.commands.place import take_first_place
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
 from workers.engines.model_files import tokenizer_of
@@ -20,10 +22,13 @@ from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.recheck.rescoring import rescore
 from workers.recheck.serving import refuse_lacking_adapter
-from workers.recheck.stability import Flip, refuse_unanswered, stability, unlike
+from workers.recheck.stability import Flip, answered, stability, unlike
 from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 
 __all__ = ["check_stability", "rescore_run", "tokens"]
+
+#: Interval at which `stability` tells how far it is; a long text alone takes a minute on a CPU.
+TELL_EVERY_S = 10.0
 
 
 @click.command()
@@ -62,8 +67,12 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     """Ask a sample of RUN again, one question at a time, and report the choices that change."""
     settings, ledger, run = asked_of(name, config, overrides)
     refuse_lacking_adapter(settings, run)
-    refuse_unanswered(ledger, run)
+    count = min(sample, answered(ledger, run))
+    if settings.runs_the_model:
+        take_first_place(settings)
+    note(f"booting {run.spec.model}, to ask {number(count, 'question')} one at a time")
     asked = changed = 0
+    told_at = time.monotonic()
     with closing(make_engine(settings)) as engine, closing(JudgeEngines(settings)) as judges:
         engine.start()
         if differs := unlike(ledger, run.run_id, engine):
@@ -75,6 +84,9 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
                 if flip:
                     changed += 1
                     tell(_told(flip))
+                if time.monotonic() - told_at > TELL_EVERY_S:
+                    told_at = time.monotonic()
+                    note(f"{asked:,} of {count:,} asked")
         finally:
             if asked:  # also after Ctrl-C, as a text may take a minute
                 tell(f"{changed} of {number(asked, 'question')} changed when asked alone")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
 
 import click
 
 from contract.commands import note, tell
 from contract.errors import SettingsError
-from contract.fleet import Fleet
 from workers.commands.options import asked_of, settings_options
-from workers.host.diagnostics import beside_trials
-from workers.host.machine import this_machine
-from workers.host.placement import plan_first
+from workers.commands.place import take_first_place
 from workers.recheck.serving import refuse_lacking_adapter
 from workers.tuning.output import (
     context_note,
@@ -77,10 +72,7 @@ def tune_for_run(
         )
     refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
-    place = plan_first(settings, this_machine())
-    os.environ.update(place.environment)
-    for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), place.gpus):
-        note(f"note: {each.found}. {each.remedy}")
+    take_first_place(settings)
     found = tune_by(settings, run, ledger, Effort(time_limit, sample, seed), note)
     write_deploy_file(out, config, overrides, run, found)
     record, chart = record_and_chart(out)

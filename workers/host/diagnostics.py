@@ -33,6 +33,7 @@ __all__ = [
     "no_gpu",
     "number_type",
     "put_off",
+    "taken_names",
     "uncompiled",
 ]
 
@@ -255,6 +256,21 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
             found = f"workers of {queue} differ in {describe_differences(differs)}: {names}"
             remedy = "Load the same engine everywhere, or give one a different `model` name, and so its own queue."
             yield Finding("warning", "engines", found, remedy)
+
+
+def taken_names(records: Sequence[WorkerRecord], planned: Mapping[str, str]) -> Iterator[Finding]:
+    """Report live workers that have the name of one that is `planned`, by its queue, for another model.
+
+    `up` refuses to start it.
+    """
+    for each in records:
+        if each.queue and planned.get(each.name, each.queue) != each.queue:
+            found = f"{each.name} serves {each.model}, and a worker of these settings would have the same name"
+            remedy = (
+                "Serve both models with one deploy file (`models`), end the other worker (python -m workers drain"
+                f" {each.name}), or start this one under another name: python -m workers run -n NAME."
+            )
+            yield Finding("warning", "workers", found, remedy)
 
 
 def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str]) -> Iterator[Finding]:

@@ -14,13 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contract import variables
 from contract.errors import EXIT_ENGINE, EXIT_RESTART, SettingsError
+from contract.keys import score_queue
 from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.child import Child
@@ -28,7 +29,7 @@ from workers.host.placement import WorkerPlan
 from workers.host.restarts import LONGEST_PAUSE_S, STEADY_S, Exit, after_exit, boot_failed, needs_a_fix
 from workers.parent import follower
 
-__all__ = ["Supervisor", "bind", "node_name", "worker_command"]
+__all__ = ["Supervisor", "bind", "node_name", "queues_of", "worker_command"]
 
 POLL_S = 0.2
 #: Added to the time of draining workers: after it they tell the ledger what they break off, and end by themselves.
@@ -46,6 +47,11 @@ def bind(cores: Sequence[int]) -> None:
 def node_name(plan: WorkerPlan) -> str:
     """Return the worker's Celery node name: the plan's name at this host."""
     return f"{plan.name}@{socket.gethostname()}"
+
+
+def queues_of(plans: Iterable[WorkerPlan]) -> dict[str, str]:
+    """Return node name → queue of the planned workers."""
+    return {node_name(plan): plan.queue or score_queue(plan.serves) for plan in plans}
 
 
 def worker_command(node_name: str, concurrency: int, queue: str = "") -> list[str]:

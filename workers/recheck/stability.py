@@ -17,7 +17,7 @@ from workers.engines.base import Engine
 from workers.pipeline import JudgeEngine, no_judges, score_batch
 from workers.scoring import Item
 
-__all__ = ["Flip", "refuse_unanswered", "stability", "unlike"]
+__all__ = ["Flip", "answered", "stability", "unlike"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Flip:
     margin: float | None
 
 
-def refuse_unanswered(ledger: Ledger, run: Run) -> None:
-    """Raise InputError if there is nothing to ask again, as no question of the run was answered."""
+def answered(ledger: Ledger, run: Run) -> int:
+    """Return how many questions of the run were answered and can be asked again. Raises InputError if none was."""
     counts = ledger.counts(run.run_id)
     failed = counts.of(Outcome.FAILED)
     if counts.settled == failed:
@@ -44,6 +44,7 @@ def refuse_unanswered(ledger: Ledger, run: Run) -> None:
             f"No question of {run.run_id} was answered yet: {far}.",
             hint=f"python -m producer status {run.run_id} says what it waits for.",
         )
+    return counts.settled - failed
 
 
 def stability(

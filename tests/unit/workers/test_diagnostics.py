@@ -31,6 +31,7 @@ from workers.host.diagnostics import (
     no_gpu,
     number_type,
     put_off,
+    taken_names,
 )
 from workers.host.machine import Machine
 
@@ -468,3 +469,12 @@ def test_trials_on_a_gpu_mind_only_the_workers_that_hold_it() -> None:
     (found,) = beside_trials(there, "a", ("2", "3"))
     assert found.found == "other workers use the same GPUs: gpu12@a"
     assert not list(beside_trials(there, "a", ("3",)))
+
+
+def test_a_planned_worker_whose_name_another_model_s_worker_has_is_pointed_out() -> None:
+    """`check` found nothing wrong, and `up` refused to start."""
+    there = [worker(name=name, model="m") for name in ("cpu0@a", "cpu1@a", "cpu0@b")]
+    (found,) = taken_names(there, {"cpu0@a": "score.other", "cpu1@a": QUEUE, "cpu2@a": "score.other"})
+    assert found.level == "warning"
+    assert found.found == "cpu0@a serves m, and a worker of these settings would have the same name"
+    assert "python -m workers drain cpu0@a" in found.remedy

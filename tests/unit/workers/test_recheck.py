@@ -27,7 +27,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.recheck.rescoring import rescore
 from workers.recheck.serving import refuse_lacking_adapter, serving
-from workers.recheck.stability import refuse_unanswered, stability, unlike
+from workers.recheck.stability import answered, stability, unlike
 from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
@@ -277,10 +277,16 @@ def test_what_flipped_before_ctrl_c_is_told(books: MemoryLedger, monkeypatch: py
     engine.calls, engine.prompts = [], []
     monkeypatch.setattr(recheck, "asked_of", lambda *_: (load_settings(), books, run))
     monkeypatch.setattr(recheck, "make_engine", lambda _: engine)
+    placed: list[Settings] = []
+    monkeypatch.setattr(recheck, "take_first_place", placed.append)
+    monkeypatch.setattr(recheck, "TELL_EVERY_S", -1.0)
 
     result = CliRunner().invoke(main, ["stability", run.run_id])
 
     assert result.exit_code == INTERRUPTED
+    assert len(placed) == 1, "pinned as a worker is, before the engine boots"
+    assert f"booting {run.spec.model}, to ask 2 questions one at a time" in result.stderr
+    assert "1 of 2 asked" in result.stderr
     assert "no choice in its batch, D alone" in result.stdout
     assert "1 of 1 question changed when asked alone" in result.stdout
 
@@ -289,13 +295,13 @@ def test_a_run_that_answered_nothing_yet_is_refused_before_an_engine_boots(books
     """It booted an engine for minutes and said that 0 of 0 questions changed, which sounds stable."""
     run = open_run(books, make_questions(2), "old")
     with pytest.raises(InputError, match=f"No question of {run.run_id} was answered yet"):
-        refuse_unanswered(books, run)
+        answered(books, run)
     error = Failure(type="Made", message="up")
     settle(books, run, Verdict(question_id="q0", outcome=Outcome.FAILED, error=error))
     with pytest.raises(InputError, match="was answered yet: 1 of 2 settled, 1 of them failed"):
-        refuse_unanswered(books, run)
+        answered(books, run)
     settle(books, run, stored("q1", "", choice="A"))
-    refuse_unanswered(books, run)
+    assert answered(books, run) == 1
 
 
 def test_of_a_large_run_only_the_sample_is_in_memory(books: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
