@@ -209,7 +209,8 @@ class _Asked:
 def prepare_environment(model: str) -> None:
     """Set environment variables that vLLM reads at import, unless the user has set them, and quieten its logging."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
-    for chatty in ("vllm", "torch"):
+    # The last warns at each start that Triton, which a CPU does not need, is missing; torch resets only its own logger.
+    for chatty in ("vllm", "torch", "torch._library.triton"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
     told_in_one_line()
     for name, value in engine_environment(model).items():
