@@ -1,0 +1,249 @@
+"""What the aggregator does with a real broker's messages. The test plays Celery: its connection, timer, and pool."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import redis
+from celery import Celery, bootsteps
+from celery.exceptions import InvalidTaskError
+from celery.worker import state
+from kombu import Connection, Consumer, Queue
+
+from contract import Settings
+from contract.keys import broker_lists, unacked_options
+from contract.queue import publish, task_name
+from tests.integration.runs import QUEUE
+from tests.support import PATIENCE_S
+from workers.messages.aggregator import RENEW_S, Aggregator
+from workers.messages.batch import Batch, Settlement
+from workers.messages.transport import Transport
+
+BOOKS = unacked_options("w0@test")
+BATCH_TIMEOUT_S = 60.0
+REQUEUE, ACKNOWLEDGE = Settlement.REQUEUE, Settlement.ACKNOWLEDGE
+
+
+class Timer:
+    """Celery's timer, which a reconnect empties. It calls when the test says so."""
+
+    def __init__(self) -> None:
+        self._once: list[Callable[[], object]] = []
+        self._repeated: list[tuple[float, Callable[[], object]]] = []
+
+    def call_after(self, _: float, call: Callable[..., object], arguments: tuple[object, ...] = ()) -> object:
+        self._once.append(lambda: call(*arguments))
+        return call
+
+    def call_repeatedly(self, every_s: float, call: Callable[[], object]) -> None:
+        self._repeated.append((every_s, call))
+
+    def all_is_due(self) -> None:
+        due, self._once = self._once, []
+        for call in due:
+            call()
+
+    def pass_time(self, seconds: float) -> None:
+        """Make the repeated calls that fall into `seconds`."""
+        for every_s, call in self._repeated:
+            for _ in range(int(seconds // every_s)):
+                call()
+
+
+class Stand:
+    """An aggregator whose batches run, and end, when the test says so."""
+
+    def __init__(self, settings: Settings, app: Celery, client: redis.Redis) -> None:
+        self.client, self._app = client, app
+        self._url = settings.redis_url.get_secret_value()
+        self.audits = 0
+        #: Why messages were refused.
+        self.refused: list[str] = []
+        self._batches: list[tuple[Callable[[Batch], Batch], Batch, Callable[[Batch], None]]] = []
+        self.run_batch: Callable[[Batch], None] = lambda _: None
+
+        class Task(Aggregator):
+            name = task_name(QUEUE)
+
+            def run_batch(_, batch: Batch) -> None:  # noqa: N805
+                self.run_batch(batch)
+
+            def audit_soon(_) -> None:  # noqa: N805
+                self.audits += 1
+
+        Task.settings = settings.model_copy(update={"batch_size": 2, "batch_timeout": BATCH_TIMEOUT_S})
+        self._task = Task()
+        app.register_task(self._task)
+        self.connect()
+
+    def connect(self) -> None:
+        """Connect, as at first or after the connection broke."""
+        self.timer = Timer()
+        self._connection = Connection(
+            self._url, transport=Transport, transport_options={**BOOKS, "queue_order_strategy": "priority"}
+        )
+        pool = SimpleNamespace(limit=2, apply_async=self._start)
+        consumer = SimpleNamespace(
+            connection=self._connection,
+            pool=pool,
+            timer=self.timer,
+            hostname="w0@test",
+            connection_errors=self._connection.connection_errors,
+            blueprint=SimpleNamespace(state=bootsteps.RUN),
+            call_soon=lambda call, *arguments: call(*arguments),
+        )
+        handle = self._task.Strategy(self._task, self._app, consumer)
+
+        def on_message(message: Any) -> None:
+            try:
+                handle(message)
+            except InvalidTaskError as trouble:
+                self.refused.append(str(trouble))
+                message.reject()
+
+        queue = Queue(QUEUE, routing_key=QUEUE)
+        Consumer(self._connection.default_channel, [queue], on_message=on_message, accept=["json"]).consume()
+
+    def reconnect(self) -> None:
+        self.close()
+        self.connect()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def receive(self) -> None:
+        self._connection.drain_events(timeout=PATIENCE_S)
+
+    def _start(self, work: Callable[[Batch], Batch], arguments: tuple[Batch], callback: Callable[[Any], None]) -> None:
+        self._batches.append((work, *arguments, callback))
+
+    @property
+    def running(self) -> list[list[str]]:
+        """The questions of each batch that runs."""
+        return [[each for held in batch.held for each in held.question_ids] for _, batch, _ in self._batches]
+
+    def end_batch(self, *settlements: Settlement, requeue_after_s: float = 0.0) -> None:
+        """End the oldest batch, its messages settled so."""
+        work, batch, worked = self._batches.pop(0)
+
+        def settle(ended: Batch) -> None:
+            ended.requeue_after_s = requeue_after_s
+            for held, settlement in zip(ended.held, settlements, strict=True):
+                held.settlement = settlement
+
+        self.run_batch = settle
+        worked(work(batch))
+        self._connection.default_channel.qos.write_acknowledgements()
+
+    @property
+    def books(self) -> tuple[int, int]:
+        """How many messages are held, and how many wait."""
+        held = self.client.hlen(BOOKS["unacked_key"])
+        return held, sum(self.client.llen(name) for name in broker_lists(QUEUE))
+
+
+@pytest.fixture
+def stand(settings: Settings, app: Celery, client: redis.Redis) -> Iterator[Stand]:
+    made = Stand(settings, app, client)
+    yield made
+    made.close()
+    state.requests.clear()
+
+
+def test_a_message_waits_here_for_its_next_attempt_and_the_others_of_its_batch_are_settled_at_once(
+    stand: Stand, app: Celery
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=1)
+    stand.receive()
+    stand.end_batch(REQUEUE, ACKNOWLEDGE, requeue_after_s=5.0)
+    assert stand.books == (1, 0)
+    assert not state.requests, "Celery would keep them for ever"
+    stand.timer.all_is_due()
+    assert stand.books == (0, 1)
+
+
+def test_a_message_that_waits_for_its_next_attempt_goes_back_although_the_connection_breaks_meanwhile(
+    stand: Stand, app: Celery
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    stand.receive()
+    stand.end_batch(REQUEUE, requeue_after_s=5.0)
+    stand.reconnect()
+    assert stand.books == (1, 0)
+    stand.timer.all_is_due()
+    assert stand.books == (0, 1)
+
+
+def test_a_message_that_waited_for_its_attempt_does_not_go_back_during_it_when_the_connection_breaks(
+    stand: Stand, app: Celery
+) -> None:
+    """Another worker would begin it, too."""
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    stand.receive()
+    stand.end_batch(REQUEUE, requeue_after_s=5.0)
+    stand.timer.all_is_due()
+    stand.receive()
+    stand.reconnect()
+    stand.timer.all_is_due()
+    assert (stand.books, stand.running) == ((1, 0), [["q0", "q1"]])
+    stand.end_batch(ACKNOWLEDGE)
+    assert stand.books == (0, 0)
+
+
+def test_messages_of_a_batch_that_takes_longer_than_the_broker_waits_stay_held(
+    stand: Stand, app: Celery, client: redis.Redis
+) -> None:
+    patience_s = app.conf.broker_transport_options["visibility_timeout"]
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    stand.receive()
+    began = time.time()
+    (tag,) = cast("list[str]", client.zrange(BOOKS["unacked_index_key"], 0, -1))
+    client.zadd(BOOKS["unacked_index_key"], {tag: began - patience_s})
+    stand.timer.pass_time(patience_s / 2)
+    assert cast(float, client.zscore(BOOKS["unacked_index_key"], tag)) >= began
+    assert patience_s / 2 > 2 * RENEW_S, "also if one renewal fails"
+
+
+def test_messages_that_gather_when_the_connection_breaks_are_a_batch_when_their_time_is_up(
+    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(app, QUEUE, "run", ["q0"], batch_size=1)
+    stand.receive()
+    stand.reconnect()
+    assert stand.audits == 1, "a message on its way may be lost"
+    assert (stand.books, stand.running) == ((1, 0), [])
+    later = time.monotonic() + BATCH_TIMEOUT_S
+    monkeypatch.setattr("workers.messages.aggregator.time.monotonic", lambda: later)
+    stand.timer.all_is_due()
+    assert stand.running == [["q0"]]
+
+
+def test_a_message_that_is_queued_again_although_it_is_held_is_in_one_batch_and_settled_once(
+    stand: Stand, app: Celery, client: redis.Redis
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    message = str(client.lindex(broker_lists(QUEUE)[2], 0))
+    stand.receive()
+    client.lpush(broker_lists(QUEUE)[2], message)
+    stand.receive()
+    assert stand.running == [["q0", "q1"]]
+    stand.end_batch(ACKNOWLEDGE)
+    assert stand.books == (0, 0)
+
+
+def test_a_message_with_the_id_of_another_one_that_is_held_is_refused(
+    stand: Stand, app: Celery, client: redis.Redis
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    copy = json.loads(str(client.lindex(broker_lists(QUEUE)[2], 0)))
+    copy["properties"]["delivery_tag"] = "another"
+    client.lpush(broker_lists(QUEUE)[2], json.dumps(copy))
+    stand.receive()
+    assert [why.partition("'")[0] for why in stand.refused] == ["duplicate message id "]
+    stand.end_batch(ACKNOWLEDGE)
+    assert stand.books == (0, 0)
