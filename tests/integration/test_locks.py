@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import redis
 
 from contract import keys
-from contract.locks import LOCK_S, claim
+from contract.locks import LOCK_S, Lock, claim, releasing, renewing
 from tests.support import wait_until
 
 
@@ -31,3 +32,28 @@ def test_a_claim_runs_out_so_that_a_chore_outlives_whoever_claimed_it(client: re
     assert 0 < client.pttl(keys.audit_lock("run")) <= 1000 * LOCK_S
     client.pexpire(keys.audit_lock("run"), 1)
     wait_until(lambda: claim(client, keys.audit_lock("run")), "the claim to run out")
+
+
+def test_a_lock_is_free_again_after_work_that_failed(client: redis.Redis) -> None:
+    lock = Lock(client, keys.sending("run"), timeout=LOCK_S)
+    assert lock.acquire(blocking=False)
+    with pytest.raises(ZeroDivisionError), releasing(lock):
+        raise ZeroDivisionError
+    assert not client.exists(keys.sending("run"))
+
+
+def test_a_renewal_that_redis_was_away_for_is_not_the_last(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock would run out under a long audit, and a second one would send the same questions."""
+    lock = Lock(client, keys.sending("run"), timeout=1, thread_local=False)
+    renewals: list[bool] = []
+
+    def renew() -> bool:
+        renewals.append(True)
+        raise redis.ConnectionError("away")
+
+    monkeypatch.setattr(lock, "reacquire", renew)
+    assert lock.acquire(blocking=False)
+    with releasing(lock), renewing(lock):
+        wait_until(lambda: len(renewals) > 1, "another renewal")
