@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -43,6 +43,7 @@ from contract.queue import (
     task_name,
 )
 from contract.sender_lock import sole_sender, sole_sender_if_free
+from contract.spec import IndexKind, Retrieval
 from demo.valkey import free_port
 from tests.integration.runs import QUEUE, messages_in
 from tests.support import (
@@ -310,6 +311,27 @@ def test_restoring_one_worker_leaves_the_others_hands_alone(
     assert queued(client) == {"q2": 1, "q3": 1}
 
 
+def test_what_a_dead_worker_held_goes_back_although_its_clock_was_ahead(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
+) -> None:
+    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    die_holding(Fleet(client), "gpu0", messages=2)
+    taken_at = keys.unacked_options("gpu0")["unacked_index_key"]
+    tags = cast("list[str]", client.zrange(taken_at, 0, -1))
+    client.zadd(taken_at, dict.fromkeys(tags, time.time() + 86_400))
+    assert restore_held(settings, "gpu0") == 2
+    assert queued(client) == {"q0": 1, "q1": 1}
+
+
+def test_what_cannot_be_put_back_is_not_said_to_be(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
+) -> None:
+    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    die_holding(Fleet(client), "gpu0", messages=2)
+    client.hset(keys.unacked("gpu0"), "rubbish", "no message, and taken at no time")
+    assert restore_held(settings, "gpu0") == 2
+
+
 def test_a_worker_that_held_nothing_has_nothing_to_put_back(settings: Settings) -> None:
     assert restore_held(settings, "never seen") == 0
 
@@ -338,8 +360,12 @@ def test_nothing_is_missing_while_every_question_is_queued_held_or_settled(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis
 ) -> None:
     run = sent_run(redis_ledger, app, questions=6, batch_size=2)
-    die_holding(Fleet(client), "gpu0", messages=1)
+    fleet = Fleet(client)
+    die_holding(fleet, "gpu0", messages=1)
     assert missing(redis_ledger, run) == []
+    for live in fleet.alive():
+        fleet.leave(live)
+    assert missing(redis_ledger, run) == [], "held by a dead worker, and about to be put back"
     client.lpop(keys.broker_lists(QUEUE)[2])
     settle(redis_ledger, run, "q4", "q5")
     assert missing(redis_ledger, run) == []
@@ -358,6 +384,62 @@ def test_what_a_lost_message_carried_is_found_in_input_order_and_sent_again_once
     assert [message.ids for message in messages_in(client, keys.broker_lists(QUEUE)[0])] == [["q8", "q10"], ["q11"]]
     assert send_missing(redis_ledger, app, run, batch_size=2) == (0, 0)
     assert max(queued(client).values()) == 1
+
+
+def and_then(happening: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `happening` happen once, after the first of what an audit reads."""
+    once = iter([happening])
+
+    def followed(read: Callable[..., set[str]]) -> Callable[..., set[str]]:
+        def reading(*arguments: Any) -> set[str]:
+            found = read(*arguments)
+            for each in once:
+                each()
+            return found
+
+        return reading
+
+    for read in (queued_question_ids, held_question_ids):
+        monkeypatch.setattr(f"contract.audit.{read.__name__}", followed(read))
+
+
+def test_no_question_is_missing_whose_message_a_worker_takes_while_the_audit_reads(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    and_then(partial(die_holding, Fleet(client), "gpu0", messages=1), monkeypatch)
+    assert missing(redis_ledger, run) == []
+    assert (queue_length(client, QUEUE), client.hlen(keys.unacked("gpu0"))) == (0, 1)
+
+
+def test_no_question_is_missing_that_goes_on_to_be_scored_while_the_audit_reads(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    run = open_run(redis_ledger, make_questions(2), rag=rag)
+    first, second = keys.route(run.spec)
+    publish(app, first, run.run_id, ["q0", "q1"], batch_size=2)
+
+    def go_on_to_be_scored() -> None:
+        client.delete(*keys.broker_lists(first))
+        publish(app, second, run.run_id, ["q0", "q1"], batch_size=2)
+
+    and_then(go_on_to_be_scored, monkeypatch)
+    assert missing(redis_ledger, run) == []
+    assert not looks_stalled(redis_ledger, run)
+
+
+def test_no_queue_is_reordered_while_the_audit_reads_it(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    moving: list[bool] = []
+    monkeypatch.setattr(
+        "contract.audit.queued_question_ids",
+        lambda *_: moving.append(bool(client.exists(keys.moving(QUEUE)))) or set(),  # type: ignore[func-returns-value]
+    )
+    assert missing(redis_ledger, run) == ["q0", "q1"]
+    assert moving == [True]
 
 
 def test_another_runs_messages_do_not_stand_in_for_lost_ones(redis_ledger: RedisLedger, app: Celery) -> None:
@@ -420,6 +502,23 @@ def test_a_halted_run_is_neither_stalled_nor_healed_and_goes_on_with_what_is_in_
     assert queued(client) == {"q1": 1, "q2": 1, "q3": 1}
     assert not redis_ledger.counts(run.run_id).halted
     assert go_on(redis_ledger, app, run, batch_size=2) == (0, 0)
+
+
+def test_what_a_worker_puts_aside_just_before_its_run_goes_on_is_sent_although_it_still_holds_the_message(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    die_holding(Fleet(client), "gpu0", messages=1)
+    redis_ledger.halt(run.run_id, RunState.PAUSED)
+    resume = redis_ledger.resume
+
+    def resume_after_all(run_id: str) -> None:
+        with pytest.raises(RunHalted):
+            redis_ledger.begin(run_id, ["q0", "q1"])
+        resume(run_id)
+
+    monkeypatch.setattr(redis_ledger, "resume", resume_after_all)
+    assert go_on(redis_ledger, app, run, batch_size=2) == (2, 1)
 
 
 def test_questions_that_are_sent_again_are_sent_as_at_first_those_of_one_text_together(
@@ -502,10 +601,25 @@ with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run
         assert not mine
 
 
+def test_of_two_who_find_a_sender_dead_the_slower_one_leaves_the_faster_one_the_right(
+    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def others_take_over(_: str) -> bool:
+        client.set(keys.sending("run"), "others")
+        return True
+
+    client.set(keys.sending("run"), "token of-who-died")
+    monkeypatch.setattr("contract.sender_lock.died_here", others_take_over)
+    with sole_sender_if_free(redis_ledger, "run") as mine:
+        assert not mine
+        assert client.get(keys.sending("run")) == "others"
+
+
 @pytest.mark.parametrize(
     ("right", "key"),
     [
         (partial(sole_sender, run_id="run"), keys.sending("run")),
+        (partial(sole_sender_if_free, run_id="run"), keys.sending("run")),
         (partial(at_rest, queue=QUEUE), keys.moving(QUEUE)),
     ],
 )
