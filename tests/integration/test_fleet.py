@@ -137,6 +137,24 @@ def test_the_name_of_a_live_worker_is_refused_with_who_has_it(fleet: Fleet, chil
     assert found.pid == child.pid
 
 
+def test_of_two_who_find_a_worker_dead_the_slower_one_does_not_get_its_name(
+    fleet: Fleet, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would take each other's messages for their own."""
+    fleet.join(record_of(child))
+    found = fleet.get("gpu0")
+    child.kill()
+    child.wait()
+    fleet.join(record("gpu0", host="elsewhere", place="elsewhere"))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(fleet, "get", lambda _: found)
+        with pytest.raises(NameTaken):
+            fleet.join(record("gpu0"))
+    taken = fleet.get("gpu0")
+    assert taken is not None
+    assert taken.host == "elsewhere"
+
+
 def test_a_live_worker_on_another_host_keeps_its_name(fleet: Fleet) -> None:
     fleet.join(record("gpu0", host="elsewhere", place="elsewhere", pid=1))
     with pytest.raises(NameTaken, match=r"pid 1 on elsewhere"):

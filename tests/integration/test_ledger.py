@@ -334,6 +334,7 @@ def test_a_commit_tells_which_of_its_verdicts_stand_however_many_there_are(ledge
     assert ledger.commit(run.run_id, before) == before
     late = [verdict(f"q{number}", Outcome.WRONG) for number in range(2500)]
     assert ledger.commit(run.run_id, [verdict("stranger"), *late]) == [each for n, each in enumerate(late) if n % 7]
+    assert ledger.counts(run.run_id).outcomes == {Outcome.CORRECT: 358, Outcome.WRONG: 2142}
 
 
 def test_two_threads_that_commit_the_same_questions_settle_each_once(ledger: Ledger) -> None:
