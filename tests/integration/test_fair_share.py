@@ -22,13 +22,15 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner
 
-from contract import RedisLedger, Run, fair_share, keys
+from contract import RedisLedger, Run, Settings, fair_share, keys
+from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.ledger import RunState
 from contract.locks import LOCK_S, Lock
 from contract.priority import Priority
 from producer.cli import main
 from tests.integration.runs import QUEUE, messages_in, send, verdicts, wait_finished
-from tests.support import ROOT, make_questions, open_run, wait_until, worker
+from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run, wait_until, worker
+from workers.janitor import Janitor
 
 LIST = keys.broker_lists(QUEUE)[2]
 
@@ -150,6 +152,21 @@ def test_runs_that_are_put_off_wait_behind_the_others_but_for_one_message_which_
     assert turns(redis_ledger) == "bcabcccaaaa"
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "bcabcacacaa"
+
+
+def test_a_run_that_one_worker_puts_off_keeps_its_turns_while_another_serves_it(
+    app: Celery, redis_ledger: RedisLedger, settings: Settings
+) -> None:
+    run, _ = [sent(app, redis_ledger, name, 16) for name in "ab"]
+    fleet = Fleet(redis_ledger.client)
+    for name, puts_off in (("gpu0", {run.run_id: "update the worker"}), ("gpu1", {})):
+        fleet.join(
+            WorkerRecord(
+                name=name, model=SIMULATED_MODEL, queue=QUEUE, state=WorkerState.READY, puts_off=dict(puts_off)
+            )
+        )
+    Janitor(settings, app, "gpu0", QUEUE).round()
+    assert turns(redis_ledger) == "abababab"
 
 
 @pytest.mark.usefixtures("short_steps")

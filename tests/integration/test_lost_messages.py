@@ -87,6 +87,19 @@ def test_what_is_in_no_message_while_none_waits_is_sent_in_the_second_round(
     assert missing(redis_ledger, run) == []
 
 
+def test_what_is_on_its_way_once_and_then_once_more_is_not_sent_twice(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger
+) -> None:
+    run = open_run(redis_ledger, make_questions(4))
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.round()
+    send(app, redis_ledger, run)
+    janitor.round()
+    redis_ledger.client.delete(keys.broker_lists(QUEUE)[2])
+    janitor.round()
+    assert queue_length(redis_ledger.client, QUEUE) == 0, "it was in a message between the two"
+
+
 def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
     settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
