@@ -100,3 +100,5 @@ def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_u
     BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: stopping), engine).run(batch)
     assert batch.held[0].settlement is Settlement.REQUEUE
     assert list(books.unsettled(run.run_id)) == ["q0", "q1"]
+    assert engine.calls == [2]
+    assert [books.troubles(run.run_id, each) for each in ("q0", "q1")] == [[], []], "no question is to blame"

@@ -12,7 +12,7 @@ from contract.errors import RedisUnreachable, UnreadableRun
 from contract.queue import MESSAGE_VERSION
 from tests.support import make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
-from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score
 from workers.messages.batch import Settlement
 from workers.stages.base import RETRY_PAUSE_S
 from workers.stages.put_offs import PutOffs
@@ -49,6 +49,17 @@ def test_messages_of_a_run_wait_together_for_the_worker_that_can_read_the_newest
     scorer.run(batch)
     assert (engine.calls, books.counts(run.run_id).settled) == ([], 0)
     assert [held.settlement for held in batch.held] == [Settlement.REQUEUE] * 2
+
+
+def test_messages_whose_questions_are_all_settled_are_done_with_although_their_run_is_put_off(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    run = open_run(books, make_questions(1))
+    score(books, engine, message(run, "q0"))
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    held = message(run, "q0", version=MESSAGE_VERSION + 1)
+    scorer.run(batch_of(held))
+    assert (held.settlement, scorer.puts_off) == (Settlement.ACKNOWLEDGE, {})
 
 
 @pytest.mark.parametrize("ended", ["halted", "purged"])
@@ -113,3 +124,16 @@ def test_a_run_stays_put_off_while_a_long_batch_keeps_it_from_being_tried(monkey
     clock.now_s += 1
     with put_offs.during_batch():
         assert put_offs.current == {}, "that batch had none of it"
+
+
+def test_a_run_stays_put_off_while_a_long_batch_runs_although_a_later_one_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr("workers.stages.put_offs.time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    put_offs = PutOffs()
+    with put_offs.during_batch():
+        with put_offs.during_batch():
+            put_offs.add("judged", ["q0"], "its judge is away")
+        clock.now_s += 300
+        assert put_offs.current == {"judged": "its judge is away"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from contract import MemoryLedger, Outcome, load_settings
 from contract.errors import RequestRejected
 from contract.question import Question
+from contract.verdict import Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, nowhere, score, verdict_of
+from workers.engines.base import Request
 from workers.messages.batch import Settlement
 from workers.scoring import Reading
 from workers.stages.scoring import BatchScorer
@@ -54,6 +57,22 @@ def test_a_batch_of_which_all_questions_fail_rests_as_the_next_ones_would_fail_l
     batches = [score(books, engine, message(run, "q0", "q1", "q2", "q3")) for _ in range(2)]
     assert [each.requeue_after_s for each in batches] == [0, 0]
     assert no_pauses == [1, 2]
+
+
+def test_a_question_that_fails_here_and_was_settled_elsewhere_meanwhile_is_not_tried_again(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(1))
+
+    def settle_elsewhere(_: Sequence[Request]) -> bool:
+        books.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT, worker="another")])
+        return False
+
+    engine.dies_at = settle_elsewhere
+    engine.raises = {"": ZeroDivisionError("odd")}
+    batch = score(books, engine, message(run, "q0"))
+    assert (batch.held[0].settlement, batch.requeue_after_s) == (Settlement.ACKNOWLEDGE, 0)
+    assert verdict_of(books, run, "q0").worker == "another"
 
 
 def test_no_more_questions_are_held_for_another_attempt_than_a_full_batch_has(
