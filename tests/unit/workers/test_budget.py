@@ -14,7 +14,7 @@ from tests.support import build_prompt, make_question, make_spec
 from workers.budget import fitted, in_calls
 from workers.engines.simulated import SimulatedEngine
 from workers.pipeline import score_batch
-from workers.scoring import Item
+from workers.scoring import Item, requests_of
 
 #: Ten words each, which the simulated engine takes for tokens.
 PASSAGES = tuple(
@@ -77,6 +77,14 @@ def test_a_passage_that_has_no_room_even_alone_does_not_push_out_the_others() ->
     assert shown(by_context) == ["p1", "p2", "p3"]
     (by_limit,) = fitted([item((*PASSAGES[:1], HUGE, *PASSAGES[1:]), max_context_tokens=29)], engine(10_000))
     assert shown(by_limit) == ["p1", "p2"]
+    (ranked_last,) = fitted([item((*PASSAGES[:3], HUGE), max_context_tokens=29)], engine(10_000))
+    assert shown(ranked_last) == ["p1", "p2"], "what it would have taken is not saved twice"
+
+
+def test_a_passage_that_fills_the_room_alone_is_shown_and_the_next_one_is_not() -> None:
+    small = Passage(id="small", rank=2, score=0.5, text="small")
+    (by_limit,) = fitted([item((PASSAGES[0], small), max_context_tokens=10)], engine(1000))
+    assert shown(by_limit) == ["p1"]
 
 
 def test_passages_share_max_context_tokens() -> None:
@@ -175,6 +183,13 @@ def test_a_call_takes_as_many_questions_as_its_tokens_allow_and_one_at_least(
     parts = [items[part] for part in in_calls(items, engine(1000), most_tokens)]
     assert [len(part) for part in parts] == calls
     assert [each for part in parts for each in part] == items
+
+
+def test_every_call_may_have_as_many_tokens_as_the_first() -> None:
+    items = [item(())] * 5
+    for_each = sum(engine(1000).count_prompt_tokens(list(requests_of(items[0]))))
+    parts = list(in_calls(items, engine(1000), 2 * for_each))
+    assert [len(items[part]) for part in parts] == [2, 2, 1]
 
 
 def test_the_verdict_tells_which_passages_were_shown_and_whether_one_of_them_answers() -> None:
