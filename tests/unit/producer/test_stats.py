@@ -25,6 +25,16 @@ def test_the_interval_is_scipys_for_wilson(right: int, of: int) -> None:
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
+def test_an_interval_does_not_leave_what_a_share_can_be_by_a_rounding_error() -> None:
+    """It would be shown as -0."""
+    for of in range(1, 100):
+        none, every = share(0, of), share(of, of)
+        assert none is not None
+        assert every is not None
+        assert str(none.to_json()["low"]) == "0.0"
+        assert every.high <= 1
+
+
 def test_a_share_of_nothing_is_none() -> None:
     assert share(0, 0) is None
 
