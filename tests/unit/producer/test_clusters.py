@@ -18,7 +18,7 @@ from benchmarks.coverage import rates
 from contract.ledger import MemoryLedger, Run
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
-from producer.stats import Contexts, Pairs, Share, cluster_interval, share
+from producer.stats import Contexts, Pairs, Share, cluster_interval, mean_interval, share
 from producer.stats.clusters import ClusterKeys, ContextValues, shared_by
 from tests.support import make_question, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
@@ -70,6 +70,33 @@ def test_parts_of_a_run_add_up_to_the_whole() -> None:
     assert Contexts.of([found]) == contexts(*given) == Contexts.of([values(*given[::2]), values(*given[1::2])])
     assert contexts(*given).clusters == {(2, 2): 1, (-1, 2): 1, (1, 1): 1, (0, 1): 1}
     assert (contexts(*given).shared, contexts(*given).sharing) == (2, 4)
+
+
+def test_a_question_without_a_context_counts_beside_one_that_is_the_only_one_of_its_context() -> None:
+    assert contexts(("a", 1), (None, 1), (None, 1), (None, 0)).clusters == {(1, 1): 3, (0, 1): 1}
+
+
+def test_parts_of_a_run_that_hides_its_contexts_add_up_to_the_whole() -> None:
+    parts = [ContextValues(), ContextValues()]
+    for at in range(40):
+        parts[at // 20].add(ClusterKeys(context=str(at), text=str(at % 4)), 1)
+    parts[0].include(parts[1])
+
+    assert Contexts.of(parts[:1]) == Contexts(Counter({(10, 10): 4}), by_text=True)
+
+
+def test_questions_that_a_file_repeats_are_clustered_with_their_choices_in_any_order_unless_they_have_a_context() -> (
+    None
+):
+    first = make_question(0, choices=("a", "b"), answer="A")
+    again, another = make_question(0, choices=("b", "a"), answer="B"), make_question(1, choices=("a", "b"), answer="A")
+    told = make_question(0, choices=("a", "b"), answer="A", context="Text.")
+
+    found = [shared_by(each, repeats=True, hides_contexts=False) for each in (first, again, another, told)]
+    assert found[0] == found[1] != found[2]
+    assert None not in (found[0].context, found[2].context)
+    assert found[3] == ClusterKeys("Text.")
+    assert shared_by(first, repeats=False, hides_contexts=False) == ClusterKeys(None)
 
 
 def test_questions_with_contexts_of_their_own_take_eight_bytes_each() -> None:
@@ -307,6 +334,14 @@ def test_the_mean_over_subjects_is_no_surer_than_the_contexts_of_their_questions
 
     # Each subject alone reaches 0.377 to either side, as above; two of them √2 times as far over two.
     assert found == [(0.5, 0.393, 0.607), (0.5, 0.233, 0.767)]
+
+
+def test_the_mean_over_subjects_is_no_surer_on_either_side_because_questions_share_contexts() -> None:
+    subjects = [accuracy(9, 10), *[accuracy(10, 10)] * 19]
+    alone = mean_interval(subjects, [None] * 20)
+    shared = mean_interval(subjects, [each.interval for each in subjects])
+    assert shared.low <= alone.low
+    assert shared.high >= alone.high
 
 
 def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_that_agree(

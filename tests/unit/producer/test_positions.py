@@ -86,6 +86,11 @@ def test_a_preference_of_a_model_that_is_nearly_always_right_does_not_matter() -
     assert always_first_if_wrong.preferred() is None
 
 
+def test_a_model_that_says_a_wherever_it_is_wrong_prefers_it_although_most_keys_are_a() -> None:
+    found = Positions(Counter({(4, ("A",), "A"): 900, (4, ("B",), "A"): 95, (4, ("B",), "B"): 5}))
+    assert found.preferred() == Preference("A", chosen=995, key=900.0, of=1000)
+
+
 def test_without_answers_nothing_is_preferred() -> None:
     assert Positions().preferred() is None
     assert Positions(Counter({(4, ("B",), "B"): 9})).preferred() is None, "without errors"

@@ -158,6 +158,14 @@ def test_counters_of_a_run_in_which_no_answer_could_be_read_give_an_accuracy_of_
     assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (0, 3)
 
 
+def test_counters_that_do_not_tell_whether_all_with_a_key_failed_give_no_accuracy() -> None:
+    # The unanswered question has no key, or one of the failed ones: then it is 0 of 2.
+    outcomes = {Outcome.FAILED: 2, Outcome.UNANSWERED: 1}
+    found = Tally.of_counts(Counts(total=3, todo=0, outcomes=outcomes), without_key=1).to_json()
+    assert (found["accuracy_all"], found["without_key"]) == (None, None)
+    assert "accuracy_without_failed" not in found
+
+
 def test_nothing_settled_is_no_accuracy() -> None:
     assert Tally().to_json()["accuracy_all"] is None
 
