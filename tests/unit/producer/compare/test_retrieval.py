@@ -137,9 +137,11 @@ def test_where_nothing_was_retrieved_nothing_is_said_of_its_effect(ran: Ran, com
     assert "repaired" not in text
 
 
-def found(*ids: str) -> dict[str, Any]:
+def found(*ids: str, without_room: str = "") -> dict[str, Any]:
     """What a verdict says of a search that found these passages, best first."""
-    passages = tuple(Passage(id=each, score=1.0, rank=rank, text="t") for rank, each in enumerate(ids, 1))
+    passages = tuple(
+        Passage(id=each, score=1.0, rank=rank, text="t", shown=each != without_room) for rank, each in enumerate(ids, 1)
+    )
     return {"context_source": ContextSource.RETRIEVED, "passages": passages}
 
 
@@ -148,11 +150,11 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
 ) -> None:
     failed, nothing = {"outcome": Outcome.FAILED}, {"context_source": ContextSource.NONE}
     own_context = {"context_source": ContextSource.QUESTION}
-    # The first run goes two passages down, the second one three: what stands third is not compared.
+    # The first run goes two passages down, the second one three: what stands third is not compared, whatever was shown.
     counted = [
         (found("x", "right"), found("right")),
         (found("x", "y"), found("x", "right")),
-        (found("x", "y"), found("x", "y", "right")),
+        (found("x", "y"), found("x", "y", "right", without_room="y")),
         (nothing, found("right")),
         ({**found("right"), **failed}, found("right")),
         ({**nothing, **failed, "retrieval_hit": False}, found("right")),
