@@ -206,6 +206,9 @@ def test_messages_of_a_batch_that_takes_longer_than_the_broker_waits_stay_held(
     client.zadd(BOOKS["unacked_index_key"], {tag: began - patience_s})
     stand.timer.pass_time(patience_s / 2)
     assert cast(float, client.zscore(BOOKS["unacked_index_key"], tag)) >= began
+    client.zadd(BOOKS["unacked_index_key"], {tag: began - patience_s})
+    stand.reconnect()
+    assert cast(float, client.zscore(BOOKS["unacked_index_key"], tag)) >= began, "Redis may have been away for long"
     assert patience_s / 2 > 2 * RENEW_S, "also if one renewal fails"
 
 
