@@ -125,6 +125,125 @@ def test_a_step_of_a_calculation_is_no_answer_beside_a_label() -> None:
         assert extract(text, numbers, asked).label == "C"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}\nParis",
+        "Answer: {}\nParis",
+        "Answer: {}\n\n**Paris.**",
+        "**Answer: {}**\n(Paris)",
+        "{} is the correct answer.\nParis",
+        "Answer: {}\n- Paris\n\nExplanation: It lies on the Seine.",
+        "{}\nParis\nBecause it lies on the Seine.",
+        "Paris\nAnswer: {}",
+        '"Paris"\n\nThe answer is ({}).',
+        "We look at the map.\n\n**Paris**\n\nSo the answer is {}.",
+        "> Paris\n\n\\boxed{{{}}}",
+        "Paris\nLa réponse est {}.",
+    ],
+)
+def test_a_label_above_or_below_a_line_that_is_another_choice_is_ambiguous(text: str) -> None:
+    assert extract(text.format("A"), CITIES) == BOTH
+    assert extract(text.format("C"), CITIES).label == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Berlin?\nAnswer: C",
+        "Berlin\n\nNo, wait.\n\nAnswer: C",
+        "Berlin is in Germany.\nAnswer: C",
+        "These are wrong:\nBerlin\n\nAnswer: C",
+        "Berlin\nMadrid\nParis\nRome\n\nAnswer: C",
+        "Berlin\nMadrid\n\nAnswer: C",
+        "Answer: C\n\nBerlin:\nit lies in Germany.",
+        "Answer: C\n\n## Berlin\n\nIt lies in Germany.",
+        "Answer: C\n\nBerlin\nThat one lies in Germany.",
+        "Answer: C, which I found on a map.\nBerlin",
+    ],
+)
+def test_a_line_that_is_another_choice_and_answers_nothing_contradicts_no_label(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "correction",
+    [
+        "Actually, the answer is C.",
+        "The answer is actually C.",
+        "Sorry, the answer is C.",
+        "Correction: C",
+        "I mean C",
+        "No, C.",
+        "But the answer is C.",
+        "Revised answer: C",
+        "A better answer is C.",
+        "Non, la réponse est C.",
+    ],
+)
+def test_an_answer_that_corrects_the_line_above_is_read(correction: str) -> None:
+    assert label(f"Berlin\n{correction}") == "C"
+
+
+@pytest.mark.parametrize("text", ["{}\nAnswer: C", "Answer: C\n{}"])
+def test_a_line_that_is_a_letter_is_not_taken_for_the_choice_that_reads_so(text: str) -> None:
+    blood = ("O", "A", "B", "AB")
+    assert extract(text.format("B"), blood).label == "C"
+    assert extract(text.format("AB"), blood).candidates == ("C", "D")
+
+
+def test_a_line_that_is_a_verdict_contradicts_a_label_but_not_where_it_may_judge_it() -> None:
+    assert label("Answer: A\nCorrect.", ("Incorrect", "Correct")) == "A"
+    assert label("Wrong.\nAnswer: A", ("right", "wrong")) == "A"
+    assert extract("No.\n\nAnswer: A", ("Yes", "No")).rule == "ambiguous"
+    assert extract("Answer: A\nFalse", ("True", "False")).rule == "ambiguous"
+
+
+@pytest.mark.parametrize("heading", ["Explanation:", "**Reasoning:**", "Rationale:\n", "### Explanation\n", "Because:"])
+@pytest.mark.parametrize("text", ["{}\n\n{} {}", "Answer: ({})\n{} {}", "The answer is {}.\n\n{}\n{}"])
+def test_a_headed_explanation_with_another_choice_contradicts_the_label_above_it(text: str, heading: str) -> None:
+    said = "Paris is the capital of France."
+    assert extract(text.format("A", heading, said), CITIES, FRANCE) == BOTH
+    assert extract(text.format("C", heading, said), CITIES, FRANCE).label == "C"
+    for other in (
+        "Berlin is the capital of Germany.",
+        "Berlin is not the capital of France.",
+        "Berlin is in the east.",
+    ):
+        assert extract(text.format("C", heading, other), CITIES, FRANCE).label == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}) I would say Paris",
+        "{}. I'd say Paris.",
+        "{}. I think Paris.",
+        "{}. I believe it's Paris",
+        "{}. I believe that Paris is the capital of France.",
+        "{}\n\nI think it's Paris.",
+        "Answer: {}. I guess Paris is the capital of France.",
+    ],
+)
+def test_a_label_beside_an_opinion_for_another_choice_is_ambiguous(text: str) -> None:
+    assert extract(text.format("A"), CITIES, FRANCE) == BOTH
+    assert extract(text.format("C"), CITIES, FRANCE).label == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A: I would say Paris",  # after "Q: …"
+        "a) I would say Paris",
+        "C) I would say Berlin is too far east.",
+        "C. I think Berlin is the capital of Germany.",
+        "C. I believe it's not Berlin.",
+    ],
+)
+def test_an_opinion_that_is_none_for_another_choice_contradicts_no_label(text: str) -> None:
+    assert extract(text, CITIES, FRANCE).label == "C"
+
+
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 

@@ -118,6 +118,27 @@ def test_a_hedge_is_seen_whichever_choice_it_names(hedge: str, other: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
+        "{label}\n{city}",
+        "{city}\n{label}",
+        "Answer: {label}\n{city}",
+        "{city}\n\nAnswer: {label}",
+        "{label}) I would say {city}",
+        "{label}. I believe it's {city}.",
+        "{label}\n\nI think {city} is the capital of France.",
+        "({label})\n\nExplanation: {city} is the capital of France.",
+    ],
+)
+def test_a_label_beside_another_choice_is_seen_whichever_they_are(text: str) -> None:
+    asked = "What is the capital of France?"
+    for label in "ABCD":
+        for own, city in zip("ABCD", CITIES, strict=True):
+            read = extract(text.format(label=label, city=city), CITIES, asked)
+            assert read.label == label if own == label else read.candidates == tuple(sorted(label + own))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "{label}. {city} is the most likely place for it. The river there is the Seine.",
         "{label}) {city} (a capital) is the best choice for such a trip.",
         "({label}) {city} is the correct one in view of the river.",

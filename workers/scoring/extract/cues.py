@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from workers.scoring.extract.patterns import compact, compiled
 
-__all__ = ["CUES", "FILLERS", "Cue"]
+__all__ = ["ANSWER_IS", "CUES", "FILLERS", "Cue"]
 
 
 class Cue(NamedTuple):
@@ -245,6 +245,8 @@ CUES: tuple[Cue, ...] = (
         r"\bwhich (?:is|corresponds to|matches|means)(?= (?:option|choice|answer)\b)",
     ),
 )
+#: Those of them that call what follows the answer.
+ANSWER_IS = (CUES[0], *CUES[2:4])
 
 #: Words between a cue and the answer that it announces.
 FILLERS = compiled(rf"""

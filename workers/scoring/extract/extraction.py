@@ -17,7 +17,13 @@ from workers.scoring.extract.other_cases import is_hypothetical, split_other_cas
 from workers.scoring.extract.parts import answered_before
 from workers.scoring.extract.rules import EXPLICIT, IMPLICIT
 from workers.scoring.extract.several import also_right, is_beside, mentioned_labels
-from workers.scoring.extract.stated_beside import stated_before, stated_behind
+from workers.scoring.extract.stated_beside import (
+    alone_before,
+    alone_behind,
+    is_opinion_behind_label,
+    stated_before,
+    stated_behind,
+)
 from workers.scoring.extract.targets import Claim
 from workers.scoring.extract.visible_text import spoken_on
 from workers.scoring.extract.words import (
@@ -169,8 +175,13 @@ def _beside(claims: list[Claim], answer: Answer) -> list[Claim]:
 
 
 def _explained(claims: list[Claim], answer: Answer) -> list[Claim]:
-    """The answer that a weak last claim may only explain: `The answer is C. So A …`; none where that one fell."""
+    """The answer that a weak last claim may only explain: `The answer is C. So A …`; none where that one fell.
+
+    So may be the label that the text begins with, where an opinion follows: `A) I would say Paris.`
+    """
     last = claims[-1]
+    if last.rule == "option-text" and is_opinion_behind_label(answer, last.start):
+        return list(leading_label(answer))
     around = (claim for claim in claims if claim.end == last.end and claim.start < last.start)
     if not (last.weak and all(claim.weak for claim in around)):  # "Actually, it's C"
         return []
@@ -184,7 +195,8 @@ def _stated(claim: Claim, answer: Answer) -> list[Claim]:
     own = answer.options.text(claim.labels[0]) if len(claim.labels) == 1 and claim.rule != "option-text" else ""
     if not own or own in answer.lower[claim.start : claim.end]:
         return []
-    before, behind = stated_before(answer, claim.start), stated_behind(answer, claim.end)
+    before = stated_before(answer, claim.start) or alone_before(answer, claim)
+    behind = stated_behind(answer, claim.end) or alone_behind(answer, claim)
     stands = before and not _is_retracted(before, answer, claim.start)
     others = (before if stands else None, behind)
     return [each for each in others if each and claim.labels[0] not in each.labels]  # choices may read alike
