@@ -185,6 +185,39 @@ def test_an_answer_that_corrects_the_line_above_is_read(correction: str) -> None
     assert label(f"Berlin\n{correction}") == "C"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is Paris.\n\nAnswer: {}",
+        "Answer: Paris\nAnswer: {}",
+        "It has the Seine, so the overall answer is **Paris**.\n\nThe answer is ({}).",
+        "Antwort: Paris.\nAntwort: {}",
+        "Final answer: Paris\n\\boxed{{{}}}",
+    ],
+)
+def test_a_label_below_a_line_that_announces_another_choice_is_ambiguous(text: str) -> None:
+    assert extract(text.format("A"), CITIES) == BOTH
+    assert label(text.format("C")) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is Berlin.\n\nActually, the answer is C.",
+        "The answer is Berlin.\n\nNo, wait.\n\nAnswer: C",
+        "The answer is Berlin.\n\nWe look again: that is in Germany.\n\nAnswer: C",
+        "The answer is not Berlin.\nAnswer: C",
+        "For Germany, the answer would be Berlin, a city in the east.\nAnswer: C",
+    ],
+)
+def test_an_announced_choice_that_the_next_line_does_not_contradict_is_no_answer_beside_its_label(text: str) -> None:
+    assert label(text) == "C"
+
+
+def test_a_letter_of_no_choice_below_an_announced_one_is_no_such_choice() -> None:
+    assert extract("The answer is Paris.\n\nThe answer is (X).", CITIES).rule == "no-such-choice"
+
+
 @pytest.mark.parametrize("text", ["{}\nAnswer: C", "Answer: C\n{}"])
 def test_a_line_that_is_a_letter_is_not_taken_for_the_choice_that_reads_so(text: str) -> None:
     blood = ("O", "A", "B", "AB")

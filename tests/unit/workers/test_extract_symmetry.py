@@ -122,6 +122,7 @@ def test_a_hedge_is_seen_whichever_choice_it_names(hedge: str, other: str) -> No
         "{city}\n{label}",
         "Answer: {label}\n{city}",
         "{city}\n\nAnswer: {label}",
+        "The answer is {city}.\n\nAnswer: {label}",
         "{label}) I would say {city}",
         "{label}. I believe it's {city}.",
         "{label}\n\nI think {city} is the capital of France.",

@@ -20,6 +20,7 @@ from workers.scoring.extract.several import also_right, is_beside, mentioned_lab
 from workers.scoring.extract.stated_beside import (
     alone_before,
     alone_behind,
+    announced_before,
     is_opinion_behind_label,
     stated_before,
     stated_behind,
@@ -152,8 +153,9 @@ def _last_word(claims: list[Claim], answer: Answer) -> Extraction:
         return _only([part, last])
     too = _with_possible(replace(last, labels=tuple({*last.labels, *also_right(answer, last)})), answer)
     later = [] if answer.options.sought else called_right(answer, last.end)
+    above = [each for each in announced_before(answer, claims) if not _is_retracted(each, answer, last.start)]
     others = [*_beside(claims, answer), *_joined(claims, answer), *_explained(claims, answer), *_stated(last, answer)]
-    return _only([*others, *later, too, last])
+    return _only([*others, *above, *later, too, last])
 
 
 def _with_possible(claim: Claim, answer: Answer) -> Claim:

@@ -6,6 +6,7 @@ If that is another choice than the label's, nobody knows which one is meant; nor
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -22,6 +23,7 @@ from workers.scoring.extract.words import HESITANT, TURNS
 __all__ = [
     "alone_before",
     "alone_behind",
+    "announced_before",
     "is_opinion_behind_label",
     "stated_above",
     "stated_before",
@@ -107,6 +109,16 @@ def alone_behind(answer: Answer, claim: Claim) -> Claim | None:
     end = answer.text.find("\n", start)
     end = len(answer.text) if end < 0 else end
     return _alone(answer, start, end) if _WHY.match(answer.lower, end) else None
+
+
+def announced_before(answer: Answer, claims: Sequence[Claim]) -> list[Claim]:
+    """The choice announced at the end of the line above that of the last claim: `The answer is Paris.`, `Answer: A`."""
+    last = claims[-1]
+    own = _own_line(answer, last) if last.labels and last.rule != "option-text" else None
+    start = own[0] if own else 0
+    texts = (each for each in claims if each.rule == "option-text" and not each.weak and each.end < start)
+    above = (each for each in texts if _MARKS.fullmatch(answer.text, each.end, start))
+    return [each for each in above if not set(last.labels) & set(each.labels)]  # choices may read alike
 
 
 def _own_line(answer: Answer, claim: Claim) -> tuple[int, int] | None:
