@@ -2,18 +2,22 @@
 
     python -m benchmarks.settings vllm_args.dtype=float32 vllm_args.dtype=bfloat16
     python -m benchmarks.settings 'batch_size=16 batches_in_flight=1' 'batch_size=16 batches_in_flight=2'
+    python -m benchmarks.settings GOMP_SPINCOUNT=300000 GOMP_SPINCOUNT=10000 --busy 1
 
 Each argument is a side: the settings of its worker on top of the deploy file, in the format of `--set`, separated by
-spaces; they are numbered in that order. All workers are up at the same time; every round asks each in turn, every other
-round in reverse order, with prompts that are in no cache. Time is from the call that enqueues the questions to the last
-verdict. Speed is the median over the rounds; ratios to the first side are taken within a round. A further round counts
-the answers that are the same as the first side's.
+spaces; they are numbered in that order. What is in capitals is a variable of its environment. All workers are up at the
+same time; every round asks each in turn, every other round in reverse order, with prompts that are in no cache. Time is
+from the call that enqueues the questions to the last verdict. Speed is the median over the rounds; ratios to the first
+side are taken within a round. A further round counts the answers that are the same as the first side's. With `--busy`,
+so many other processes compute all the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -35,12 +39,14 @@ def main() -> None:
     add_questions(parser)
     parser.option("--rounds", positive, 5, "rounds that count, after a warm-up round")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
+    parser.option("--busy", int, 0, "other processes that are busy all the time")
     options = parser.parse_args()
     if len(set(options.sides)) < max(2, len(options.sides)):
         raise InputError("There is nothing to compare.", hint="Give at least two sides, all of them different.")
     chosen = [f"{name}={value}" for name, value in chosen_model(options).items()]
     for side in options.sides:
-        load_settings(options.config, [*chosen, *side.split()])  # so that errors are reported before anything boots
+        settings, _ = split(side)
+        load_settings(options.config, [*chosen, *settings])  # so that errors are reported before anything boots
     source = Source(options.questions, str(options.questions))
     shared = {"vllm_args": shared_gpu(len(options.sides)), **chosen_model(options)}
     with stand(options.config, **shared) as at, ExitStack() as stack:
@@ -49,10 +55,12 @@ def main() -> None:
         sides = {f"side {number}": side for number, side in enumerate(options.sides, start=1)}
         served = {}
         for name, side in sides.items():
-            over = {**parse_overrides(side.split(), InputError), "model": name.replace(" ", "")}
-            stack.enter_context(worker(at, over["model"], **over))
+            settings, environment = split(side)
+            over = {**parse_overrides(settings, InputError), "model": name.replace(" ", "")}
+            stack.enter_context(worker(at, over["model"], environment=environment, **over))
             served[name] = at.settings.model_copy(update=over)
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings), "sides": sides}
+        stack.enter_context(busy(options.busy))
         rows: list[dict[str, Any]] = []
         for mode in options.modes:
             rows.append(compared(bench, mode, served))
@@ -61,6 +69,25 @@ def main() -> None:
         print(f"{name}: {side}")
     print_table("settings", [without(each, "rounds") for each in rows])
     print(path, draw_ratios(path, rows))
+
+
+def split(side: str) -> tuple[list[str], dict[str, str]]:
+    """Return the settings of a side, and the variables of its environment."""
+    words = side.split()
+    settings = [word for word in words if not word.partition("=")[0].isupper()]
+    return settings, dict(word.split("=", 1) for word in words if word not in settings)
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Let `count` other processes compute within the block."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in others:
+            each.kill()
+            each.wait()
 
 
 def compared(bench: Bench, mode: str, served: Mapping[str, Settings]) -> dict[str, Any]:

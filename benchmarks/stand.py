@@ -190,12 +190,17 @@ def started(
 
 
 @contextmanager
-def worker(at: Stand, name: str = "w0", queue: str = "", **settings: Any) -> Iterator[Worker]:
-    """Yield a ready worker on that server and queue, and end it afterwards; `settings` override the stand's."""
+def worker(
+    at: Stand, name: str = "w0", queue: str = "", environment: Mapping[str, str] | None = None, **settings: Any
+) -> Iterator[Worker]:
+    """Yield a ready worker on that server and queue, and end it afterwards.
+
+    `environment` and `settings` override the stand's.
+    """
     overrides = merge(json.loads(at.environment[variables.OVERRIDES]), settings)
     in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
     within_s = float(overrides.get("server_startup_timeout", at.settings.server_startup_timeout)) + PYTHON_S
-    environment = {**at.environment, variables.OVERRIDES: json.dumps(overrides)}
+    environment = {**at.environment, **(environment or {}), variables.OVERRIDES: json.dumps(overrides)}
     log = at.folder / f"{name}.log"
     command = worker_command(f"{name}@bench", in_flight, queue)
     with started(command, environment, log, lambda: "ready: takes question batches" in _said(log), within_s) as child:

@@ -36,6 +36,13 @@ NAMED_ELSEWHERE = {"model": "Set hf_model_id.", "served_model_name": "Set model 
 #: Exists on Linux kernels with transparent huge pages.
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
+#: How often one of OpenMP's threads looks whether the others are ready, before it sleeps: for some 0.5 ms instead of
+#: libgomp's 300,000 times, 15 ms on a CPU whose `pause` takes 140 cycles. Where another process has the core of one
+#: thread, the others would spin instead of leaving it theirs, hundreds of times in each pass through the model; fewer
+#: make short steps slower where nothing else runs (`benchmarks.settings` with `--busy`; GOMP_SPINCOUNT in libgomp's
+#: manual).
+SPINS = "10000"
+
 
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     """Raise SettingsError for a name that the installed vLLM's `EngineArgs` lacks, suggesting the nearest one.
@@ -129,6 +136,8 @@ def engine_environment(model: str) -> dict[str, str]:
         if TRANSPARENT_HUGE_PAGES.exists():
             # 2 MiB pages for weights, cache and activations make prompts 3 to 5 % faster. PyTorch's default is off.
             variables["THP_MEM_ALLOC_ENABLE"] = "1"
+        if "OMP_WAIT_POLICY" not in os.environ:
+            variables["GOMP_SPINCOUNT"] = SPINS
         if missing_for_helpers():
             variables["TORCH_COMPILE_DISABLE"] = "1"
         variables["TORCHDYNAMO_SUPPRESS_ERRORS"] = "1"  # see compiling.py

@@ -54,6 +54,17 @@ def test_on_a_cpu_tensors_get_huge_pages_where_the_kernel_has_them(
     assert ("THP_MEM_ALLOC_ENABLE" in engine_environment("some/model")) is kernel_has_them
 
 
+@pytest.mark.parametrize(("policy", "limited"), [("", True), ("passive", False), ("active", False)])
+def test_on_a_cpu_threads_do_not_wait_busily_for_one_whose_core_another_process_has(
+    monkeypatch: pytest.MonkeyPatch, policy: str, *, limited: bool
+) -> None:
+    monkeypatch.setattr(arguments, "is_cpu_build", lambda: True)
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    if policy:
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    assert ("GOMP_SPINCOUNT" in engine_environment("some/model")) == limited, "the user's policy decides"
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "dtype": "bfloat16"}))
