@@ -195,6 +195,7 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
         "failed": 0.25,
         "simulated": 0.0,
         "truncated": 0.0,
+        "context_full": 0.0,
         "tied": 0.0,
     }
     calibration = summary["calibration"]
