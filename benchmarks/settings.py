@@ -74,8 +74,8 @@ def main() -> None:
 def split(side: str) -> tuple[list[str], dict[str, str]]:
     """Return the settings of a side, and the variables of its environment."""
     words = side.split()
-    settings = [word for word in words if not word.partition("=")[0].isupper()]
-    return settings, dict(word.split("=", 1) for word in words if word not in settings)
+    variables = [word for word in words if "=" in word and word.partition("=")[0].isupper()]
+    return [word for word in words if word not in variables], dict(word.split("=", 1) for word in variables)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     count = min(sample, answered(ledger, run))
     if settings.runs_the_model:
         take_first_place(settings)
-    note(f"booting {run.spec.model}, to ask {number(count, 'question')} one at a time")
+    note(f"asking {number(count, 'question')} one at a time, once {run.spec.model} is up")
     asked = changed = 0
     told_at = time.monotonic()
     with closing(make_engine(settings)) as engine, closing(JudgeEngines(settings)) as judges:

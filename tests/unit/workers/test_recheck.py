@@ -285,7 +285,7 @@ def test_what_flipped_before_ctrl_c_is_told(books: MemoryLedger, monkeypatch: py
 
     assert result.exit_code == INTERRUPTED
     assert len(placed) == 1, "pinned as a worker is, before the engine boots"
-    assert f"booting {run.spec.model}, to ask 2 questions one at a time" in result.stderr
+    assert f"asking 2 questions one at a time, once {run.spec.model} is up" in result.stderr
     assert "1 of 2 asked" in result.stderr
     assert "no choice in its batch, D alone" in result.stdout
     assert "1 of 1 question changed when asked alone" in result.stdout
