@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from contract.errors import InputError, ModelNotFound
+from contract.errors import InputError
 from contract.spec import IndexKind, Retrieval
 from contract.verdict import Passage
 from workers.engines.packaged import folder_or_hub_id
@@ -70,7 +70,7 @@ class RerankingRetriever(Retriever):
 class Rerankers:
     """Cache of the cross-encoders that runs request for `retriever`, each loaded once. Thread-safe.
 
-    Failed loads are not retried for every batch, as an unresponsive hub may take long to time out.
+    Failed loads are not retried for every batch, as they may take long, on an unresponsive hub for example.
     """
 
     def __init__(self, retriever: Retriever) -> None:
@@ -78,20 +78,24 @@ class Rerankers:
         self._lock = threading.Lock()
         self._models: dict[str, CrossEncoder] = {}
         #: For each reranker that failed to load: the monotonic time before which it is not retried, and the error.
-        self._missing: dict[str, tuple[float, ModelNotFound]] = {}
+        self._missing: dict[str, tuple[float, Exception]] = {}
 
     def of(self, wanted: Retrieval) -> Retriever:
-        """Return the retriever for `wanted`. Raises InputError; HubUnreachable if the hub did not answer."""
+        """Return the retriever for `wanted`.
+
+        Raises InputError, HubUnreachable if the hub did not answer, or whatever else ended the loading, such as want of
+        memory.
+        """
         if not wanted.reranker:
             return self.retriever
         with self._lock:
             until, known = self._missing.get(wanted.reranker, (0.0, None))
             if known is not None and time.monotonic() < until:
-                raise type(known)(known.message, hint=known.hint)
+                raise known.with_traceback(None)
             if wanted.reranker not in self._models:
                 try:
                     self._models[wanted.reranker] = CrossEncoder(wanted.reranker)
-                except ModelNotFound as trouble:
+                except Exception as trouble:
                     self._missing[wanted.reranker] = time.monotonic() + MISSING_FOR_S, trouble
                     raise
             return RerankingRetriever(self.retriever, self._models[wanted.reranker], wanted.rerank_from)

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from contract.errors import HubUnreachable, McqueueError
+from contract.errors import HubUnreachable, InputError, McqueueError
 from contract.index import Manifest
 from contract.spec import Retrieval
+from workers.retries import reason_of
 from workers.retrieval.base import Retriever
 from workers.retrieval.rerank import Rerankers
 from workers.stages.work import NotNow
@@ -59,6 +60,11 @@ class OpenBuilds:
             return opened.of(wanted)
         except HubUnreachable as trouble:
             raise NotNow(str(trouble)) from None
+        except InputError:
+            raise
+        except Exception as trouble:
+            log.warning("reranker %s cannot be loaded", wanted.reranker, exc_info=True)
+            raise NotNow(f"reranker {wanted.reranker} cannot be loaded: {reason_of(trouble)}") from None
 
     def _anew(self, wanted: Retrieval) -> Retriever:
         """Open the build that the run was made for."""

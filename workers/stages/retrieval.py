@@ -15,6 +15,7 @@ from contract.spec import Retrieval, RunSpec, Stage
 from contract.verdict import Failure, Passage
 from contract.wording import number
 from workers.messages.batch import Batch
+from workers.retries import reason_of
 from workers.retrieval.base import Retriever
 from workers.stages.base import BatchWork
 from workers.stages.index_builds import OpenBuilds, Reopen
@@ -46,7 +47,7 @@ class BatchRetriever(BatchWork):
         except NotNow as why:
             return str(why)
         except InputError:
-            return ""  # reported as the failure of each question, in `_answers`
+            return ""  # reported as the failure of each question, in `_perform`
         return ""
 
     def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
@@ -62,13 +63,15 @@ class BatchRetriever(BatchWork):
                     staying.add(id(work))
                     yield self._recorder.retry_or_fail(batch, work.held, work.question_id, work.attempts, str(why))
                 continue
-            for work, passages in zip(alike, answers, strict=True):
-                question_id = work.question_id
-                if isinstance(passages, Failure):
+            except InputError as trouble:  # without its reranker, for example, only this run cannot be served
+                log.warning("index %s: %s", wanted.index, trouble)
+                failure = Failure(type="RetrievalFailed", message=reason_of(trouble))
+                for work in alike:
                     staying.add(id(work))
-                    failed.append(self._recorder.failed(batch, work.held, question_id, work.attempts, passages))
-                else:
-                    found[work.run_id][question_id] = passages
+                    failed.append(self._recorder.failed(batch, work.held, work.question_id, work.attempts, failure))
+                continue
+            for work, passages in zip(alike, answers, strict=True):
+                found[work.run_id][work.question_id] = passages
         yield self._recorder.commit(failed)
         purged: set[str] = set()
         for run_id, passages_of in found.items():
@@ -83,41 +86,18 @@ class BatchRetriever(BatchWork):
         yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
         self._recorder.count_done(len(going_on))
 
-    def _answers(self, works: Sequence[Work], wanted: Retrieval) -> Sequence[list[Passage] | Failure]:
-        """Return the passages for each of `works`, or why the search failed. Raises NotNow."""
+    def _answers(self, works: Sequence[Work], wanted: Retrieval) -> list[list[Passage]]:
+        """Return the passages for each of `works`. Raises NotNow, InputError, and whatever ended the search."""
+        retriever = self._builds.of(wanted)
         queries = [query_of(work.item.question, wanted.query) for work in works]
-        try:
-            retriever = self._builds.of(wanted)
-        except InputError as trouble:  # without its reranker only this run cannot be served
-            log.warning("reranker %s: %s", wanted.reranker, trouble)
-            return [_failure(trouble)] * len(works)
-        answers = _search(retriever, queries, wanted)
+        answers = retriever.search(queries, wanted.retrieval_top_k, wanted.kind)
         if retriever.changed():  # the next call closes it
             raise NotNow(f"index {wanted.index} was overwritten while it was searched")
-        floor = wanted.retrieval_score_threshold
-        if floor is not None:  # in single precision, as scores are: those of hybrid searches are known values
-            floor = c_float(floor).value
-        return [
-            found if isinstance(found, Failure) or floor is None else [each for each in found if each.score >= floor]
-            for found in answers
-        ]
-
-
-def _search(retriever: Retriever, queries: Sequence[str], wanted: Retrieval) -> list[list[Passage] | Failure]:
-    """Search for all queries at once; if that fails, retry the halves, down to the failing query."""
-    try:
-        return list(retriever.search(queries, wanted.retrieval_top_k, wanted.kind))
-    except Exception as trouble:  # whatever a search raises must only fail the culprit
-        if len(queries) == 1:
-            log.warning("a query cannot be searched for: %s", trouble, exc_info=True)
-            return [_failure(trouble)]
-        log.warning("a search of %d queries failed, halving it: %s", len(queries), trouble)
-        middle = len(queries) // 2
-        return _search(retriever, queries[:middle], wanted) + _search(retriever, queries[middle:], wanted)
-
-
-def _failure(trouble: Exception) -> Failure:
-    return Failure(type="RetrievalFailed", message=f"{type(trouble).__name__}: {trouble}")
+        if wanted.retrieval_score_threshold is None:
+            return answers
+        # In single precision, as scores are: those of hybrid searches are known values.
+        floor = c_float(wanted.retrieval_score_threshold).value
+        return [[each for each in found if each.score >= floor] for found in answers]
 
 
 def _by_retrieval(works: Sequence[Work]) -> dict[Retrieval, list[Work]]:

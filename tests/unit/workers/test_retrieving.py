@@ -117,8 +117,10 @@ def test_a_question_that_was_sent_on_or_has_failed_is_done_here(
 ) -> None:
     run = open_run(books, make_questions(3), rag=RAG)
     echo.breaks_at = make_questions(3)[1].question
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox), echo, MANIFEST)
-    stage.run(batch_of(message(run, "q0", "q1", "q2")))
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    for _ in range(SETTINGS.max_attempts):
+        stage.run(batch_of(message(run, "q1")))
+    stage.run(batch_of(message(run, "q0", "q2")))
     assert (stage.done, books.counts(run.run_id).settled) == (3, 1)
 
 
@@ -205,7 +207,7 @@ def test_a_passage_that_scores_exactly_the_threshold_is_kept(books: MemoryLedger
     assert len(books.passages(run.run_id, ["q0"])["q0"]) == RAG.retrieval_top_k
 
 
-def test_a_query_that_breaks_the_search_fails_alone_and_is_not_asked_without_its_context(
+def test_a_query_that_breaks_the_search_is_tried_again_alone_and_then_fails_without_being_asked(
     books: MemoryLedger, echo: Echo, outbox: Outbox
 ) -> None:
     run = open_run(books, make_questions(8), rag=RAG)
@@ -213,13 +215,26 @@ def test_a_query_that_breaks_the_search_fails_alone_and_is_not_asked_without_its
     ids = [f"q{n}" for n in range(8)]
     held = message(run, *ids)
     retrieve(books, echo, outbox, held)
+    assert outbox.sent[0][1].question_ids == ids[:4]
+    assert {each for _, sent in outbox.sent for each in sent.question_ids} == {*ids} - {"q5"}
+    assert held.summary == "7 retrieved, 1 to be retried"
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    for _ in range(SETTINGS.max_attempts - 1):
+        stage.run(batch_of(message(run, "q5")))
     verdict = verdict_of(books, run, "q5")
     assert verdict is not None
     assert verdict.error is not None
-    assert (verdict.outcome, verdict.error.type) == (Outcome.FAILED, "RetrievalFailed")
+    assert (verdict.outcome, verdict.error.type) == (Outcome.FAILED, "TooManyAttempts")
     assert "the index is broken here" in verdict.error.message
-    assert outbox.sent[0][1].question_ids == [each for each in ids if each != "q5"]
-    assert held.summary == "1 failed, 7 retrieved"
+
+
+def test_a_search_that_fails_once_costs_no_question(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
+    run = open_run(books, make_questions(1), rag=RAG)
+    echo.breaks_at = "What is 0 plus"
+    retrieve(books, echo, outbox, message(run, "q0"))
+    echo.breaks_at = "nothing"
+    retrieve(books, echo, outbox, message(run, "q0"))
+    assert (verdict_of(books, run, "q0"), len(outbox.sent)) == (None, 1)
 
 
 def test_a_run_without_retrieval_is_refused(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
@@ -509,6 +524,26 @@ def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
     assert verdict is not None
     assert verdict.error is not None
     assert "There is none of that name" in verdict.error.message
+
+
+def test_questions_wait_where_loading_their_reranker_fails_as_for_want_of_memory(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def load(model_id: str) -> None:
+        tried.append(model_id)
+        raise RuntimeError("can't allocate memory")
+
+    monkeypatch.setattr("workers.retrieval.rerank.CrossEncoder", load)
+    run = open_run(books, make_questions(4), rag=RAG.model_copy(update={"reranker": "far/away"}))
+    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    for _ in range(SETTINGS.max_attempts + 1):
+        held = message(run, "q0", "q1", "q2", "q3")
+        stage.run(batch_of(held))
+    assert held.settlement is Settlement.REQUEUE
+    assert stage.puts_off[run.run_id] == "reranker far/away cannot be loaded: RuntimeError: can't allocate memory"
+    assert (tried, books.counts(run.run_id).settled) == (["far/away"], 0)
 
 
 def test_a_run_that_is_purged_while_it_is_searched_holds_up_no_other(
