@@ -38,7 +38,7 @@ from workers.host.diagnostics import (
     number_type,
     uncompiled,
 )
-from workers.host.gpu_trouble import gpu_trouble, has_workers
+from workers.host.gpu_trouble import gpu_trouble
 from workers.host.indexes import index_folders
 from workers.host.launcher import queues_of
 from workers.host.machine import Machine

@@ -9,8 +9,9 @@ from contract.settings import Settings
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_trouble, lost_gpus, on_the_bus
 from workers.host.diagnostics import Finding, lost, no_gpu
+from workers.host.placement import has_workers
 
-__all__ = ["gpu_trouble", "has_workers"]
+__all__ = ["gpu_trouble"]
 
 
 def gpu_trouble(fleet: Sequence[Settings], gpus: Sequence[Device]) -> Iterator[Finding]:
@@ -18,8 +19,3 @@ def gpu_trouble(fleet: Sequence[Settings], gpus: Sequence[Device]) -> Iterator[F
     yield from lost(lost_gpus())
     if not gpus and any(each.runs_the_model and has_workers(each) for each in fleet):
         yield no_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"), driver_trouble(), on_the_bus())
-
-
-def has_workers(settings: Settings) -> bool:
-    """Whether this host has workers for the model at all: it may only search indexes."""
-    return settings.gpu_groups != []

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import psutil
 import pytest
 
 from contract import Mode, Outcome, Prompt
-from contract.spec import Judge, Sampling
+from contract.spec import FewShot, Judge, Sampling
 from tests.support import PATIENCE_S, ROOT, make_questions, make_spec, wait_until
 from tests.unit.workers.writer import Writer
 from workers.engines.base import Completion, Text
 from workers.pipeline import score_in_parts
-from workers.reading import FEWEST, ReadingProcesses, Unread, read_here
+from workers.reading import FEWEST, Found, Reader, ReadingProcesses, Unread, read_here
 from workers.scoring import FollowUp, Item, Reading
 
 QUESTIONS = make_questions(60)
@@ -33,11 +35,11 @@ def processes() -> Iterator[ReadingProcesses]:
     wait_until(lambda: not children(), "the processes to end")
 
 
-def unread(mode: Mode = Mode.GENERATE, texts: int = 1) -> list[Unread]:
+def unread(mode: Mode = Mode.GENERATE, texts: int = 1, few_shot: FewShot | None = None) -> list[Unread]:
     """Return texts of all questions, which name a choice, name none, or do not end."""
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}")) if mode is Mode.JUDGE else None
     sampling = Sampling(max_tokens=16, samples=texts, temperature=1.0 if texts > 1 else 0.0)
-    spec = make_spec(QUESTIONS, mode=mode, sampling=sampling, judge=judge)
+    spec = make_spec(QUESTIONS, mode=mode, sampling=sampling, judge=judge, few_shot=few_shot)
     said = [f"Answer: {'ABCD'[k % 4]}" if k % 5 else "I would rather not say." for k in range(len(QUESTIONS))]
     answers = [Completion(texts=tuple(Text(each, 4, truncated=k % 2 == 0) for k in range(texts))) for each in said]
     return [Unread(question, [answer], spec) for question, answer in zip(QUESTIONS, answers, strict=True)]
@@ -58,7 +60,27 @@ def test_other_processes_read_what_this_one_reads(processes: ReadingProcesses, m
     given = unread(mode, texts)
     found = processes(given)
     assert found == read_here(given)
-    assert {each.choice for each in found if isinstance(each, Reading)} == {"A", "B", "C", "D", None}
+
+
+def test_what_is_read_apart_does_not_carry_the_pool_of_examples(
+    processes: ReadingProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Answer: A\n\nWhat is 3 plus 4?\nA. 6\nB. 7\nAnswer: B"
+    given = unread(few_shot=FewShot(k=2, pool=tuple(make_questions(2000))))
+    given = [each._replace(completions=[Completion(texts=(Text(said, 9),))]) for each in given]
+    pool, sent = processes._pool, []
+    assert pool is not None
+    submit = pool.submit
+
+    def submitted(read: Reader, part: list[Unread]) -> Future[list[Found]]:
+        sent.append(len(pickle.dumps(part)))
+        return submit(read, part)
+
+    monkeypatch.setattr(pool, "submit", submitted)
+    found = processes(given)
+    assert found == read_here(given)
+    assert {each.choice for each in found if isinstance(each, Reading)} == {"A"}, "rules for prompts with examples"
+    assert max(sent) < len(pickle.dumps(given[0].spec)) / 10
 
 
 def test_what_cannot_be_sent_is_read_here_and_all_stays_in_order(processes: ReadingProcesses) -> None:
