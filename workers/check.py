@@ -42,7 +42,14 @@ from workers.host.gpu_trouble import gpu_trouble
 from workers.host.indexes import index_folders
 from workers.host.launcher import queues_of
 from workers.host.machine import Machine
-from workers.host.placement import NOTHING_TO_START, SettingsSources, WorkerPlan, memory_share, plan_host
+from workers.host.placement import (
+    NOTHING_TO_START,
+    SettingsSources,
+    WorkerPlan,
+    has_workers,
+    memory_share,
+    plan_host,
+)
 from workers.monitoring.hardware import Hardware
 from workers.retrieval.files import require_readable
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from celery import signals
 from celery.worker import state
+from celery.worker.control import control_command
 
 from contract.errors import EXIT_RESTART, EXIT_RETRY
 from contract.fleet import Wish
@@ -56,6 +57,16 @@ def grant(wish: Wish) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
     else:
         stop(EXIT_RESTART)
+
+
+@control_command(name="shutdown")  # type: ignore[untyped-decorator]
+def drain_from_afar(_: Any, **__: Any) -> dict[str, str]:
+    """Stop after the running batches: `celery control shutdown`.
+
+    Celery's own command ends the event loop from within, and the running batches could not settle their messages.
+    """
+    grant(Wish.DRAIN)
+    return {"ok": "stopping after its running batches"}
 
 
 class StopSignals:

@@ -44,14 +44,18 @@ def test_sigterm_while_the_engine_boots_ends_the_worker_and_frees_its_name(redis
     client.close()
 
 
-def test_sigterm_ends_running_batches_and_gives_the_rest_back(
-    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+@pytest.mark.parametrize("from_afar", [False, True], ids=["SIGTERM", "celery control shutdown"])
+def test_a_worker_told_to_stop_ends_running_batches_and_gives_the_rest_back(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path, *, from_afar: bool
 ) -> None:
     run = open_run(redis_ledger, make_questions(100))
     send(app, redis_ledger, run)
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 2000}) as leaving:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
-        leaving.send_signal(signal.SIGTERM)
+        if from_afar:
+            app.control.shutdown()
+        else:
+            leaving.send_signal(signal.SIGTERM)
         assert leaving.wait(timeout=PATIENCE_S) == 0
     log = (tmp_path / "log").read_text()
     assert "Traceback" not in log

@@ -24,6 +24,7 @@ __all__ = [
     "NOTHING_TO_START",
     "SettingsSources",
     "WorkerPlan",
+    "has_workers",
     "memory_share",
     "pick",
     "plan_host",
@@ -116,7 +117,8 @@ def plan_host(
     groups = _groups(on_gpus, machine.gpus)
     warnings = _sharing(groups) + _left_over(on_gpus, groups, machine.gpus)
     plans = [_on_gpus(each.settings, each.devices) for each in groups]
-    on_cpu = [each for each in fleet if not _wants_gpus(each, machine.gpus) for _ in range(each.cpu_workers)]
+    without = [each for each in fleet if has_workers(each) and not _wants_gpus(each, machine.gpus)]
+    on_cpu = [each for each in without for _ in range(each.cpu_workers)]
     if len(on_cpu) > machine.usable_cores:
         cores = number(machine.usable_cores, "core")
         warnings.append(f"{len(on_cpu)} CPU workers on {cores}: too few for each to have its own.")
@@ -174,6 +176,11 @@ def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
         if name not in planned:
             raise PlanError(f"--only {name}: not a worker of this host.", hint=f"Its workers: {', '.join(planned)}.")
     return [plan for plan in plans if not names or plan.name in names]
+
+
+def has_workers(settings: Settings) -> bool:
+    """Whether this host has workers for the model at all: it may only search indexes."""
+    return settings.gpu_groups != []
 
 
 def memory_share(settings: Settings) -> float:

@@ -55,8 +55,9 @@ def test_one_worker_per_group(settings: dict[str, Any], expected: dict[str, str]
     assert (places(plans), warnings) == (expected, [])
 
 
-def test_a_host_may_search_indexes_and_have_no_model_with_or_without_gpus() -> None:
-    assert planned(fleet(gpu_groups=[]), [])[0] == []
+@pytest.mark.parametrize("settings", [{}, {"engine": "openai", "openai": {"url": "http://s/v1", "model": "m"}}])
+def test_a_host_may_search_indexes_and_have_no_model_with_or_without_gpus(settings: dict[str, Any]) -> None:
+    assert planned(fleet(gpu_groups=[], **settings), [])[0] == []
 
 
 def test_the_pin_is_in_the_environment_and_numbers_mean_what_nvidia_smi_shows() -> None:
