@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from contract import address
 from contract.errors import SettingsError
+from contract.layers import merge
 from contract.names import distinct_slug
 from contract.yaml_files import LONGEST, brief, load_yaml
 
@@ -99,12 +100,6 @@ class OpenAiSettings(BaseModel):
     def _is_a_url_without_secrets(cls, value: str) -> str:
         refuse_no_server(value, "openai.api_key")
         return value
-
-    @model_validator(mode="after")
-    def _a_server_has_a_model(self) -> Self:
-        if bool(self.url) != bool(self.model):
-            raise ValueError("url and model belong together: which model of which server?")
-        return self
 
     @property
     def base_url(self) -> str:
@@ -281,7 +276,11 @@ class Settings(BaseSettings):
     def _one_server_to_ask(self) -> Self:
         if self.engine != "openai" and self.boot_local:
             raise ValueError(f"boot_local has no effect with engine {self.engine}: set engine: openai, or leave it out")
-        if self.engine == "openai" and self.boot_local == bool(self.openai.url) and not self.models:
+        if self.models:  # each has its own
+            return self
+        if bool(self.openai.url) != bool(self.openai.model):
+            raise ValueError("openai.url and openai.model belong together: which model of which server?")
+        if self.engine == "openai" and self.boot_local == bool(self.openai.url):
             raise ValueError("engine openai asks one server: either openai.url and openai.model, or boot_local: true")
         return self
 
@@ -310,7 +309,7 @@ class Settings(BaseSettings):
 
     def _each_model(self) -> list[dict[str, Any]]:
         common = self.model_dump(exclude={"models"})
-        return [{**common, **entry} for entry in self.models or ({},)]
+        return [merge(common, entry) for entry in self.models or ({},)]
 
     @property
     def served_model(self) -> str:

@@ -29,14 +29,16 @@ __all__ = ["as_file", "load_fleet", "load_settings"]
 def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
     """Load settings from all layers. Without `config`, the YAML layer is the file named by `MCQUEUE_CONFIG`, if any.
 
-    If they have several `models`, load the one selected by `model` (--set or MCQUEUE_MODEL); without a selection, the
-    settings they have in common. A single one needs no selection.
+    If they have several `models`, load the one selected by `model` (--set or MCQUEUE_MODEL); without a selection, check
+    all, and load the settings they have in common. A single one needs no selection.
 
     Raises SettingsError that names the setting, the value found, and the closest known name.
     """
     layers = _Layers.read(config, overrides)
     if layers.models and layers.chosen:
         return layers.of_model(layers.chosen)
+    for name in layers.models:
+        layers.of_model(name)  # for its errors: `models` of what is in common are as they were written
     return layers.common()
 
 
@@ -171,7 +173,7 @@ def _models_of(layers: Mapping[str, Any], source: str) -> dict[str, Mapping[str,
                 f"{source}: models: an entry has `indexes`, but an index is searched for all models.",
                 hint="Move it to the top level of the file.",
             )
-    named = {model_name({**layers, "model": "", **entry}): entry for entry in entries}
+    named = {model_name(merge({**layers, "model": ""}, entry)): entry for entry in entries}
     queues = {distinct_slug(name) for name in named}
     if len(queues) < len(entries):
         raise SettingsError(

@@ -522,6 +522,42 @@ def test_a_servers_model_is_known_by_its_own_id_and_not_by_the_one_that_would_be
     assert load_settings(None, server).served_as(asked) == served
 
 
+ONE_SERVER = """
+engine: openai
+openai: {url: http://gateway/v1}
+adapters: {base: a/base}
+models:
+  - {openai: {model: Qwen/Qwen3-8B}, adapters: {own: a/own}}
+  - {openai: {model: Qwen/Qwen3-14B}}
+"""
+
+
+def test_several_models_of_one_server_are_loaded_by_workers_and_producers_alike(tmp_path: Path) -> None:
+    """Producers refused the file: it has a URL without a model for all."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text(ONE_SERVER)
+    assert [each.served_model for each in load_fleet(file)] == ["qwen3-8b", "qwen3-14b"]
+    assert load_settings(file).served_as("Qwen/Qwen3-14B") == "qwen3-14b"
+    assert load_settings(file).every_adapter == {"base", "own"}
+
+
+def test_a_model_is_named_by_all_that_the_file_says_of_its_server() -> None:
+    """An entry with settings of the server hid its model, and the worker took the name of the packaged one."""
+    given = [
+        "engine=openai",
+        "openai={url: http://s/v1, model: Qwen/Qwen3-8B}",
+        "models=[{openai: {concurrency: 256}}, {openai: {model: other}}]",
+    ]
+    assert [each.served_model for each in load_fleet(None, given)] == ["qwen3-8b", "other"]
+
+
+@pytest.mark.parametrize("wrong", ["openai: null", "openai: http://s/v1", "hf_model_id: 7", "adapters: null"])
+def test_a_wrong_entry_of_models_is_refused_for_producers_too(wrong: str) -> None:
+    """Commands that asked for a model by its id ended in a traceback."""
+    with pytest.raises(SettingsError, match=f"model b: {wrong.partition(':')[0]}: "):
+        load_settings(None, [f"models=[{{model: a}}, {{model: b, {wrong}}}]"])
+
+
 @pytest.mark.parametrize("key", ["\n", "  "])
 def test_a_key_of_white_space_is_refused_as_it_would_let_everybody_in(key: str) -> None:
     with pytest.raises(SettingsError, match=r"http\.api_key: it is empty but for white space"):

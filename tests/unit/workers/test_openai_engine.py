@@ -463,7 +463,7 @@ def test_the_key_is_in_no_description_and_no_setting_that_is_shown() -> None:
         (["engine=openai", "boot_local=true", "openai.url=http://x", "openai.model=m"], "asks one server"),
         (["boot_local=true"], "boot_local has no effect with engine vllm"),
         (["engine=simulated", "boot_local=true"], "boot_local has no effect with engine simulated"),
-        (["engine=openai", "openai.url=http://x"], "url and model belong together"),
+        (["engine=openai", "openai.url=http://x"], "openai.url and openai.model belong together"),
         (["openai.url=http://u:s3cret@x", "openai.model=m"], "give the key as openai.api_key"),
         (["openai.url=x", "openai.model=m"], "expected http://host or https://host"),
         (["openai.api_key=[s3cret]"], "api_key"),
