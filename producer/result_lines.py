@@ -29,6 +29,7 @@ __all__ = [
     "result_lines",
     "shared_context",
     "sharing",
+    "single_context",
     "warning_lines",
 ]
 
@@ -73,6 +74,16 @@ def sharing(contexts: Contexts, run: Run) -> str:
         return f"{contexts.sharing:,} questions have {texts}: the contexts in which they differ are not shown"
     repeats = ", or are duplicates" if run.repeats else ""
     return f"{contexts.sharing:,} questions share {number(contexts.shared, 'context')}{repeats}"
+
+
+def single_context(contexts: Contexts) -> str:
+    """Return what intervals cannot say where all questions share one context; empty where they do not."""
+    if not contexts.is_single:
+        return ""
+    return (
+        f"all {contexts.sharing:,} questions have the same {contexts.unit}: intervals and tests are about questions of "
+        "this one, and say nothing of others"
+    )
 
 
 def p_value(found: float) -> str:

@@ -16,6 +16,7 @@ from contract.relevance import sources_in
 from contract.verdict import Failure, Outcome, Verdict
 from workers.engines.base import Completion
 from workers.scoring import Item, Reading
+from workers.scoring.judge import UNGRADED
 
 __all__ = ["Provenance", "combined", "failed", "in_original_labels", "outcome_of", "verdict_on"]
 
@@ -97,7 +98,7 @@ def outcome_of(question: Question, reading: Reading) -> Outcome:
     if not question.choices:
         return Outcome.ANSWERED
     if reading.choice is None:
-        return Outcome.UNANSWERED
+        return Outcome.ANSWERED if reading.rule == UNGRADED else Outcome.UNANSWERED
     if question.answer is None:
         return Outcome.ANSWERED
     return Outcome.CORRECT if reading.choice in question.right else Outcome.WRONG

@@ -12,7 +12,7 @@ from contract.wording import number
 from producer.compare.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
 from producer.options import as_json, shared_option
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
-from producer.result_lines import chance, difference, interval, p_value, shared_context
+from producer.result_lines import chance, difference, interval, p_value, shared_context, single_context
 from producer.retrieval_summary import effect_lines, recall_lines
 from producer.session import Session
 from producer.stats import Pairs, Share
@@ -117,7 +117,7 @@ def _context_lines(found: Comparison) -> Lines:
     """Return the difference's interval and p-value clustered by context, if questions share contexts."""
     within = found.context_interval
     if within is None:
-        return []
+        return labelled("contexts", filter(None, [single_context(found.contexts)]))
     clustered = shared_context(within, found.contexts, found.a, "+")
     independent = "McNemar's p and all other intervals assume independent questions"
     return [("contexts", f"{p_value(found.p_value)}  {clustered}; {independent}")]

@@ -15,7 +15,7 @@ from producer.compare.pairing import Comparison, Pairing, Sides, differences, si
 from producer.compare.shared_questions import Asked, Shared
 from producer.engine_differences import Engines
 from producer.output import Lines
-from producer.result_lines import difference, p_value, sharing
+from producer.result_lines import difference, p_value, sharing, single_context
 from producer.retrieval_summary import effect_lines, recall_lines
 from producer.stats import Pairs
 from producer.stats.paired import holm
@@ -61,6 +61,11 @@ class ComparisonView:
     def sharing(self) -> str:
         """How many questions are not independent, and why."""
         return sharing(self.found.contexts, self.a) if self.found else ""
+
+    @property
+    def single_context(self) -> str:
+        """What interval and test cannot say if all questions share one context."""
+        return single_context(self.found.contexts) if self.found else ""
 
     @property
     def independent_p(self) -> str:

@@ -114,10 +114,15 @@ def places(positions: Positions, spec: RunSpec) -> Figure | None:
         picture.mark(at, label)
         rows.append((label, f"{key:.3f}", f"{choice:.3f}"))
     what = "rotations of questions" if spec.circular else "questions"
-    caption = f"{of:,} answered {what} with a key. Equal columns mean that there is no position bias."
+    caption = f"{of:,} answered {what} with a key."
     if any(count % 1 for count in keys.values()):
         caption += " Of several right choices, each counts as an equal part of a key."
-    if not seen:
+    if seen:
+        caption += (
+            " With uneven keys, columns tell little: whether a position is preferred shows where it is wrong, and is "
+            "said above if so."
+        )
+    else:
         caption += " The prompt shows no choices: any difference is due to their texts, or to ties."
     legend = (("neutral", "keys"), ("right", "chosen"))
     return Figure("Position bias", caption, picture, ("position", "keys", "chosen"), rows, legend)

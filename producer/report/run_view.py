@@ -15,7 +15,7 @@ from producer.output import Lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
-from producer.result_lines import COMPARED, doubt_lines, judge_lines, position_lines, sharing
+from producer.result_lines import COMPARED, doubt_lines, judge_lines, position_lines, sharing, single_context
 from producer.retrieval_summary import retrieval_figures, retrieval_lines
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Contexts, Mean, Share, Tally
@@ -140,6 +140,11 @@ class RunView:
     def sharing(self) -> str:
         """How many questions are not independent, and why."""
         return sharing(self.contexts, self.run)
+
+    @property
+    def single_context(self) -> str:
+        """What intervals cannot say if all questions share one context."""
+        return single_context(self.contexts)
 
     @cached_property
     def contexts(self) -> Contexts:

@@ -111,6 +111,11 @@ class Contexts:
         return sum(times for (_, size), times in self.clusters.items() if size > 1)
 
     @property
+    def is_single(self) -> bool:
+        """Whether all questions, several, share one context: nothing is known about the questions of others."""
+        return self._count == 1 < self._of
+
+    @property
     def largest_design_effect(self) -> float:
         """The design effect Σ n_g² / N, where all questions of a cluster have the same value; 1 if none share one.
 

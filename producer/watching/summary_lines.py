@@ -19,6 +19,7 @@ from producer.result_lines import (
     position_lines,
     result_lines,
     shared_context,
+    single_context,
     warning_lines,
 )
 from producer.retrieval_summary import retrieval_lines
@@ -93,7 +94,7 @@ def _normalized_lines(summary: Summary) -> Lines:
 
 def _context_lines(summary: Summary) -> Lines:
     """Return the accuracy's interval clustered by context, if questions share contexts."""
-    lines: Lines = []
+    lines: Lines = labelled("contexts", filter(None, [single_context(summary.contexts())]))
     if found := summary.context_interval():
         lines.append(("contexts", shared_context(found, summary.contexts(), summary.run)))
     if summary.tally.without_failed() and (found := summary.context_interval(RESPONDED)):

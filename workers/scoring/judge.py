@@ -52,6 +52,10 @@ class Grade(BaseModel):
 SCHEMA = json.dumps(Grade.model_json_schema())
 
 
+#: The rule of an answer that names no choice, to a question without a key to grade it by.
+UNGRADED = "ungraded"
+
+
 class JudgeSilent(ValueError):
     """The judge did not write the requested JSON in any of its attempts."""
 
@@ -126,7 +130,7 @@ class _Answer(NamedTuple):
         found = extracted(self.said or self.text.text, self.question, self.spec)
         return Reading(
             choice=found.label,
-            rule="judge" if grade else found.rule,
+            rule="judge" if grade else UNGRADED if self.said and found.label is None else found.rule,
             raw_text=self.text.text,
             truncated=self.text.truncated,
             judged_correct=grade.correct if grade else None,

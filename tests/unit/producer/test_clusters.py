@@ -317,6 +317,24 @@ def test_a_run_whose_questions_share_contexts_tells_the_wider_interval(
     assert (found["shared"], found["sharing"]) == (10, 40)
 
 
+def test_where_all_questions_share_one_context_it_is_said_that_nothing_is_known_of_others(
+    producer: Producer, ledger: MemoryLedger
+) -> None:
+    questions = [make_question(at, context="The only text.", answer="A") for at in range(20)]
+    names = []
+    for name in ("first", "second"):
+        run = open_run(ledger, questions, name)
+        verdicts = [Verdict(question_id=each.id, outcome=Outcome.CORRECT, choice="A") for each in questions]
+        ledger.commit(run.run_id, verdicts)
+        names.append(run.run_id)
+    said = "all 20 questions have the same context: intervals and tests are about questions of this one"
+    assert f"contexts  {said}" in producer("export", names[0]).stdout
+    assert f"contexts    {said}" in producer("compare", *names).stdout
+    producer("report", *names, "--out", "page")
+    (page,) = Path("page").rglob("*.html")
+    assert page.read_text().count(said.capitalize()) == 3, "of both accuracies, and of the difference"
+
+
 def test_the_mean_over_subjects_is_no_surer_than_the_contexts_of_their_questions(ledger: MemoryLedger) -> None:
     """Two subjects of ten contexts with four questions each, of which a model knows all or none."""
     alone = [make_question(at, answer="A", subject="law" if at < 40 else "art") for at in range(80)]

@@ -112,10 +112,20 @@ def test_a_turn_of_a_chat_with_examples_is_graded_with_all_its_paragraphs() -> N
     assert engine.calls[1][0].prompt == f"Capital of Italy? | Rome | {answer}"
 
 
-def test_without_a_key_there_is_nothing_to_grade_against() -> None:
-    engine = Writer(lambda _: ["It is Rome."])
+@pytest.mark.parametrize(
+    ("answer", "outcome", "choice", "rule"),
+    [
+        ("It is Rome.", Outcome.ANSWERED, "B", "option-text"),
+        ("The eternal city.", Outcome.ANSWERED, None, "ungraded"),
+        (" ", Outcome.UNANSWERED, None, "none"),
+    ],
+)
+def test_without_a_key_there_is_nothing_to_grade_against(
+    answer: str, outcome: Outcome, choice: str | None, rule: str
+) -> None:
+    engine = Writer(lambda _: [answer])
     verdict = ask(engine, CAPITAL.model_copy(update={"answer": None}), **WRITES[2], prompt=OPEN)
-    assert (verdict.outcome, verdict.choice) == (Outcome.ANSWERED, "B")
+    assert (verdict.outcome, verdict.choice, verdict.rule) == (outcome, choice, rule)
     assert len(engine.calls) == 1
 
 
