@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from contract.errors import InputError
@@ -14,7 +13,7 @@ from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from contract.wording import broken_down, number
-from producer.bar import reading, with_bar
+from producer.bar import reading
 from producer.compare.incomparable import refuse_incomparable
 from producer.compare.shared_questions import Asked, LeftOut, Shared
 from producer.engine_differences import Engines
@@ -30,12 +29,11 @@ __all__ = [
     "UNDECIDED",
     "Comparison",
     "Failed",
+    "First",
     "Flip",
     "Pairing",
-    "Sides",
     "differences",
     "pair_up",
-    "side",
 ]
 
 #: Shown with the differences by subject.
@@ -200,59 +198,72 @@ class Comparison:
 
 
 def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None, *, shared: bool = False) -> Comparison:
-    """Return the comparison of `a` and `b`, in one pass over both, with the first `most_flips` flips (None: all).
+    """Return the comparison of `a` and `b`, reading each once, with the first `most_flips` flips (None: all).
 
     If `shared`, the runs may have asked different questions, of which those that both have are compared. Raises
     InputError if they cannot be compared.
     """
     refuse_incomparable(ledger, a, b, shared=shared)
-    if a.spec.questions_digest == b.spec.questions_digest:
-        pairing = Pairing(a, b, most_flips)
-        with closing(with_bar(_paired(ledger, a, b), "compare", a.questions)) as pairs:
-            for question, of_a, of_b in pairs:
-                pairing.add(question, side(a, question, of_a), side(b, question, of_b))
-    else:
-        pairing = _paired_by_id(ledger, a, b, most_flips)
-    return replace(pairing.comparison(), engines=Engines.of(ledger, a, b))
+    first = First(a)
+    pairing = Pairing(first, b, most_flips)
+    first.read(ledger)
+    return pairing.read(ledger)
 
 
-def _paired_by_id(ledger: Ledger, a: Run, b: Run, most_flips: int | None) -> Pairing:
-    asked, sides = Asked(), Sides()
-    with reading(ledger, a, "compare") as results:
-        for question, verdict in results:
-            asked.add(question)
-            sides.add(side(a, question, verdict))
-    pairing = Pairing(a, b, most_flips, Shared(asked))
-    with reading(ledger, b, "compare") as results:
-        for question, verdict in results:
-            pairing.add_if_shared(question, sides, side(b, question, verdict))
-    return pairing
+class First:
+    """The run that others are paired with: its side of each question, small enough to keep in memory for a whole run.
 
+    Few sides are different, so each is kept only once.
+    """
 
-class Sides:
-    """One run's sides in input order; few of them are different, so each is kept only once."""
-
-    def __init__(self) -> None:
-        self._sides: list[Side] = []
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        #: In input order.
+        self.sides: list[Side] = []
         self._kinds: dict[Side, Side] = {}
+        #: Where each question is, if another run asked different ones.
+        self._asked: Asked | None = None
 
-    def add(self, side: Side) -> None:
-        self._sides.append(self._kinds.setdefault(side, side))
+    def shared_with(self, other: Run) -> Shared | None:
+        """Return what finds the questions that `other` has as well; None if all are the same, in the same order.
 
-    def __getitem__(self, place: int) -> Side:
-        return self._sides[place]
+        To be called before the run is read.
+        """
+        if other.spec.questions_digest == self.run.spec.questions_digest:
+            return None
+        if self._asked is None:
+            self._asked = Asked()
+        return Shared(self._asked)
+
+    def add(self, question: Question, verdict: Verdict | None) -> None:
+        """Keep the next question's side."""
+        if self._asked is not None:
+            self._asked.add(question)
+        side = _side(self.run, question, verdict)
+        self.sides.append(self._kinds.setdefault(side, side))
+
+    def read(self, ledger: Ledger) -> None:
+        """Add all questions. Raises InputError if the run is no longer settled."""
+        with reading(ledger, self.run, "compare") as results:
+            for question, verdict in results:
+                self.add(question, verdict)
 
 
 class Pairing:
     """Accumulates the comparison of two runs over the questions that both have, one by one in input order."""
 
-    def __init__(self, a: Run, b: Run, most_flips: int | None, shared: Shared | None = None) -> None:
-        """Create it; `most_flips` limits the flipped questions that are kept (None: all are), which are the first.
+    def __init__(self, first: First, b: Run, most_flips: int | None) -> None:
+        """Create it before `first` is read; what is added are the questions of `b`, afterwards.
 
-        `shared` finds the questions that both have, if the runs asked different ones.
+        `most_flips` limits the flipped questions that are kept (None: all are), which are the first.
         """
+        a = first.run
         self.a = a
         self.b = b
+        self._sides_of_a = first.sides
+        #: Finds the questions that both have, if the runs asked different ones.
+        self._shared = first.shared_with(b)
+        self._passed = 0
         self._effect = RetrievalEffect() if (a.spec.rag is None) != (b.spec.rag is None) else None
         self._recall = _recall(a.spec, b.spec)
         self._subjects: defaultdict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
@@ -266,19 +277,25 @@ class Pairing:
         #: (failed in A, failed in B) → questions.
         self._failed: Counter[tuple[bool, bool]] = Counter()
         self._without_key = 0
-        self.shared = shared
         #: Of the pairs: the runs' own chance levels are those of all questions that each asked, failed or not.
         self._guessing = Guessing()
 
-    def add_if_shared(self, question: Question, sides_of_a: Sides, of_b: Side) -> None:
+    def add(self, question: Question, verdict: Verdict | None) -> None:
         """Count the next question of B, unless A does not have it."""
-        assert self.shared, "runs over the same questions need no search"
-        place = self.shared.place_in_a(question)
+        of_b = _side(self.b, question, verdict)
+        place = self._shared.place_in_a(question) if self._shared else self._passed
+        self._passed += 1
         if place is not None:
-            self.add(question, sides_of_a[place], of_b)
+            self._count(question, self._sides_of_a[place], of_b)
 
-    def add(self, question: Question, of_a: Side, of_b: Side) -> None:
-        """Count the next question."""
+    def read(self, ledger: Ledger) -> Comparison:
+        """Add all questions of B and return the comparison. Raises InputError if there is none."""
+        with reading(ledger, self.b, "compare") as results:
+            for question, verdict in results:
+                self.add(question, verdict)
+        return self.comparison(ledger)
+
+    def _count(self, question: Question, of_a: Side, of_b: Side) -> None:
         if self._recall:
             self._recall.add(of_a, of_b)
         if question.answer is None:
@@ -300,12 +317,12 @@ class Pairing:
             hit = retrieved.retrieval_hit if self._effect else None
             self._flips.append(_flip(question, of_a, of_b, did, hit))
 
-    def comparison(self) -> Comparison:
+    def comparison(self, ledger: Ledger) -> Comparison:
         """Return the comparison of the pairs counted so far. Raises InputError if there are none."""
         kinds = sum(self._subjects.values(), Counter[tuple[bool, bool]]())
-        left_out = self.shared.left_out() if self.shared else LeftOut()
+        left_out = self._shared.left_out() if self._shared else LeftOut()
         failed = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
-        if self.shared and not self.shared.found:
+        if self._shared and not self._shared.found:
             raise InputError(
                 f"Runs {self.a.run_id} and {self.b.run_id} share no question: {left_out.describe()}.",
                 hint="Shared are those with the same id, text, choices, context, key and relevant passages.",
@@ -337,6 +354,7 @@ class Pairing:
             simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
             chances=(self._guessing.chance(self.a.spec), self._guessing.chance(self.b.spec)),
             left_out=left_out,
+            engines=Engines.of(ledger, self.a, self.b),
         )
 
 
@@ -362,14 +380,7 @@ def _flat(content: Mapping[str, Any], start: str = "") -> dict[str, Any]:
     return flat
 
 
-def _paired(ledger: Ledger, a: Run, b: Run) -> Iterator[tuple[Question, Verdict | None, Verdict | None]]:
-    """Yield each question with both verdicts. Equal digests mean equal questions in equal order."""
-    for (question, of_a), (same, of_b) in zip(ledger.results(a.run_id), ledger.results(b.run_id), strict=True):
-        assert question.id == same.id, "the digest covers the order"
-        yield question, of_a, of_b
-
-
-def side(run: Run, question: Question, verdict: Verdict | None) -> Side:
+def _side(run: Run, question: Question, verdict: Verdict | None) -> Side:
     """Return the side of `run`, which was settled.
 
     Raises InputError if it no longer is, because its failed questions have been reopened.

@@ -11,9 +11,7 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
 from producer.compare.incomparable import refuse_incomparable
-from producer.compare.pairing import Comparison, Pairing, Sides, differences, side
-from producer.compare.shared_questions import Asked, Shared
-from producer.engine_differences import Engines
+from producer.compare.pairing import Comparison, First, Pairing, differences
 from producer.output import Lines
 from producer.result_lines import difference, p_value, sharing, single_context
 from producer.retrieval_summary import effect_lines, recall_lines
@@ -90,48 +88,23 @@ class RunComparison:
     def __init__(self, ledger: Ledger, runs: Sequence[Run], *, shared: bool) -> None:
         """Create it; if `shared`, runs that asked different questions are paired by those that they have in common."""
         self._ledger, self._runs = ledger, runs
-        #: The first run's questions, if another run asked different ones, and its side of each.
-        self._asked: Asked | None = None
-        self._sides = Sides()
+        self._first = First(runs[0])
         #: By the other run's id: the pairs so far, or why they cannot be paired.
         self._pairings: dict[str, Pairing | InputError] = {}
         for other in runs[1:]:
             try:
                 refuse_incomparable(ledger, runs[0], other, shared=shared)
-                self._pairings[other.run_id] = Pairing(runs[0], other, MOST_FLIPS, self._shared_with(other))
+                self._pairings[other.run_id] = Pairing(self._first, other, MOST_FLIPS)
             except InputError as trouble:
                 self._pairings[other.run_id] = trouble
         self._wanted = any(isinstance(each, Pairing) for each in self._pairings.values())
 
-    def _shared_with(self, other: Run) -> Shared | None:
-        if other.spec.questions_digest == self._runs[0].spec.questions_digest:
-            return None
-        if self._asked is None:
-            self._asked = Asked()
-        return Shared(self._asked)
-
     def watching(self, run: Run, results: Results) -> Results:
         """Return the `results` of `run`, pairing each as it passes. The first run must come first."""
         if run is self._runs[0]:
-            return self._noting(run, results) if self._wanted else results
+            return _adding(results, self._first) if self._wanted else results
         pairing = self._pairings[run.run_id]
-        return self._pairing(pairing, results) if isinstance(pairing, Pairing) else results
-
-    def _noting(self, run: Run, results: Results) -> Results:
-        for question, verdict in results:
-            if self._asked is not None:
-                self._asked.add(question)
-            self._sides.add(side(run, question, verdict))
-            yield question, verdict
-
-    def _pairing(self, pairing: Pairing, results: Results) -> Results:
-        for place, (question, verdict) in enumerate(results):
-            of_b = side(pairing.b, question, verdict)
-            if pairing.shared:
-                pairing.add_if_shared(question, self._sides, of_b)
-            else:
-                pairing.add(question, self._sides[place], of_b)
-            yield question, verdict
+        return _adding(results, pairing) if isinstance(pairing, Pairing) else results
 
     def comparisons(self) -> list[ComparisonView]:
         """Return the comparisons of the first run with each of the others, in their order."""
@@ -147,6 +120,12 @@ class RunComparison:
         try:
             if isinstance(pairing, InputError):
                 raise pairing
-            return ComparisonView(a, b, replace(pairing.comparison(), engines=Engines.of(self._ledger, a, b)))
+            return ComparisonView(a, b, pairing.comparison(self._ledger))
         except InputError as trouble:
             return ComparisonView(a, b, None, str(trouble))
+
+
+def _adding(results: Results, to: First | Pairing) -> Results:
+    for question, verdict in results:
+        to.add(question, verdict)
+        yield question, verdict

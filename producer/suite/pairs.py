@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from contract.errors import InputError
 from contract.ledger import Ledger
-from producer.compare.pairing import Comparison, pair_up
+from producer.compare.pairing import Comparison, First, Pairing
 from producer.stats import Interval
 from producer.stats.paired import holm
 from producer.suite.cell import Cell
@@ -61,9 +62,10 @@ def paired(ledger: Ledger, groups: Sequence[Sequence[Cell]]) -> tuple[Paired, ..
 
 def _of_group(ledger: Ledger, group: Sequence[Cell]) -> Iterator[tuple[Cell, Cell, Comparison]]:
     first, *others = group
-    for other in others:
-        try:
-            comparison = pair_up(ledger, first.run, other.run, most_flips=0)  # nobody sees any, and they may be many
-        except InputError:
-            continue  # no question with a key was answered in both, as the table shows
-        yield first, other, comparison
+    of_first = First(first.run)
+    pairings = [Pairing(of_first, each.run, most_flips=0) for each in others]  # nobody sees flips, and they may be many
+    with suppress(InputError):  # its failed questions have been reopened meanwhile
+        of_first.read(ledger)
+        for other, pairing in zip(others, pairings, strict=True):
+            with suppress(InputError):  # no question with a key was answered in both, as the table shows
+                yield first, other, pairing.read(ledger)
