@@ -58,11 +58,8 @@ class Broker(Protocol):
     def in_flight(self, run: Run) -> bool:
         """Whether live workers hold messages of `run`; of a halted run, they finish what they have begun."""
 
-    def workers(self, queue: str) -> list[WorkerRecord]:
-        """Return the live workers that take messages from `queue`."""
-
     def all_workers(self) -> list[WorkerRecord]:
-        """Return all live workers."""
+        """Return all live workers. Each call reads them anew: what is said together should be of one call."""
 
     def starting(self, queue: str) -> list[str]:
         """Return the workers that will take messages from `queue` and were started a moment ago."""
@@ -120,12 +117,10 @@ class RedisBroker:
             return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
 
     def in_flight(self, run: Run) -> bool:
-        names = [each.name for queue in keys.route(run.spec) for each in self.workers(queue)]
+        queues = keys.route(run.spec)
+        names = [each.name for each in self.all_workers() if each.queue in queues]
         with translating(self._settings.redis_place):
             return bool(held_question_ids(self._ledger.client, names, run.run_id))
-
-    def workers(self, queue: str) -> list[WorkerRecord]:
-        return [record for record in self._fleet.alive() if record.queue == queue]
 
     def all_workers(self) -> list[WorkerRecord]:
         return self._fleet.alive()
@@ -209,9 +204,6 @@ class MemoryBroker:
     def in_flight(self, run: Run) -> bool:
         """Return what the test has set."""
         return run.run_id in self.held
-
-    def workers(self, queue: str) -> list[WorkerRecord]:
-        return [record for record in self.live if record.queue == queue]
 
     def all_workers(self) -> list[WorkerRecord]:
         return list(self.live)

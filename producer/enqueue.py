@@ -29,7 +29,8 @@ from producer.runs.submit import Plan, State, Submitted, about_namesake, afresh,
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.watching.finish import finish
-from producer.watching.status import priority_lines, queue_lines, queues_json, workers_line, workers_of
+from producer.watching.status import priority_lines, queue_lines, queues_json, workers_line
+from producer.watching.unserved import workers_of
 
 __all__ = ["enqueue"]
 
@@ -112,15 +113,15 @@ def enqueue(
 
 
 def _carry_out(planned: Plan, session: Session, how: _How) -> None:
-    broker = None if how.dry_run else session.broker
-    for warning in [*plan_warnings(planned), *worker_doubts(planned.spec, session.settings, broker)]:
+    live = [] if how.dry_run else session.broker.all_workers()
+    for warning in [*plan_warnings(planned), *worker_doubts(planned.spec, session.settings, live)]:
         note(warning)
     if how.dry_run:
         _echo_dry_run(planned, how)
         return
     if how.fresh:
         planned = afresh(planned, session.ledger)
-    refuse_unanswerable([planned], session.ledger, session.broker)
+    refuse_unanswerable([planned], session.ledger, live)
     if how.watch:
         refuse_unwritable(how.out / planned.run_id)
     rejected = write_rejected(planned.survey, how.out / planned.run_id)
@@ -155,7 +156,7 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         *_priority_lines(done, how.priority),
         *plan_lines(planned, done.run, rejected),
         *queue_lines(done.run, session.broker),
-        ("workers", workers_line(done.run, settled, session.broker)),
+        ("workers", workers_line(done.run, settled, session.broker.all_workers(), session.broker)),
     ]
     if not how.watch:
         lines.append(("next", f"python -m producer {'export' if settled else 'watch'} {done.run.run_id}"))

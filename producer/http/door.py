@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from contract import keys
 from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, RunConfigError, TooBusy
+from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.names import request_id
 from contract.priority import Priority
@@ -29,7 +31,7 @@ from producer.http.purging import Purging
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig, Texts
-from producer.watching.unserved import start_workers, starting_words
+from producer.watching.unserved import start_workers, starting_words, unserved_queues
 
 __all__ = ["Answers", "Door"]
 
@@ -43,7 +45,7 @@ LOOK_AGAIN_S = 0.5
 SOURCE = "http"
 #: How a client asks the model that live workers serve.
 BY_REQUEST = "name it as model in the request, or serve with --set model=NAME"
-#: How long the number of live workers is cached, in seconds.
+#: How long the live workers are remembered, in seconds.
 WORKERS_FOR_S = 1.0
 
 
@@ -74,8 +76,8 @@ class Door:
         self._events: dict[str, asyncio.Event] = {}
         self._any_events = asyncio.Event()
         self._purging = Purging(ledger, settings.http.max_deadline_s)
-        #: Queue → when its live workers were counted, and their number.
-        self._workers: dict[str, tuple[float, int]] = {}
+        #: When the live workers were last read, and who they were.
+        self._seen: tuple[float, Sequence[WorkerRecord]] = (-math.inf, ())
 
     @property
     def waiting(self) -> int:
@@ -124,19 +126,17 @@ class Door:
         finally:
             self._waiting -= len(questions)
 
-    async def _workers_of(self, queue: str) -> int:
-        """Return the number of live workers for the queue, at most a second old."""
-        seen_at, count = self._workers.get(queue, (0.0, 0))
+    async def _live(self) -> Sequence[WorkerRecord]:
+        """Return all live workers, as they were at most a second ago."""
+        seen_at, live = self._seen
         if time.monotonic() - seen_at > WORKERS_FOR_S:
-            count = len(await asyncio.to_thread(self._broker.workers, queue))
-            now = time.monotonic()
-            # Clients may name any model: old counts must not pile up.
-            fresh = {each: seen for each, seen in self._workers.items() if now - seen[0] <= WORKERS_FOR_S}
-            self._workers = {**fresh, queue: (now, count)}
-        return count
+            live = await asyncio.to_thread(self._broker.all_workers)
+            self._seen = (time.monotonic(), live)
+        return live
 
     async def _refuse_without_worker(self, run: Run) -> None:
-        unserved = [queue for queue in keys.route(run.spec) if not await self._workers_of(queue)]
+        live = await self._live()
+        unserved = unserved_queues(run, live)
         if not unserved:
             return
         if refused := await asyncio.to_thread(self._broker.why_no_writes):
@@ -144,8 +144,7 @@ class Door:
         missing = " and ".join(repr(keys.index_of(queue) or run.spec.model) for queue in unserved)
         if starting := await asyncio.to_thread(starting_words, unserved, self._broker):
             raise NoWorker(f"No worker serves {missing} yet.", hint=f"Try again: {starting}.")
-        remedy = start_workers(unserved, await asyncio.to_thread(self._broker.all_workers), BY_REQUEST)
-        raise NoWorker(f"No worker serves {missing}.", hint=f"Start one: {remedy}")
+        raise NoWorker(f"No worker serves {missing}.", hint=f"Start one: {start_workers(unserved, live, BY_REQUEST)}")
 
     def _check(self, base: RunConfig) -> None:
         """Report errors in `base` at start-up rather than to every client. Its model may be left to the requests."""

@@ -11,7 +11,6 @@ from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from contract.settings import Settings
 from contract.spec import ChatTemplate, RunSpec
-from producer.broker import Broker
 from producer.runs.submit import Plan
 
 __all__ = ["refuse_unanswerable", "worker_doubts"]
@@ -20,8 +19,8 @@ __all__ = ["refuse_unanswerable", "worker_doubts"]
 LOGPROBS = ("chat_top", "plain_top", "chat_echo", "plain_echo")
 
 
-def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, broker: Broker) -> None:
-    """Raise RunConfigError for a new run that each live worker of its model would only record failures for.
+def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, live: Sequence[WorkerRecord]) -> None:
+    """Raise RunConfigError for a new run that each `live` worker of its model would only record failures for.
 
     A worker says so itself for each question. It is said here at once, before a long file is written to Redis. Without
     live workers nothing is known, and a run that is already in the ledger is left to them.
@@ -30,17 +29,21 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, broker: Broker) -
     for each in plans:
         if each.run_id in there:
             continue
-        workers = broker.workers(keys.route(each.spec)[-1])
+        workers = _scoring(each.spec, live)
         reasons = [next(_obstacles(each.spec, worker), None) for worker in workers]
         if reasons and None not in reasons:
             what, hint = reasons[0] or ("", "")
             raise RunConfigError(f"{each.name}: {workers[0].name} could answer no question: {what}.", hint=hint)
 
 
-def worker_doubts(spec: RunSpec, settings: Settings, broker: Broker | None) -> list[str]:
-    """Return warnings about what the live workers may lack for such a run. Without `broker`, nobody is asked."""
-    workers = broker.workers(keys.route(spec)[-1]) if broker else []
+def worker_doubts(spec: RunSpec, settings: Settings, live: Sequence[WorkerRecord]) -> list[str]:
+    """Return warnings about what the `live` workers may lack for such a run."""
+    workers = _scoring(spec, live)
     return _adapter_doubt(spec, settings, workers) + _context_doubt(spec, workers)
+
+
+def _scoring(spec: RunSpec, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    return [each for each in live if each.queue == keys.route(spec)[-1]]
 
 
 def _adapter_doubt(spec: RunSpec, settings: Settings, workers: Sequence[WorkerRecord]) -> list[str]:

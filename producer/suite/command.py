@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from contract.commands import note
+from contract.fleet import WorkerRecord
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.wording import number
-from producer.broker import Broker
 from producer.export.files import refuse_unwritable
 from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
@@ -51,13 +51,14 @@ def suite(
     if not dry_run:
         session.reach()
     with planned(asked, file, session.settings) as runs:
-        _warn(runs, session.settings, None if dry_run else session.broker)
+        live = [] if dry_run else session.broker.all_workers()
+        _warn(runs, session.settings, live)
         if dry_run:
             _echo_dry_run(asked, runs, as_json=as_json)
             return
         if watch:
             _refuse_unwritable(asked, runs, out)
-        refuse_unanswerable([each.plan for each in runs], session.ledger, session.broker)
+        refuse_unanswerable([each.plan for each in runs], session.ledger, live)
         shared = share_questions([run.plan for run in {each.entry.name: each for each in runs}.values()])
         done = _submit(session, runs, priority, out)
     work = Work(session, asked, file, out, list(zip(runs, done, strict=True)), shared)
@@ -70,11 +71,11 @@ def suite(
         raise click.exceptions.Exit(CANCELLED)
 
 
-def _warn(runs: Sequence[Planned], settings: Settings, broker: Broker | None) -> None:
+def _warn(runs: Sequence[Planned], settings: Settings, live: Sequence[WorkerRecord]) -> None:
     """Print each warning about a file once, with the entries that ask the file."""
     concerned: dict[tuple[str, str], list[str]] = {}
     for name, of_entry in {each.entry.name: each.plan for each in runs}.items():
-        for warning in [*plan_warnings(of_entry), *worker_doubts(of_entry.spec, settings, broker)]:
+        for warning in [*plan_warnings(of_entry), *worker_doubts(of_entry.spec, settings, live)]:
             concerned.setdefault((of_entry.survey.source.title, warning), []).append(name)
     for (_, warning), names in concerned.items():
         note(f"{', '.join(names)}: {warning}")

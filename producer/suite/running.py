@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from contract import keys
 from contract.commands import INTERRUPTED, note
 from contract.engine_info import is_simulated
 from contract.ledger import Run, RunState
@@ -34,9 +33,8 @@ from producer.suite.table import Table
 from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
 from producer.watching.screens import screen_for
-from producer.watching.status import workers_of
 from producer.watching.summary_lines import summary_warnings
-from producer.watching.unserved import start_workers, why_unserved
+from producer.watching.unserved import remedy, unserved_queues, workers_of
 
 __all__ = ["Work"]
 
@@ -142,15 +140,12 @@ class Work:
     def _worker_lines(self) -> Lines:
         """Return how to start workers for queues that unfinished runs need and no worker serves."""
         broker = self._session.broker
+        live = broker.all_workers()
         waiting = [run for _, run in self._runs if not self._session.ledger.counts(run.run_id).finished]
-        queues = dict.fromkeys(queue for run in waiting for queue in keys.route(run.spec))
-        unserved = [queue for queue in queues if not broker.workers(queue)]
+        unserved = list(dict.fromkeys(queue for run in waiting for queue in unserved_queues(run, live)))
         if not unserved:
             return []
-        none = f"no worker serves {' and '.join(unserved)}"
-        if why := why_unserved(unserved, broker):
-            return [("workers", f"{none}; {why}")]
-        return [("workers", f"{none}, start one: {start_workers(unserved, broker.all_workers())}")]
+        return [("workers", f"no worker serves {' and '.join(unserved)}; {remedy(unserved, live, broker)}")]
 
     def echo_next(self, *, as_json: bool) -> Table:
         """Print the current table and the next command."""

@@ -21,8 +21,8 @@ from producer.output import echo_json, echo_lines
 from producer.session import Session
 from producer.stats import Tally
 from producer.watching.screens import screen_for
-from producer.watching.status import workers_of
 from producer.watching.summary_lines import summary_lines
+from producer.watching.unserved import workers_of
 from producer.watching.watch import Watcher, watch
 
 __all__ = ["export_and_print", "finish", "print_results", "wait_for"]

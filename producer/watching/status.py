@@ -18,10 +18,11 @@ from producer.stats import Tally
 from producer.watching.unserved import (
     put_off_by,
     refusal_of_writes,
-    start_workers,
+    remedy,
     unbooted_lines,
+    unserved_queues,
     waiting_lines,
-    why_unserved,
+    workers_of,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ __all__ = [
     "unbooted_of",
     "unwritten",
     "workers_line",
-    "workers_of",
     "writer_of",
 ]
 
@@ -76,14 +76,14 @@ def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
         ("asked", f"{run.source} · {how_asked(run.spec)}"),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({done:.1f} %)"),
     ]
-    weight = broker.weight(run.run_id)
+    weight, live = broker.weight(run.run_id), broker.all_workers()
     return [
         *lines,
         *queue_lines(run, broker),
         *priority_lines(run),
         *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
-        ("workers", workers_line(run, counts.finished, broker)),
-        *([] if counts.finished else _hindered(run, broker)),
+        ("workers", workers_line(run, counts.finished, live, broker)),
+        *([] if counts.finished else _hindered(run, live, broker)),
     ]
 
 
@@ -93,10 +93,10 @@ def priority_lines(run: Run) -> Lines:
     return [("priority", f"{run.priority.name.lower()}: {place[run.priority]}")] if run.priority in place else []
 
 
-def _hindered(run: Run, broker: Broker) -> Lines:
+def _hindered(run: Run, live: Sequence[WorkerRecord], broker: Broker) -> Lines:
     """Return why live workers do not score the run, and why other workers failed to boot."""
-    workers = workers_of(run, broker.all_workers())
-    refused = "" if _unserved(run, broker) else refusal_of_writes(broker)  # else the line of the workers says it
+    workers = workers_of(run, live)
+    refused = "" if unserved_queues(run, live) else refusal_of_writes(live, broker)  # else the workers' line says it
     return [
         *([("refused", refused)] if refused else []),
         *[("put off", each) for each in put_off_by(run.run_id, workers)],
@@ -126,37 +126,22 @@ def queue_lines(run: Run, broker: Broker) -> Lines:
     return [("queue", f"{queue}: {number(n, 'message')} waiting") for queue, n in queues_json(run, broker).items()]
 
 
-def workers_line(run: Run, finished: bool, broker: Broker) -> str:
-    """Return the live workers of the run, and what to do if one of its queues has none."""
-    live = workers_of(run, broker.all_workers())
-    names = f"{len(live)} live: {', '.join(map(_named, live))}" if live else "none live"
-    if any(is_simulated(each.engine) for each in live):
+def workers_line(run: Run, finished: bool, live: Sequence[WorkerRecord], broker: Broker) -> str:
+    """Return which of the `live` workers are the run's, and what to do if one of its queues has none."""
+    workers = workers_of(run, live)
+    names = f"{len(workers)} live: {', '.join(map(_named, workers))}" if workers else "none live"
+    if any(is_simulated(each.engine) for each in workers):
         names += "; the engine is simulated, its answers are meaningless"
-    unserved = _unserved(run, broker)
+    unserved = unserved_queues(run, live)
     if finished or not unserved:
         return names
-    if why := why_unserved(unserved, broker):
-        return f"{names}; {why}"
-    remedy = start_workers(unserved, broker.all_workers())
-    return (
-        f"{names}; no worker serves {' and '.join(unserved)}, start one: {remedy}"
-        if live
-        else f"{names}; start one: {remedy}"
-    )
-
-
-def _unserved(run: Run, broker: Broker) -> list[str]:
-    return [queue for queue in keys.route(run.spec) if not broker.workers(queue)]
+    which = f"no worker serves {' and '.join(unserved)}; " if workers else ""
+    return f"{names}; {which}{remedy(unserved, live, broker)}"
 
 
 def _named(worker: WorkerRecord) -> str:
     """Return its name, with its state unless it is ready: a large model takes minutes to boot."""
     return worker.name if worker.state is WorkerState.READY else f"{worker.name} ({worker.state})"
-
-
-def workers_of(run: Run, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
-    """Return those of the `live` workers that serve one of the run's queues."""
-    return [worker for queue in keys.route(run.spec) for worker in live if worker.queue == queue]
 
 
 def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:

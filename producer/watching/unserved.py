@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from contract.fleet import BootFailure, WorkerRecord
-from contract.keys import index_of, is_score_queue, retriever_name
+from contract.keys import index_of, is_score_queue, retriever_name, route
+from contract.ledger import Run
 from contract.wording import number
 from producer.watching.progress import duration
 
@@ -18,18 +19,31 @@ if TYPE_CHECKING:
 __all__ = [
     "put_off_by",
     "refusal_of_writes",
+    "remedy",
     "since",
     "start_workers",
     "starting_words",
     "unbooted_by_reason",
     "unbooted_lines",
+    "unserved_queues",
     "waiting_lines",
-    "why_unserved",
+    "workers_of",
 ]
 
 COMMAND = "python -m workers up"
 #: How commands ask the model that live workers serve.
 BY_COMMAND = "enqueue with --model NAME; in a suite, name it under models"
+
+
+def workers_of(run: Run, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    """Return those of the `live` workers that serve one of the run's queues."""
+    return [worker for queue in route(run.spec) for worker in live if worker.queue == queue]
+
+
+def unserved_queues(run: Run, live: Iterable[WorkerRecord]) -> list[str]:
+    """Return the run's queues that none of the `live` workers serves."""
+    served = {worker.queue for worker in live}
+    return [queue for queue in route(run.spec) if queue not in served]
 
 
 def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs: str = BY_COMMAND) -> str:
@@ -53,22 +67,23 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs
     )
 
 
-def why_unserved(unserved: Sequence[str], broker: Broker) -> str:
-    """Return why these queues have no worker, if not because none was started: then, an empty string.
+def remedy(unserved: Sequence[str], live: Sequence[WorkerRecord], broker: Broker) -> str:
+    """Return why these queues have no worker or, if merely none was started, how to start one.
 
     Where Redis refuses writes, no worker can renew its heartbeat, so that all seem to be gone.
     """
-    return refusal_of_writes(broker) or starting_words(unserved, broker)
+    why = refusal_of_writes(live, broker) or starting_words(unserved, broker)
+    return why or f"start one: {start_workers(unserved, live)}"
 
 
-def refusal_of_writes(broker: Broker) -> str:
+def refusal_of_writes(live: Iterable[WorkerRecord], broker: Broker) -> str:
     """Return why Redis refuses writes, and the remedy; an empty string if it takes them.
 
     At its memory limit it may take small ones, as heartbeats and this trial are, and refuse verdicts: workers say so.
     """
     if refused := broker.why_no_writes():
         return str(refused)
-    return next((each.refused for each in broker.all_workers() if each.refused), "")
+    return next((each.refused for each in live if each.refused), "")
 
 
 def starting_words(unserved: Sequence[str], broker: Broker) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,7 +24,9 @@ from producer.watching.unserved import (
     start_workers,
     starting_words,
     unbooted_by_reason,
+    unserved_queues,
     waiting_lines,
+    workers_of,
 )
 from producer.watching.worker_status import AT_WORK, Member, RunWorkers
 
@@ -71,8 +73,8 @@ class Seen:
     """What the ledger, the queues and the workers have of a run at one moment."""
 
     counts: Counts
-    #: Live workers of each of the run's queues.
-    workers: Mapping[str, Sequence[WorkerRecord]]
+    #: All live workers, of whatever queue.
+    live: Sequence[WorkerRecord]
     #: Messages waiting in the run's queues.
     queued: int
     #: Whether workers may still be answering questions of the run, though it is cancelled.
@@ -121,10 +123,9 @@ class Watcher:
         """Return how the run stands."""
         with self._told_if_gone():
             counts = self.ledger.counts(self.run.run_id)
-        queues = keys.route(self.run.spec)
-        workers = {queue: self.broker.workers(queue) for queue in queues}
+        live = self.broker.all_workers()
         in_flight = counts.over and not counts.finished and self.broker.in_flight(self.run)
-        return Seen(counts, workers, sum(map(self.broker.queue_length, queues)), in_flight)
+        return Seen(counts, live, sum(map(self.broker.queue_length, keys.route(self.run.spec))), in_flight)
 
     @contextmanager
     def _told_if_gone(self) -> Iterator[None]:
@@ -141,33 +142,34 @@ class Watcher:
 
     def attend(self, now: float, seen: Seen) -> None:
         """Show what was `seen` just now, and do what the run needs."""
-        counts, workers = seen.counts, seen.workers
+        counts, live = seen.counts, seen.live
         self._settled = counts.settled
-        working = any(each.state in AT_WORK for each in workers[keys.route(self.run.spec)[-1]])
+        there, unserved = workers_of(self.run, live), unserved_queues(self.run, live)
+        scores = keys.route(self.run.spec)[-1]
+        working = any(each.state in AT_WORK for each in there if each.queue == scores)
         self._pace.observe(now, counts.settled, working=working, halted=counts.halted)
-        there = [each for of_queue in workers.values() for each in of_queue]
         crew = self._crew.look(there)
-        self.screen.show(self._snapshot(seen, crew))
+        self.screen.show(self._snapshot(seen, crew, served=not unserved))
         if not counts.finished:
             self._check_halt(counts)
             self._check_in_flight(in_flight=seen.in_flight)
         if not counts.finished and not counts.halted:
-            self._check_refused(now, counts.settled)
-            self._check_workers(now, workers)
+            self._check_refused(now, counts.settled, live)
+            self._check_workers(now, unserved, live)
             self._check_put_off(there)
             self._check_unbooted()
             with self._told_if_gone():
                 self._check_stall(now)
             self._check_missing(now, counts)
 
-    def _snapshot(self, seen: Seen, crew: Sequence[Member]) -> Snapshot:
+    def _snapshot(self, seen: Seen, crew: Sequence[Member], *, served: bool) -> Snapshot:
         return Snapshot(
             self.run.run_id,
             seen.counts,
             self._pace.rates,
             crew,
             seen.queued,
-            all(seen.workers.values()),
+            served,
             self.run.without_key,
             seen.in_flight,
         )
@@ -184,12 +186,12 @@ class Watcher:
             self.screen.say(f"{self.run.run_id}: waiting for the questions that workers have begun.")
         self._awaits = in_flight
 
-    def _check_refused(self, now: float, settled: int) -> None:
+    def _check_refused(self, now: float, settled: int, live: Sequence[WorkerRecord]) -> None:
         if settled != self._written:
             self._written, self._refuses, self._refused_look = settled, False, now + UNSETTLED_AFTER_S
         if now >= self._refused_look:
             self._refused_look = now + REFUSED_EVERY_S
-            why = refusal_of_writes(self.broker)
+            why = refusal_of_writes(live, self.broker)
             self._refuses = bool(why)
             if why:
                 self._say_refused(now, why)
@@ -199,8 +201,7 @@ class Watcher:
             self._refused_next = now + NO_WORKER_EVERY_S
             self.screen.say(f"Questions are waiting. {why}")
 
-    def _check_workers(self, now: float, workers: Mapping[str, Sequence[WorkerRecord]]) -> None:
-        unserved = [queue for queue, of_queue in workers.items() if not of_queue]
+    def _check_workers(self, now: float, unserved: Sequence[str], live: Sequence[WorkerRecord]) -> None:
         if not unserved or self._refuses:  # they seem to be gone, as they cannot renew their heartbeats
             self._no_worker_since = None
             return
@@ -211,11 +212,8 @@ class Watcher:
             self._no_worker_next = now + NO_WORKER_EVERY_S
             absent_s = now - self._no_worker_since
             queues = " and ".join(unserved)
-            self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {self._remedy(unserved)}")
-
-    def _remedy(self, unserved: Sequence[str]) -> str:
-        why = starting_words(unserved, self.broker)
-        return why or f"Start one: {start_workers(unserved, self.broker.all_workers())}"
+            does = starting_words(unserved, self.broker) or f"Start one: {start_workers(unserved, live)}"
+            self.screen.say(f"No worker has served {queues} for {absent_s:.0f} s. {does}")
 
     def _check_put_off(self, workers: Sequence[WorkerRecord]) -> None:
         said, self._put_off = self._put_off, [*put_off_by(self.run.run_id, workers), *waiting_lines(workers)]

@@ -169,6 +169,18 @@ def test_a_worker_that_takes_nothing_yet_is_told_apart_from_one_that_does(
     assert "2 live: gpu0, gpu1 (booting)" in producer("status").stdout
 
 
+def test_all_lines_of_a_status_are_of_the_same_look_at_the_workers(
+    producer: Producer, five: Path, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer("enqueue", five)
+    queue = "score.smollm2-135m-instruct"
+    leaving = WorkerRecord(name="gpu0", model="m", state=WorkerState.READY, queue=queue)
+    looks = [[leaving]]  # at a second look, it would be gone
+    monkeypatch.setattr(broker, "all_workers", looks.pop)
+
+    assert "1 live: gpu0\n" in producer("status").stdout
+
+
 def test_the_list_of_commands_says_of_each_a_whole_sentence(producer: Producer) -> None:
     for listed in (producer("--help").stdout, CliRunner().invoke(workers, ["--help"]).stdout):
         assert "..." not in listed.partition("Commands:")[2]

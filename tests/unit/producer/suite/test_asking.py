@@ -96,7 +96,7 @@ def test_each_entry_is_asked_of_each_model(producer: Producer, two_by_two: Path,
     asked = [(run.source, run.spec.model) for run in reversed(ledger.runs())]
     assert sorted(asked) == [(f"{name}.jsonl", model) for name in ("blue", "red") for model in ("large", "small")]
     assert result.stdout.count("new: 4 questions sent in 2 messages") == 4
-    assert "no worker serves score.small and score.large, start one: python -m workers up" in result.stdout
+    assert "no worker serves score.small and score.large; start one: python -m workers up" in result.stdout
     assert f"next  python -m producer suite {two_by_two} --watch" in result.stdout
 
 
