@@ -190,8 +190,8 @@ class IndexPlan(BaseModel):
     corpus_digest: Sha256
     chunking: Chunking
     counts: IndexSize
-    #: Whether any passage has a question hash; None in older indexes that did not record it.
-    question_hashes: bool | None = None
+    #: Whether any passage has a question hash.
+    question_hashes: bool = False
     #: Kinds bm25 and hybrid.
     bm25: Bm25Options | None = None
     #: Kinds dense and hybrid.

@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from contract.question import Question
-from contract.spec import Retrieval
 from contract.verdict import Passage
 
-__all__ = ["Sources", "sources_in", "sources_of"]
+__all__ = ["Sources", "sources_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +46,6 @@ class Sources:
     def hit(self, passages: Iterable[Passage]) -> bool | None:
         """Whether one of `passages` is a source; None if the question names none."""
         return any(self.answered_by(each) for each in passages) if self else None
-
-
-def sources_in(question: Question, rag: Retrieval | None, found: Iterable[Passage]) -> Sources:
-    """Return the sources named by `question`, as far as they can be matched in the index that `rag` searches.
-
-    If the index does not record whether its passages have question hashes, the passages `found` decide.
-    """
-    noted = rag.question_hashes if rag else None
-    return sources_of(question, by_hash=any(each.question_hash for each in found) if noted is None else noted)
 
 
 def sources_of(question: Question, *, by_hash: bool = True) -> Sources:

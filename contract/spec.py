@@ -254,8 +254,8 @@ class Retrieval(BaseModel):
     #: Digest of its manifest, so that another corpus or encoder makes another run.
     index_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     kind: IndexKind
-    #: Whether its passages have question hashes that questions can be matched by; None: the manifest does not say.
-    question_hashes: bool | None = None
+    #: Whether its passages have question hashes that questions can be matched by.
+    question_hashes: bool = False
     retrieval_top_k: int = Field(default=5, ge=1, le=1000)
     #: Passages with a lower score are discarded. The scale is that of the index kind, or of the reranker.
     retrieval_score_threshold: float | None = Field(default=None, allow_inf_nan=False)

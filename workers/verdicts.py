@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from contract.choice_order import Arrangement
 from contract.prompts import context_source, wants_passages
 from contract.question import Question
-from contract.relevance import sources_in
+from contract.relevance import sources_of
 from contract.verdict import Failure, Outcome, Verdict
 from workers.engines.base import Completion
 from workers.scoring import Item, Reading
@@ -85,9 +85,10 @@ def verdict_on(
 
 def _hit(item: Item) -> bool | None:
     """Whether a passage that answers the question was shown; None if unknown, or if nothing was retrieved."""
-    if not wants_passages(item.question, item.spec):
+    rag = item.spec.rag
+    if rag is None or not wants_passages(item.question, item.spec):
         return None
-    sources = sources_in(item.question, item.spec.rag, item.passages)
+    sources = sources_of(item.question, by_hash=rag.question_hashes)
     return sources.hit(each for each in item.passages if each.shown)
 
 

@@ -56,13 +56,12 @@ class Named:
         return {"named_by": self.sourced, "not_in_index": self.lost, "partly_in_index": partly}
 
 
-def named_sources(bodies: Iterable[Body], index: Path, question_hashes: bool | None = None) -> Named:
+def named_sources(bodies: Iterable[Body], index: Path, *, by_hash: bool) -> Named:
     """Look up the sources that the questions of `bodies` name in the index in folder `index`.
 
-    `question_hashes` is what its manifest says of its passages; None: it is an older one, which does not say.
+    `by_hash`: whether its passages have question hashes.
     """
     table = _table(index / PASSAGES)
-    by_hash = (table is None or _has_hashes(table)) if question_hashes is None else question_hashes
     questions, sourced = 0, []
     for body in bodies:
         questions += 1
@@ -92,12 +91,6 @@ def _table(passages: Path) -> Any:
         return pa.ipc.open_file(pa.memory_map(str(passages))).read_all()
     except (OSError, pa.ArrowException):
         return None
-
-
-def _has_hashes(table: Any) -> bool:
-    import pyarrow.compute as pc
-
-    return bool(pc.any(pc.not_equal(table.column("question_hash"), "")).as_py())
 
 
 def _held(table: Any, wanted: Mapping[str, set[str]]) -> dict[str, set[str]]:

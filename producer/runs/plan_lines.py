@@ -70,7 +70,8 @@ def _retrieval(planned: Plan) -> dict[str, Named | LongQueries]:
     if spec.rag is None:
         return {}
     index = Path(planned.index)
-    found: dict[str, Named | LongQueries] = {"sources": named_sources(bodies, index, spec.rag.question_hashes)}
+    named = named_sources(bodies, index, by_hash=spec.rag.question_hashes)
+    found: dict[str, Named | LongQueries] = {"sources": named}
     if long := long_queries(bodies, spec, read_manifest(index).encoder):
         found["long_queries"] = long
     return found

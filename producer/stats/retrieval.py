@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.question import Question
-from contract.relevance import Sources, sources_in
+from contract.relevance import Sources, sources_of
 from contract.spec import Retrieval
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.stats.mentions import mentions
@@ -99,7 +99,7 @@ class RetrievalTally:
         self.retrieved += len(verdict.passages)
         self.shown += len(shown)
         self.cut += verdict.passages_left_out > 0
-        if sources := sources_in(question, self.rag, verdict.passages):
+        if sources := sources_of(question, by_hash=self.rag.question_hashes):
             self._add_ranks(sources, verdict.passages)
         # A failed question has shown the model nothing: one that is too long has no room for any passage.
         if verdict.outcome is Outcome.FAILED:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 from contract.ledger import Run
 from contract.question import Question
-from contract.relevance import sources_in
+from contract.relevance import sources_of
 from contract.spec import Retrieval
 from contract.verdict import ContextSource, Outcome, Verdict
 from producer.stats.retrieval import was_searched_for
@@ -48,6 +48,6 @@ class Side(NamedTuple):
 def _found_at(rag: Retrieval, question: Question, verdict: Verdict) -> int | None:
     if not was_searched_for(verdict):
         return None
-    if not (sources := sources_in(question, rag, verdict.passages)):
+    if not (sources := sources_of(question, by_hash=rag.question_hashes)):
         return None
     return next((rank for rank, each in enumerate(verdict.passages, 1) if sources.answered_by(each)), 0)

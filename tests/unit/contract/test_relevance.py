@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from contract.relevance import sources_in, sources_of
-from contract.spec import IndexKind, Retrieval
+from contract.relevance import sources_of
 from contract.verdict import Passage
 from tests.support import make_question
 
 PASSAGE = Passage(
     id="doc7-0002", score=1.0, text="Water boils.", document="doc7", path="notes/water.md", question_hash="ab12"
 )
-
-
-def searching(*, question_hashes: bool | None = None) -> Retrieval:
-    return Retrieval(index="x", index_digest="0" * 64, kind=IndexKind.BM25, question_hashes=question_hashes)
 
 
 @pytest.mark.parametrize(
@@ -68,17 +63,10 @@ def test_a_source_of_brackets_deeper_than_python_reads_is_the_text_of_it() -> No
     assert sources_of(make_question(1, metadata={"source_id": deep})).hit([passage]) is True
 
 
-@pytest.mark.parametrize("found", [[], [Passage(id="x", score=2.0, text="no")], [PASSAGE]])
-def test_a_hash_names_a_source_where_the_index_has_hashes_whatever_was_found(found: list[Passage]) -> None:
+def test_a_hash_names_a_source_only_where_the_index_has_hashes() -> None:
     question = make_question(1, metadata={"question_hash": "ab12"})
-    assert bool(sources_in(question, searching(question_hashes=True), found))
-    assert not sources_in(question, searching(question_hashes=False), found)
-
-
-def test_in_an_index_that_does_not_say_whether_it_has_hashes_what_was_found_tells() -> None:
-    question = make_question(1, metadata={"question_hash": "ab12"})
-    assert not sources_in(question, searching(), [Passage(id="x", score=2.0, text="no")])
-    assert sources_in(question, searching(), [PASSAGE]).hit([]) is False
+    assert sources_of(question, by_hash=True).hit([]) is False
+    assert sources_of(question, by_hash=False).hit([]) is None
 
 
 def test_a_named_document_is_found_with_any_of_its_passages() -> None:

@@ -80,7 +80,7 @@ def test_recall_is_told_as_far_down_as_was_retrieved(top_k: int, depths: tuple[i
 
 @pytest.mark.parametrize("named", [{"source_id": "doc"}, {"source_path": "a.md"}, {"question_hash": "ab12"}])
 def test_a_source_that_is_no_list_of_passages_has_recall_of_any_and_of_no_share(named: dict[str, str]) -> None:
-    found = tally()
+    found = tally(question_hashes=True)
     asked = question(metadata=named)
     right = Passage(id="doc-1", score=1.0, text="t", document="doc", path="a.md", question_hash="ab12")
     found.add(asked, searched(asked, [*passages("x"), right]))
