@@ -127,40 +127,34 @@ class Inspector(Checked):
 
     def questions(self) -> Iterator[Question]:
         """Return an iterator over the questions of the good rows."""
-        return (row for row in self.judged() if isinstance(row, Question))
+        return (row.question for row in self._judged() if row.question is not None)
 
     def bad(self) -> Iterator[tuple[Row, QuestionFileError]]:
-        """Yield the bad rows with their errors."""
-        for row in self.judged():
-            if not isinstance(row, Question):
-                yield row
+        """Return an iterator over the bad rows with their errors."""
+        return ((row, row.trouble) for row in self._judged() if row.trouble is not None)
 
-    def judged(self) -> Iterator[Question | tuple[Row, QuestionFileError]]:
-        """Yield for every row its question, or the row and its error."""
+    def _judged(self) -> Iterator[Row]:
+        """Yield every row, with its question or its error."""
         with closing(self._seen):
             self._left = self.file.rows()
-            for row in self._left:
+            for row in map(self._judge, self._left):
                 self.rows += 1
-                question, trouble = self._judge(row)
-                if question is not None:
-                    self._seen.add(question.id, row.line, row.file)
-                    if len(self.subjects) < MOST_SUBJECTS and question.subject:
-                        self.subjects.add(question.subject)
-                    yield question
-                elif trouble is not None:
-                    self.troubles.add(trouble)
-                    yield row, trouble
+                if row.question is not None:
+                    self._seen.add(row.question.id, row.line, row.file)
+                    if len(self.subjects) < MOST_SUBJECTS and row.question.subject:
+                        self.subjects.add(row.question.subject)
+                elif row.trouble is not None:
+                    self.troubles.add(row.trouble)
+                yield row
 
-    def _judge(self, row: Row) -> tuple[Question | None, QuestionFileError | None]:
-        if row.question is None:
-            return None, row.trouble
-        earlier = self._seen.place_of(row.question.id)
-        if earlier is None:
-            return row.question, None
+    def _judge(self, row: Row) -> Row:
+        """Return the row; as a bad one if its id is already used, with another id if the file gives none."""
+        if row.question is None or (earlier := self._seen.place_of(row.question.id)) is None:
+            return row
         if row.content_id:
-            return self._again(row.question), None
+            return row._replace(question=self._again(row.question))
         of_file = "" if earlier.file == row.file else f" of {earlier.file}"
-        return None, QuestionFileError(
+        trouble = QuestionFileError(
             f"{row.question.id!r} is already used on line {earlier.line}{of_file}.",
             path=row.file,
             line=row.line,
@@ -168,6 +162,7 @@ class Inspector(Checked):
             hint="Give each question a unique id, or ignore the ids with --map id=.",
             kind="duplicate",
         )
+        return row._replace(question=None, trouble=trouble)
 
     def _again(self, question: Question) -> Question:
         """Return the question with the next free id: the second occurrence gets …-2, regardless of its position."""
