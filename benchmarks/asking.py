@@ -18,7 +18,6 @@ from contract.errors import RunConfigError
 from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
 from producer.intake.selection import Selection
-from producer.intake.survey import taken
 from producer.readers import Source
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import Plan, plan, submit
@@ -84,7 +83,7 @@ class Asking:
     def items(self, settings: Settings, mark: str, folder: Path) -> list[Item]:
         """Return the questions of `planned` for the pipeline."""
         planned = self.planned(settings, mark, folder)
-        return [Item(question, planned.spec) for question in taken(planned.survey)]
+        return [Item(question, planned.spec) for question in planned.survey.questions()]
 
 
 def add_questions(parser: Parser) -> None:

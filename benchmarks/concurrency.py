@@ -24,7 +24,6 @@ from contract.ledger import Run
 from contract.priority import Priority
 from contract.question import Question
 from producer.broker import RedisBroker
-from producer.intake.survey import taken
 
 #: Interval of looks for verdicts, for each client that waits, and at most: all of them look at once, and on a CPU that
 #: costs the engine time. At 200 clients, looks every 2 ms took a tenth of its speed.
@@ -96,7 +95,7 @@ def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = ""
 def opened(at: Stand, asking: Asking, mark: str, wanted: int) -> tuple[Run, list[Question]]:
     """Open a run of `wanted` questions, the file's repeated under new ids; none is written yet."""
     planned = asking.planned(at.settings, mark, at.folder)
-    questions = repeated(list(taken(planned.survey)), wanted)
+    questions = repeated(list(planned.survey.questions()), wanted)
     found = planned.run().model_copy(update={"questions": wanted})
     at.ledger.open_run(found)
     return found, questions

@@ -32,7 +32,7 @@ from contract.prefix_order import PrefixOrder
 from contract.question import Question
 from contract.settings import load_settings
 from contract.spec import RunSpec
-from producer.intake.survey import survey, taken
+from producer.intake.survey import survey
 from producer.readers import Source
 from producer.runs.runconfig import load_run_config
 from workers.engines.base import Engine
@@ -144,7 +144,7 @@ def about_texts(contexts: int, each: int) -> list[Question]:
 def questions(count: int) -> list[Question]:
     """Return the first `count` questions of the demo."""
     path = DEMO / "questions.jsonl"
-    return list(islice(taken(survey(Source(path, path.name))), count))
+    return list(islice(survey(Source(path, path.name)).questions(), count))
 
 
 def asked(*overrides: str) -> RunSpec:

@@ -26,7 +26,7 @@ from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
 from producer.readers import QuestionFile, Row, Source, understand
 
-__all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey", "taken"]
+__all__ = ["Digest", "Inspector", "Survey", "rejected_rows", "survey"]
 
 #: Maximum number of subjects that are remembered, to suggest some if an unknown one is requested.
 MOST_SUBJECTS = 1000
@@ -112,6 +112,10 @@ class Survey(Checked):
     cut: bool = field(kw_only=True)
     #: Number of good rows that a sample was drawn from; None without one.
     among: int | None = field(kw_only=True)
+
+    def questions(self) -> Iterator[Question]:
+        """Return an iterator over the selected questions, read from disk; only one at a time."""
+        return (Question.model_validate_json(body.canonical) for body in self.bodies)
 
 
 @dataclass
@@ -259,11 +263,6 @@ def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:
         return QuestionFileError(f"no questions of subject {wanted}.", path=inspector.source.shown, hint=hint)
     hint = "All of its rows were skipped as bad." if inspector.rows else "It has no rows."
     return QuestionFileError("contains no questions.", path=inspector.source.shown, hint=hint)
-
-
-def taken(found: Survey) -> Iterator[Question]:
-    """Return an iterator over the selected questions."""
-    return (Question.model_validate_json(body.canonical) for body in found.bodies)
 
 
 def rejected_rows(found: Survey) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.index import PASSAGES
-from contract.question import Body, Question
+from contract.question import Question
 from contract.relevance import Sources, sources_of
 from contract.wording import number
 from producer.output import Lines
@@ -56,23 +56,23 @@ class Named:
         return {"named_by": self.sourced, "not_in_index": self.lost, "partly_in_index": partly}
 
 
-def named_sources(bodies: Iterable[Body], index: Path, *, by_hash: bool) -> Named:
-    """Look up the sources that the questions of `bodies` name in the index in folder `index`.
+def named_sources(questions: Iterable[Question], index: Path, *, by_hash: bool) -> Named:
+    """Look up the sources that `questions` name in the index in folder `index`.
 
     `by_hash`: whether its passages have question hashes.
     """
     table = _table(index / PASSAGES)
-    questions, sourced = 0, []
-    for body in bodies:
-        questions += 1
-        if sources := sources_of(Question.model_validate_json(body.canonical), by_hash=by_hash):
-            sourced.append((body.question_id, sources))
+    count, sourced = 0, []
+    for question in questions:
+        count += 1
+        if sources := sources_of(question, by_hash=by_hash):
+            sourced.append((question.id, sources))
     if table is None:
-        return Named(questions, len(sourced), None)
+        return Named(count, len(sourced), None)
     held = _held(table, _wanted(sources for _, sources in sourced))
     lost = [(question_id, sources) for question_id, sources in sourced if not _has(held, sources)]
     partly = sum(_has(held, sources) and not _has_all(held, sources.passages) for _, sources in sourced)
-    return Named(questions, len(sourced), len(lost), _example(*lost[0]) if lost else "", partly)
+    return Named(count, len(sourced), len(lost), _example(*lost[0]) if lost else "", partly)
 
 
 def _wanted(sources: Iterable[Sources]) -> dict[str, set[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from contract.index import Encoder
 from contract.prompts import query_of, wants_passages
-from contract.question import Body, Question
+from contract.question import Question
 from contract.spec import IndexKind, RunSpec
 from contract.wording import number
 from producer.corpus.chunks import token_count
@@ -45,13 +45,12 @@ class LongQueries:
         return {"at_least": self.at_least, "encoder_reads": self.encoder_reads}
 
 
-def long_queries(bodies: Iterable[Body], spec: RunSpec, encoder: Encoder | None) -> LongQueries | None:
-    """Measure the queries of `bodies`; None if no vectors are searched, or what `encoder` reads is unknown."""
+def long_queries(questions: Iterable[Question], spec: RunSpec, encoder: Encoder | None) -> LongQueries | None:
+    """Measure the queries of `questions`; None if no vectors are searched, or what `encoder` reads is unknown."""
     if spec.rag is None or spec.rag.kind is IndexKind.BM25 or encoder is None or encoder.max_tokens is None:
         return None
     queries = at_least = 0
-    for body in bodies:
-        question = Question.model_validate_json(body.canonical)
+    for question in questions:
         if wants_passages(question, spec):
             queries += 1
             at_least += token_count(_bare(query_of(question, spec.rag.query))) > encoder.max_tokens

@@ -66,12 +66,12 @@ def plan_json(planned: Plan) -> dict[str, Any]:
 
 def _retrieval(planned: Plan) -> dict[str, Named | LongQueries]:
     """Return what can be known of its searches before they are made, by name; empty for a closed book."""
-    spec, bodies = planned.spec, planned.survey.bodies
+    spec, survey = planned.spec, planned.survey
     if spec.rag is None:
         return {}
     index = Path(planned.index)
-    named = named_sources(bodies, index, by_hash=spec.rag.question_hashes)
+    named = named_sources(survey.questions(), index, by_hash=spec.rag.question_hashes)
     found: dict[str, Named | LongQueries] = {"sources": named}
-    if long := long_queries(bodies, spec, read_manifest(index).encoder):
+    if long := long_queries(survey.questions(), spec, read_manifest(index).encoder):
         found["long_queries"] = long
     return found

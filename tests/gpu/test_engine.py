@@ -10,7 +10,7 @@ from benchmarks.cpu_truth import IEEE, cpu_scores, differing
 from contract import Mode, Question
 from contract.settings import load_settings
 from contract.spec import Judge, Sampling
-from producer.intake.survey import survey, taken
+from producer.intake.survey import survey
 from producer.readers import Source
 from producer.runs.templates import load_prompt
 from tests.support import ROOT, make_spec
@@ -41,7 +41,7 @@ def engine() -> Iterator[VllmEngine]:
 @pytest.fixture(scope="module")
 def questions() -> list[Question]:
     path = ROOT / "demo" / "questions.jsonl"
-    return list(taken(survey(Source(path, path.name))))
+    return list(survey(Source(path, path.name)).questions())
 
 
 def items_of(questions: list[Question], mode: Mode, **changes: object) -> list[Item]:

@@ -14,7 +14,7 @@ import pytest
 from contract.errors import QuestionFileError
 from contract.question import Question
 from contract.spec import ExampleSelection
-from producer.intake.survey import rejected_rows, survey, taken
+from producer.intake.survey import rejected_rows, survey
 from producer.readers import HowToRead, Source, understand
 from producer.runs.runconfig import FewShotConfig
 
@@ -61,7 +61,7 @@ def test_a_folder_is_one_set_whose_files_name_the_subjects(tmp_path: Path) -> No
 
     found = survey(source)
 
-    asked = [(each.subject, each.question) for each in taken(found)]
+    asked = [(each.subject, each.question) for each in found.questions()]
     assert asked == [(name, f"{name} test {at}") for name in ("anatomy", "world_history") for at in range(3)]
     assert found.file.title == "MMLU CSV without header, 2 files"
 

@@ -33,7 +33,7 @@ def passages(tmp_path: Path) -> Path:
 
 
 def named(index: Path, *sources: dict[str, Any]) -> Named:
-    return named_sources([make_question(at, **each).body() for at, each in enumerate(sources)], index, by_hash=True)
+    return named_sources([make_question(at, **each) for at, each in enumerate(sources)], index, by_hash=True)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from contract.errors import QuestionFileError
 from producer.intake.duplicates import Seen
 from producer.intake.selection import Sampler, Selection, shares
-from producer.intake.survey import survey, taken
+from producer.intake.survey import survey
 from producer.readers import Source
 from tests.unit.producer.conftest import WriteRows
 
@@ -27,7 +27,7 @@ def rows(**subjects: int) -> list[dict[str, Any]]:
 
 
 def asked(path: Path, **selection: Any) -> list[str]:
-    return [question.question for question in taken(survey(Source(path, path.name), Selection(**selection)))]
+    return [question.question for question in survey(Source(path, path.name), Selection(**selection)).questions()]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_white_space_around_a_subject_makes_no_other_one(tmp_path: Path, content
     path.write_text(content)
 
     assert asked(path, subjects=frozenset({"law"})) == ["1?", "2?", "3?"]
-    assert {each.subject or "" for each in taken(survey(Source(path, path.name)))} == {"law", ""}
+    assert {each.subject or "" for each in survey(Source(path, path.name)).questions()} == {"law", ""}
 
 
 def test_a_sample_is_the_same_however_the_file_is_ordered(write_rows: WriteRows) -> None:

@@ -17,7 +17,7 @@ from contract.spec import ChatTemplate, ExampleSelection, Judge, Mode, Prompt, S
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
-from producer.intake.survey import Digest, rejected_rows, survey, taken
+from producer.intake.survey import Digest, rejected_rows, survey
 from producer.readers import Source
 from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
 from producer.runs.submit import Plan, State, afresh, asked_already, plan, submit
@@ -31,7 +31,7 @@ def planned(path: Path, selection: Selection | None = None, **options: Any) -> P
 
 
 def ids(path: Path, selection: Selection) -> list[str]:
-    return [question.id for question in taken(survey(Source(path, path.name), selection))]
+    return [question.id for question in survey(Source(path, path.name), selection).questions()]
 
 
 def settle(ledger: Ledger, run_id: str, *question_ids: str) -> None:
@@ -52,7 +52,7 @@ def test_several_right_choices_raise_chance(write_rows: WriteRows) -> None:
     found = survey(Source(path, path.name))
 
     assert (found.digest.keys.several_right, found.digest.keys.guessing.chance(make_spec())) == (1, 0.5)
-    assert next(taken(found)).right == ("A", "C")
+    assert next(found.questions()).right == ("A", "C")
 
 
 def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
@@ -158,12 +158,12 @@ def test_a_question_repeated_without_ids_is_asked_again_under_an_id_of_its_own(w
     other = {**row, "question": "another"}
 
     found = survey(source := Source(path := write_rows(row, other, row, row), path.name))
-    first, _, second, third = taken(found)
+    first, _, second, third = found.questions()
 
     assert (second.id, third.id, found.digest.repeats.count()) == (f"{first.id}-2", f"{first.id}-3", 2)
-    assert {each.id for each in taken(survey(source))} == {each.id for each in taken(found)}
+    assert {each.id for each in survey(source).questions()} == {each.id for each in found.questions()}
     reordered = write_rows(row, row, other, row, name="reordered.jsonl")
-    assert {each.id for each in taken(survey(Source(reordered, "r")))} == {each.id for each in taken(found)}
+    assert {each.id for each in survey(Source(reordered, "r")).questions()} == {each.id for each in found.questions()}
 
 
 def test_all_troubles_are_told_at_once_up_to_twenty(write_rows: WriteRows) -> None:
@@ -219,7 +219,7 @@ def test_skipped_rows_are_kept_with_line_field_and_reason(write_rows: WriteRows)
 
     found = survey(Source(path, path.name), skip_bad=True)
 
-    assert [question.id for question in taken(found)] == ["k", "m"]
+    assert [question.id for question in found.questions()] == ["k", "m"]
     assert (found.rows, found.good, found.troubles.count) == (5, 2, 3)
     rejected = list(rejected_rows(found))
     assert [(each["line"], each["field"]) for each in rejected] == [(2, "answer"), (3, "id"), (4, None)]
@@ -459,7 +459,7 @@ def test_a_settled_run_is_left_alone(five: Path, ledger: MemoryLedger, broker: M
 def test_a_run_killed_half_way_is_completed(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> None:
     ready = planned(five)
     ledger.open_run(ready.run())
-    ledger.add_questions(ready.run_id, list(taken(ready.survey))[:2])
+    ledger.add_questions(ready.run_id, list(ready.survey.questions())[:2])
     settle(ledger, ready.run_id, "q0")
 
     done = submit(planned(five), ledger, broker)
@@ -552,7 +552,7 @@ def test_what_was_checked_is_what_is_asked_although_the_file_changed_meanwhile(
     five: Path, ledger: MemoryLedger, broker: MemoryBroker, rewrite: tuple[str, str]
 ) -> None:
     ready = planned(five)
-    checked = list(taken(ready.survey))
+    checked = list(ready.survey.questions())
     five.write_text(five.read_text().replace(*rewrite))
 
     done = submit(ready, ledger, broker)
