@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any, NamedTuple, get_args
+from typing import IO, Any, get_args
 
 import click
 from click.core import ParameterSource
@@ -38,10 +38,10 @@ from contract.wording import number
 from producer.corpus.document import PARTS
 from producer.corpus.index_folder import refuse_foreign, unfinished
 from producer.corpus.progress import Steps
-from producer.corpus.read import Reading, read_documents
+from producer.corpus.read import Corpus
 from producer.corpus.store import Stored, store_passages
 from producer.corpus.validation import DocumentCheck
-from producer.intake.bad_rows import write_rejected_row
+from producer.intake.bad_rows import BadRows, write_rejected_row
 from producer.intake.options import check_encoding, map_pairs
 from producer.options import as_json, progress_console
 from producer.output import Lines, echo_json, echo_lines
@@ -61,7 +61,7 @@ _SEARCH_OPTIONS = {
 
 
 @click.command()
-@click.argument("corpus", type=click.Path(path_type=Path))
+@click.argument("path", metavar="CORPUS", type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the new index.")
 @click.option(
     "--kind",
@@ -129,21 +129,21 @@ _SEARCH_OPTIONS = {
 @click.option("--skip-bad", is_flag=True, help="Skip bad documents and write them to OUT/rejected.jsonl.")
 @click.option("--force", is_flag=True, help="Replace OUT even if it is a folder with other content.")
 @as_json
-def index(corpus: Path, out: Path, device: str, skip_bad: bool, force: bool, as_json: bool, **rest: Any) -> None:
+def index(path: Path, out: Path, device: str, skip_bad: bool, force: bool, as_json: bool, **rest: Any) -> None:
     """Build an index over CORPUS: JSON Lines, CSV, TSV (also .gz, .zst), Parquet, or a folder of .txt and .md files.
 
     A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
     new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
     """
     _refuse_idle_options(IndexKind(rest["kind"]))
-    reading = _reading(rest, corpus)
+    corpus = _corpus(rest, path)
     refuse_foreign(out, force=force)
-    chunking = _chunking(rest, corpus)
+    chunking = _chunking(rest, path)
     with unfinished(out) as folder, Steps(progress_console()) as steps:
         with _rejecting(folder / REJECTED) if skip_bad else nullcontext() as reject:
-            gate = DocumentCheck(corpus, reject)
-            documents = gate.good(steps.counted("reading", read_documents(corpus, reading)))
-            stored = store_passages(documents, chunking, folder / PASSAGES, corpus)
+            gate = DocumentCheck(path, reject)
+            documents = gate.good(steps.counted("reading", corpus.documents()))
+            stored = store_passages(documents, chunking, folder / PASSAGES, path)
         plan = IndexPlan(
             name=distinct_slug(out.resolve().name),
             corpus_digest=stored.digest,
@@ -155,19 +155,10 @@ def index(corpus: Path, out: Path, device: str, skip_bad: bool, force: bool, as_
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, device, steps)
     manifest = read_manifest(out)
-    indexed = _Corpus(reading, gate, stored)
     if as_json:
-        echo_json(_to_json(out, manifest, indexed))
+        echo_json(_to_json(out, manifest, corpus, gate.troubles, stored))
     else:
-        echo_lines(_lines(out, manifest, indexed))
-
-
-class _Corpus(NamedTuple):
-    """A corpus that has been indexed: much of it is printed, but not part of the index's manifest."""
-
-    reading: Reading
-    gate: DocumentCheck
-    stored: Stored
+        echo_lines(_lines(out, manifest, corpus, gate.troubles, stored))
 
 
 def _refuse_idle_options(kind: IndexKind) -> None:
@@ -192,8 +183,8 @@ def _search_structure(options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _reading(options: Mapping[str, Any], corpus: Path) -> Reading:
-    if options["mapping"] and corpus.is_dir():
+def _corpus(options: Mapping[str, Any], path: Path) -> Corpus:
+    if options["mapping"] and path.is_dir():
         raise click.UsageError("--map: the texts of a folder have no fields.")
     encoding = check_encoding(options["encoding"]) if options["encoding"] else ""
     mapping: dict[str, list[str]] = {}
@@ -201,7 +192,7 @@ def _reading(options: Mapping[str, Any], corpus: Path) -> Reading:
         mapping[part] = [name.strip() for name in fields.split("+") if name.strip()]
         if not mapping[part]:
             raise InputError(f"--map: {part}= names no field.", hint=f"For example --map {part}=FIELD.")
-    return Reading(encoding, mapping)
+    return Corpus(path, encoding, mapping)
 
 
 @contextmanager
@@ -256,24 +247,23 @@ def _show_event(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
     return event
 
 
-def _to_json(out: Path, manifest: Manifest, corpus: _Corpus) -> dict[str, Any]:
-    troubles = corpus.gate.troubles
+def _to_json(out: Path, manifest: Manifest, corpus: Corpus, troubles: BadRows, stored: Stored) -> dict[str, Any]:
     return {
         "path": str(out),
         "digest": manifest.digest,
         "skipped": troubles.count,
         "skipped_kinds": dict(troubles.kinds.most_common()),
-        "repeated": corpus.stored.repeated,
-        "longest_passage": dict(zip(("id", "characters"), corpus.stored.longest, strict=True)),
-        "ids_are_hashes": corpus.reading.lacks_ids,
-        "fields_left_alone": corpus.reading.left_alone(),
-        "files_left_alone": dict(corpus.reading.other_files),
+        "repeated": stored.repeated,
+        "longest_passage": dict(zip(("id", "characters"), stored.longest, strict=True)),
+        "ids_are_hashes": corpus.lacks_ids,
+        "fields_left_alone": corpus.left_alone(),
+        "files_left_alone": dict(corpus.other_files),
         **manifest.model_dump(mode="json"),
     }
 
 
-def _lines(out: Path, manifest: Manifest, corpus: _Corpus) -> Lines:
-    plan, encoder, troubles, stored = manifest.plan, manifest.encoder, corpus.gate.troubles, corpus.stored
+def _lines(out: Path, manifest: Manifest, corpus: Corpus, troubles: BadRows, stored: Stored) -> Lines:
+    plan, encoder = manifest.plan, manifest.encoder
     lines = [
         ("index", f"{out} ({plan.kind})"),
         ("passages", f"{plan.counts.passages:,} from {number(plan.counts.documents, 'document')}"),
@@ -292,13 +282,13 @@ def _lines(out: Path, manifest: Manifest, corpus: _Corpus) -> Lines:
         if plan.dense and plan.dense.structure is Structure.HNSW:
             what += "; where a text is there dozens of times, the graph also misses others: use --structure exact"
         lines.append(("repeats", f"{number(stored.repeated, 'passage')} {what}"))
-    if corpus.reading.lacks_ids:
+    if corpus.lacks_ids:
         what = "hashes of the texts, as there is no field id or _id; if another has them, add --map id=FIELD"
         lines.append(("ids", what))
-    if others := corpus.reading.other_files:
+    if others := corpus.other_files:
         files = ", ".join(number(count, f"{suffix or 'other'} file") for suffix, count in others.most_common())
         lines.append(("ignored", f"{files}: only .txt and .md are read"))
-    if left_alone := corpus.reading.left_alone():
+    if left_alone := corpus.left_alone():
         shown = ", ".join(left_alone[:MOST_FIELDS]) + (", …" if len(left_alone) > MOST_FIELDS else "")
         lines.append(("ignored", f"{shown}; add fields to the passages with --map, as in text=title+text"))
     return lines

@@ -21,7 +21,12 @@ from producer.readers.record import Record, Records
 from producer.readers.stream import explaining
 from producer.readers.text import Text, text_of
 
-__all__ = ["Reading", "Unfit", "read_documents"]
+__all__ = ["Corpus", "Unfit"]
+
+_RECORDS = (".csv", ".tsv", ".jsonl")
+_TEXTS = (".txt", ".md")
+#: Suffixes of compressed texts; the actual compression is detected from the first bytes.
+_PACKED = (".gz", ".zst")
 
 
 class Unfit(NamedTuple):
@@ -31,35 +36,114 @@ class Unfit(NamedTuple):
     trouble: QuestionFileError
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How to read a corpus, and the fields found while reading it."""
+@dataclass(slots=True)
+class Corpus:
+    """The documents of a file or a folder, and what else is there; that is known once they have been read."""
 
+    path: Path
     #: The encoding of the texts; empty to detect it.
     encoding: str = ""
     #: Part of a document → its fields, if they have other names.
     mapping: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Names of the records' fields, in order of appearance.
-    fields: dict[str, None] = field(default_factory=dict)
     #: Suffix → number of the folder's files that are no texts.
-    other_files: Counter[str] = field(default_factory=Counter)
+    other_files: Counter[str] = field(default_factory=Counter, init=False)
+    #: Names of the records' fields, in order of appearance.
+    _fields: dict[str, None] = field(default_factory=dict, init=False)
 
     @property
     def lacks_ids(self) -> bool:
         """Whether the records have no field for ids, so that documents are called by hashes of their texts."""
-        return bool(self.fields) and self.fields.keys().isdisjoint(parts_of(self.mapping, self.fields)["id"])
+        return bool(self._fields) and self._fields.keys().isdisjoint(parts_of(self.mapping, self._fields)["id"])
 
     def left_alone(self) -> list[str]:
         """Return the fields that were not used for any part of a document."""
-        used = {name for names in parts_of(self.mapping, self.fields).values() for name in names}
-        return [name for name in self.fields if name not in used]
+        used = {name for names in parts_of(self.mapping, self._fields).values() for name in names}
+        return [name for name in self._fields if name not in used]
 
+    def documents(self) -> Iterator[Document | Unfit]:
+        """Yield the documents in order: the records of a file, or the files of a folder by their path.
 
-def _read_table(text: Text, reading: Reading) -> Iterator[Record]:
-    """Yield the records of a table with commas, tabs, semicolons or bars, whose first row names the columns."""
-    wanted = {*reading.mapping.get("text", TEXT_FIELDS)}
-    dialect = dialect_of(text, lambda names: not wanted.isdisjoint(name.strip() for name in names), named=True)
-    yield from read_csv(text, dialect or Dialect(",", quoted=True, names=_header(text), header=True))
+        No entry is skipped silently: one that is not a valid document is yielded as `Unfit`, with file, line, field and
+        remedy. Raises QuestionFileError if the entries cannot be separated. The caller must check ids for duplicates.
+        """
+        try:
+            yield from self._files() if self.path.is_dir() else self._records()
+        except OSError as trouble:
+            hint = "Check the path and its permissions."
+            path = trouble.filename or self.path
+            raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path, hint=hint) from None
+
+    def _records(self) -> Iterator[Document | Unfit]:
+        shown = str(self.path)
+        with explaining(shown):
+            for record in self._reader()():
+                try:
+                    yield to_document(record, shown, self.mapping)
+                except QuestionFileError as trouble:
+                    yield Unfit(record.raw, trouble)
+                self._fields.update(dict.fromkeys(map(str, record.fields or ())))
+        self._refuse_unknown_fields()
+
+    def _refuse_unknown_fields(self) -> None:
+        """Raise QuestionFileError if a mapped field is in no record: one may lack it, but in all it is a mistake."""
+        unknown = [name for names in self.mapping.values() for name in names if name not in self._fields]
+        if unknown and self._fields:
+            there = list(self._fields)
+            message = f"no document has such a field; found {', '.join(there)}."
+            hint = nearest(unknown[0], there) or "Correct --map."
+            raise QuestionFileError(message, path=self.path, field=unknown[0], hint=hint)
+
+    def _reader(self) -> Records:
+        path = self.path
+        if not path.exists():
+            beside = [each.name for each in path.parent.glob("*")]
+            hint = nearest(path.name, beside) or "Check the path."
+            raise QuestionFileError("no such file or folder.", path=path, hint=hint)
+        suffixes = [each.lower() for each in path.suffixes]
+        packed = bool(suffixes) and suffixes[-1] in _PACKED
+        suffix = next(iter(suffixes[-2:-1] if packed else suffixes[-1:]), "")
+        if suffix == ".parquet" and not packed:
+            return partial(read_parquet, path, str(path))
+        if suffix in _RECORDS:
+            read = read_jsonl if suffix == ".jsonl" else self._table
+            return partial(read, text_of(path, str(path), self.encoding))
+        found = "".join(path.suffixes[-2:]) if packed else path.suffix
+        raise QuestionFileError(
+            f"unknown suffix {found!r}, expected {', '.join(_RECORDS)} "
+            f"(also with {' or '.join(_PACKED)}), .parquet, or a folder of {' and '.join(_TEXTS)} files.",
+            path=path,
+            hint="Rename or convert it.",
+        )
+
+    def _table(self, text: Text) -> Iterator[Record]:
+        """Yield the records of a table with commas, tabs, semicolons or bars, whose first row names the columns."""
+        wanted = {*self.mapping.get("text", TEXT_FIELDS)}
+        dialect = dialect_of(text, lambda names: not wanted.isdisjoint(name.strip() for name in names), named=True)
+        yield from read_csv(text, dialect or Dialect(",", quoted=True, names=_header(text), header=True))
+
+    def _files(self) -> Iterator[Document | Unfit]:
+        """Yield every text below the folder, with its relative path as id; hidden files and folders are skipped.
+
+        Other files are counted. Raises QuestionFileError if there are only such, OSError if a folder cannot be listed.
+        """
+        texts = 0
+        for path in _below(self.path):
+            name, suffix = path.relative_to(self.path).as_posix(), path.suffix.lower()
+            if not path.is_dir() and suffix not in _TEXTS:
+                self.other_files[suffix] += 1
+                continue
+            texts += 1
+            try:
+                yield _document(path, name, self.encoding)
+            except QuestionFileError as trouble:
+                yield Unfit(name, trouble)
+        if not texts and self.other_files:
+            others = (f"{count:,} {suffix or 'without a suffix'}" for suffix, count in self.other_files.most_common())
+            raise QuestionFileError(
+                f"has no {' or '.join(_TEXTS)} files, but {', '.join(others)}.",
+                path=self.path,
+                hint="Name a file of records itself, not its folder.",
+            )
 
 
 def _header(text: Text) -> tuple[str, ...]:
@@ -70,95 +154,6 @@ def _header(text: Text) -> tuple[str, ...]:
         hint = "Close every quote that is opened in it."
         raise QuestionFileError(f"malformed CSV: header: {trouble}.", path=text.shown, line=1, hint=hint) from None
     return tuple(name.strip() for name in names)
-
-
-_TABLES = {".csv": _read_table, ".tsv": _read_table, ".jsonl": lambda text, _: read_jsonl(text)}
-_TEXTS = (".txt", ".md")
-#: Suffixes of compressed texts; the actual compression is detected from the first bytes.
-_PACKED = (".gz", ".zst")
-
-
-def read_documents(corpus: Path, reading: Reading | None = None) -> Iterator[Document | Unfit]:
-    """Yield the documents of the corpus in order: the records of a file, or the files of a folder by their path.
-
-    No entry is skipped silently: one that is not a valid document is yielded as `Unfit`, with file, line, field and
-    remedy. Raises QuestionFileError if the entries cannot be separated. The caller must check ids for duplicates.
-    """
-    reading = reading or Reading()
-    try:
-        yield from _files(corpus, reading) if corpus.is_dir() else _records(corpus, reading)
-    except OSError as trouble:
-        hint = "Check the path and its permissions."
-        path = trouble.filename or corpus
-        raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path, hint=hint) from None
-
-
-def _records(corpus: Path, reading: Reading) -> Iterator[Document | Unfit]:
-    with explaining(str(corpus)):
-        for record in _reader(corpus, reading)():
-            try:
-                yield to_document(record, str(corpus), reading.mapping)
-            except QuestionFileError as trouble:
-                yield Unfit(record.raw, trouble)
-            reading.fields.update(dict.fromkeys(map(str, record.fields or ())))
-    _refuse_unknown_fields(corpus, reading)
-
-
-def _refuse_unknown_fields(corpus: Path, reading: Reading) -> None:
-    """Raise QuestionFileError if a mapped field is in no record: one record may lack it, but in all it is a mistake."""
-    unknown = [name for names in reading.mapping.values() for name in names if name not in reading.fields]
-    if unknown and reading.fields:
-        there = list(reading.fields)
-        message = f"no document has such a field; found {', '.join(there)}."
-        hint = nearest(unknown[0], there) or "Correct --map."
-        raise QuestionFileError(message, path=corpus, field=unknown[0], hint=hint)
-
-
-def _reader(corpus: Path, reading: Reading) -> Records:
-    if not corpus.exists():
-        beside = [each.name for each in corpus.parent.glob("*")]
-        raise QuestionFileError(
-            "no such file or folder.", path=corpus, hint=nearest(corpus.name, beside) or "Check the path."
-        )
-    suffixes = [each.lower() for each in corpus.suffixes]
-    packed = bool(suffixes) and suffixes[-1] in _PACKED
-    suffix = next(iter(suffixes[-2:-1] if packed else suffixes[-1:]), "")
-    if suffix == ".parquet" and not packed:
-        return partial(read_parquet, corpus, str(corpus))
-    if suffix in _TABLES:
-        return partial(_TABLES[suffix], text_of(corpus, str(corpus), reading.encoding), reading)
-    known = ", ".join(_TABLES)
-    raise QuestionFileError(
-        f"unknown suffix {''.join(corpus.suffixes[-2:]) if packed else corpus.suffix!r}, expected {known} "
-        f"(also with {' or '.join(_PACKED)}), .parquet, or a folder of {' and '.join(_TEXTS)} files.",
-        path=corpus,
-        hint="Rename or convert it.",
-    )
-
-
-def _files(folder: Path, reading: Reading) -> Iterator[Document | Unfit]:
-    """Yield every text below `folder`, with its relative path as id; hidden files and folders are skipped.
-
-    Other files are counted. Raises QuestionFileError if there are only such, OSError if a folder cannot be listed.
-    """
-    texts = 0
-    for path in _below(folder):
-        inside, suffix = path.relative_to(folder), path.suffix.lower()
-        if not path.is_dir() and suffix not in _TEXTS:
-            reading.other_files[suffix] += 1
-            continue
-        texts += 1
-        try:
-            yield _file(path, inside.as_posix(), reading)
-        except QuestionFileError as trouble:
-            yield Unfit(inside.as_posix(), trouble)
-    if not texts and reading.other_files:
-        others = (f"{count:,} {suffix or 'without a suffix'}" for suffix, count in reading.other_files.most_common())
-        raise QuestionFileError(
-            f"has no {' or '.join(_TEXTS)} files, but {', '.join(others)}.",
-            path=folder,
-            hint="Name a file of records itself, not its folder.",
-        )
 
 
 def _below(folder: Path) -> list[Path]:
@@ -176,7 +171,7 @@ def _below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _file(path: Path, name: str, reading: Reading) -> Document:
+def _document(path: Path, name: str, encoding: str) -> Document:
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -188,7 +183,7 @@ def _file(path: Path, name: str, reading: Reading) -> Document:
     if not path.is_file():
         raise QuestionFileError("is a link that leads to no file.", path=path, hint="Correct or remove the link.")
     with explaining(str(path)):
-        text = text_of(path, str(path), reading.encoding).whole().strip()
+        text = text_of(path, str(path), encoding).whole().strip()
     if not text:
         raise QuestionFileError("the file is empty.", path=path, hint="Add text, or remove the file.")
     return Document(id=name, text=text, path=name, question_hash="", shown=str(path), line=None)

@@ -17,7 +17,7 @@ from contract.errors import QuestionFileError
 from contract.index import Chunking, StoredPassage
 from producer.corpus.chunks import cut
 from producer.corpus.document import Document
-from producer.corpus.read import Reading, Unfit, read_documents
+from producer.corpus.read import Corpus, Unfit
 from producer.corpus.store import store_passages
 from producer.corpus.validation import DocumentCheck
 
@@ -32,9 +32,13 @@ def write(path: Path, *lines: Any) -> Path:
     return path
 
 
-def documents(path: Path, reading: Reading | None = None) -> list[Document]:
+def documents(path: Path) -> list[Document]:
     """The documents of a corpus, all of which are good."""
-    return list(DocumentCheck(path).good(read_documents(path, reading)))
+    return documents_of(Corpus(path))
+
+
+def documents_of(corpus: Corpus) -> list[Document]:
+    return list(DocumentCheck(corpus.path).good(corpus.documents()))
 
 
 def document(text: str, name: str = "d") -> Document:
@@ -107,14 +111,14 @@ def test_fields_by_other_names_become_parts_of_a_document(tmp_path: Path) -> Non
         {"pmid": 8, "title": None, "abstract": "It does not."},
         {"pmid": 9, "abstract": "It floats."},
     )
-    reading = Reading(mapping={"id": ["pmid"], "text": ["title", "abstract"]})
-    found = documents(write(tmp_path / "c.jsonl", *rows), reading)
-    assert [(each.id, each.text) for each in found] == [
+    mapping = {"id": ["pmid"], "text": ["title", "abstract"]}
+    corpus = Corpus(write(tmp_path / "c.jsonl", *rows), mapping=mapping)
+    assert [(each.id, each.text) for each in documents_of(corpus)] == [
         ("7", "Iron\nIt rusts."),
         ("8", "It does not."),
         ("9", "It floats."),
     ]
-    assert reading.left_alone() == ["year"]
+    assert corpus.left_alone() == ["year"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,7 @@ def test_a_mapped_field_that_no_document_has_refuses_the_corpus(
 ) -> None:
     path = write(tmp_path / "c.jsonl", {"pmid": 7, "title": "Iron", "text": "It rusts."})
     with pytest.raises(QuestionFileError) as trouble:
-        list(DocumentCheck(path, lambda _: None).good(read_documents(path, Reading(mapping=mapping))))
+        list(DocumentCheck(path, lambda _: None).good(Corpus(path, mapping=mapping).documents()))
     assert str(trouble.value).startswith(f"{path}: {message}")
 
 
@@ -140,7 +144,7 @@ def test_texts_in_another_encoding_are_read_when_it_is_named(tmp_path: Path) -> 
     (tmp_path / "texts" / "café.txt").write_bytes("Crème brûlée".encode("cp1252"))
     with pytest.raises(QuestionFileError, match="If it should read 'Crème brûlée', add --encoding cp1252"):
         documents(tmp_path / "texts")
-    assert documents(tmp_path / "texts", Reading("cp1252"))[0].text == "Crème brûlée"
+    assert documents_of(Corpus(tmp_path / "texts", "cp1252"))[0].text == "Crème brûlée"
 
 
 MESS = (
@@ -169,7 +173,7 @@ def test_bad_documents_that_have_a_place_leave_the_good_ones(tmp_path: Path) -> 
     path = write(tmp_path / "c.jsonl", *MESS)
     bad: list[dict[str, Any]] = []
     gate = DocumentCheck(path, bad.append)
-    assert [(each.id, each.text) for each in gate.good(read_documents(path))] == [("a", "one"), ("d", "three")]
+    assert [(each.id, each.text) for each in gate.good(Corpus(path).documents())] == [("a", "one"), ("d", "three")]
     assert (gate.rows, gate.troubles.count) == (6, 4)
     assert [(each["line"], each["kind"]) for each in bad] == [
         (2, "the passage is empty"),
@@ -189,10 +193,10 @@ def test_a_folder_gives_its_texts_by_their_path(tmp_path: Path) -> None:
     for name in ("b.txt", "a/c.MD", "a/notes.pdf", ".hidden.txt", ".git/d.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"text of {name}\n")
-    reading = Reading()
-    found = [(each.id, each.path, each.text) for each in documents(tmp_path, reading)]
+    corpus = Corpus(tmp_path)
+    found = [(each.id, each.path, each.text) for each in documents_of(corpus)]
     assert found == [("a/c.MD", "a/c.MD", "text of a/c.MD"), ("b.txt", "b.txt", "text of b.txt")]
-    assert reading.other_files == {".pdf": 1}
+    assert corpus.other_files == {".pdf": 1}
 
 
 def test_links_in_a_folder_are_read_or_told(tmp_path: Path) -> None:
@@ -204,7 +208,7 @@ def test_links_in_a_folder_are_read_or_told(tmp_path: Path) -> None:
         (folder / name).symlink_to(to)
     os.mkfifo(folder / "f.txt")
 
-    read = list(read_documents(folder))
+    read = list(Corpus(folder).documents())
 
     assert [each.text for each in read if isinstance(each, Document)] == ["text of corpus", "text of elsewhere"]
     assert [str(each.trouble).partition(": ")[2] for each in read if isinstance(each, Unfit)] == [
@@ -322,13 +326,13 @@ def test_a_missing_corpus_is_told_with_what_lies_beside_it(tmp_path: Path) -> No
 def test_two_documents_of_one_id_are_refused(tmp_path: Path, rows: tuple[Any, ...]) -> None:
     path = write(tmp_path / "c.jsonl", *rows)
     with pytest.raises(QuestionFileError, match=r"c\.jsonl:2: field 'id': '.*' is already used on line 1\. Give each"):
-        store_passages(DocumentCheck(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
+        store_passages(DocumentCheck(path).good(Corpus(path).documents()), Chunking(), tmp_path / "p.arrow", path)
 
 
 def test_a_corpus_without_a_passage_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "c.jsonl")
     with pytest.raises(QuestionFileError, match="contains no passages"):
-        store_passages(DocumentCheck(path).good(read_documents(path)), Chunking(), tmp_path / "p.arrow", path)
+        store_passages(DocumentCheck(path).good(Corpus(path).documents()), Chunking(), tmp_path / "p.arrow", path)
 
 
 def test_a_document_that_is_not_cut_keeps_its_id() -> None:
