@@ -80,10 +80,8 @@ def single_context(contexts: Contexts) -> str:
     """Return what intervals cannot say where all questions share one context; empty where they do not."""
     if not contexts.is_single:
         return ""
-    return (
-        f"all {contexts.sharing:,} questions have the same {contexts.unit}: intervals and tests are about questions of "
-        "this one, and say nothing of others"
-    )
+    alike = "are the same without their contexts, which are not shown" if contexts.by_text else "share one context"
+    return f"all {contexts.sharing:,} questions {alike}: intervals and tests say nothing of others"
 
 
 def p_value(found: float) -> str:

@@ -1,4 +1,4 @@
-"""A background thread that does its work in rounds."""
+"""A background thread that does its work in rounds: of a worker, or of a launcher, which must not block on Redis."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import abc
 import logging
 import threading
 import time
+from types import TracebackType
+from typing import Self
 
 from contract.errors import McqueueError
 from workers.retries import reason_of
@@ -46,8 +48,15 @@ class Rounds(threading.Thread, abc.ABC):
             unexpected = not isinstance(trouble, McqueueError)
             log.warning("%s: round skipped: %s", self.name, self._trouble, exc_info=unexpected)
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stopped.set()  # not joined: it may be waiting for an answer
+
     def stop(self) -> None:
-        """Stop after the current round."""
+        """Stop after the current round, and wait for its end."""
         self._stopped.set()
         if self.is_alive():
             self.join(timeout=10)

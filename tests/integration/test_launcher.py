@@ -258,7 +258,7 @@ def test_an_outage_of_redis_begins_with_the_question_that_it_does_not_answer(
         raise RedisUnreachable("No Redis answers (timeout).")
 
     monkeypatch.setattr(redis_watch, "connect", late)
-    monkeypatch.setattr("workers.host.watch.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
     with valkey(tmp_path) as server, RedisWatch(load_settings(None, [f"redis_url={url_of(server)}"]), told.append):
         wait_until(lambda: len(told) == 2, "that it is back")
     assert told[1] != "Redis is back after 0 s."
@@ -273,7 +273,7 @@ def test_of_an_outage_that_has_another_reason_now_that_is_told(tmp_path: Path, m
         raise reasons.pop(0) if len(reasons) > 1 else reasons[0]
 
     monkeypatch.setattr(redis_watch, "connect", refused)
-    monkeypatch.setattr("workers.host.watch.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
     with RedisWatch(load_settings(), told.append):
         wait_until(lambda: len(told) == 2, "both")
     assert told == ["No Redis answers. Workers wait until it responds.", "Wrong password."]

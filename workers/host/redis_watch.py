@@ -14,12 +14,12 @@ import redis
 from contract.connection import connect, why_no_writes
 from contract.errors import LedgerError
 from contract.settings import Settings
-from workers.host.watch import Watch
+from workers.rounds import Rounds
 
 __all__ = ["RedisWatch"]
 
 
-class RedisWatch(Watch):
+class RedisWatch(Rounds):
     """Looks at Redis as long as the block lasts."""
 
     def __init__(self, settings: Settings, say: Callable[[str], object]) -> None:
@@ -31,15 +31,16 @@ class RedisWatch(Watch):
         #: What was last said to be wrong.
         self._told: type[LedgerError] | None = None
 
-    def look(self) -> None:
+    def round(self) -> None:
+        """Look once, and say what has changed."""
         began = time.monotonic()  # what fails may have waited long for an answer
-        trouble = self._trouble()
+        trouble = self._what_is_wrong()
         if self._stopped.is_set():
             return
         with suppress(OSError):  # as the launcher's own lines, where they cannot be written
             self._tell(trouble, began)
 
-    def _trouble(self) -> LedgerError | None:
+    def _what_is_wrong(self) -> LedgerError | None:
         try:
             self._client = self._client or connect(self._settings, retries=1)
             return why_no_writes(self._client, self._settings.redis_place)

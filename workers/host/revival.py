@@ -10,12 +10,12 @@ from contract.connection import connect_hurried
 from contract.errors import LedgerError
 from contract.fleet import Fleet, Wish
 from contract.settings import Settings
-from workers.host.watch import Watch
+from workers.rounds import Rounds
 
 __all__ = ["Revival"]
 
 
-class Revival(Watch):
+class Revival(Rounds):
     """Looks for wishes to restart given-up workers, as long as the block lasts."""
 
     def __init__(self, settings: Settings) -> None:
@@ -33,7 +33,8 @@ class Revival(Watch):
             found, self._wished = self._wished.intersection(given_up), set()
         return found
 
-    def look(self) -> None:
+    def round(self) -> None:
+        """Look once."""
         with suppress(LedgerError):  # the wish stays there
             self._look()
 

@@ -327,7 +327,7 @@ def test_where_all_questions_share_one_context_it_is_said_that_nothing_is_known_
         verdicts = [Verdict(question_id=each.id, outcome=Outcome.CORRECT, choice="A") for each in questions]
         ledger.commit(run.run_id, verdicts)
         names.append(run.run_id)
-    said = "all 20 questions have the same context: intervals and tests are about questions of this one"
+    said = "all 20 questions share one context: intervals and tests say nothing of others"
     assert f"contexts  {said}" in producer("export", names[0]).stdout
     assert f"contexts    {said}" in producer("compare", *names).stdout
     producer("report", *names, "--out", "page")
