@@ -20,11 +20,14 @@ __all__ = [
     "is_request",
     "request_id",
     "run_id_for",
+    "run_name",
     "slug",
 ]
 
 #: What commands take for a run's name: the newest run that is not an HTTP request. No run may be called so.
 LAST = "last"
+#: A run's folder is named after it, and file systems limit names to 255 bytes.
+LONGEST_RUN_NAME = 150
 #: A run's id as it is read from Redis. It names the folder of the run's results: whoever may write to Redis must not
 #: choose another place for them.
 RunId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*$")]
@@ -54,6 +57,11 @@ def distinct_slug(text: str) -> str:
     return f"{slug(text)}-{digest[:8]}"
 
 
+def run_name(text: str) -> str:
+    """Return `text` as the name of a run: a slug, of which only the first `LONGEST_RUN_NAME` characters count."""
+    return slug(text)[:LONGEST_RUN_NAME]
+
+
 def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:
     """Return a readable name plus the fingerprint's first 8 hex digits, and the number of a deliberate repeat.
 
@@ -64,12 +72,12 @@ def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:
 
 
 def is_called(run_id: str, name: str) -> bool:
-    """Whether `run_id_for` made this id from `name`.
+    """Whether this is the id of a run that was given this name.
 
     >>> is_called("my-test-0a1b2c3d", "My Test"), is_called("my-test-2-0a1b2c3d", "My Test")
     (True, False)
     """
-    return re.fullmatch(re.escape(slug(name)) + r"-[0-9a-f]{8}(-\d+)?", run_id) is not None
+    return re.fullmatch(re.escape(run_name(name)) + r"-[0-9a-f]{8}(-\d+)?", run_id) is not None
 
 
 def has_fingerprint(run_id: str, fingerprint: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from contract.errors import RunConfigError, UnknownRun, UnreadableRun
 from contract.ledger import Ledger, Run, RunState, Taken
-from contract.names import LAST, has_fingerprint, is_called, run_id_for, slug
+from contract.names import LAST, has_fingerprint, is_called, run_id_for, run_name, slug
 from contract.prefix_order import PrefixOrder
 from contract.priority import Priority
 from contract.question import Body
@@ -46,10 +46,6 @@ __all__ = [
     "plan",
     "submit",
 ]
-
-
-#: A run's folder is named after it, and file systems limit names to 255 bytes.
-LONGEST_NAME = 150
 
 
 class State(StrEnum):
@@ -176,7 +172,7 @@ def plan(
     few_shot.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     return Plan(
-        name=slug(name or f"{source.stem}-{spec.model}-{spec.mode}")[:LONGEST_NAME],
+        name=run_name(name or f"{source.stem}-{spec.model}-{spec.mode}"),
         spec=spec,
         survey=found,
         prefix_order=prefix_order,
@@ -189,7 +185,7 @@ def plan(
 
 def asked_of(planned: Plan, model: str, name: str) -> Plan:
     """Return the plan for another `model` and `name`, otherwise unchanged; no file is read again."""
-    return replace(planned, name=slug(name)[:LONGEST_NAME], spec=planned.spec.model_copy(update={"model": model}))
+    return replace(planned, name=run_name(name), spec=planned.spec.model_copy(update={"model": model}))
 
 
 def afresh(planned: Plan, ledger: Ledger) -> Plan:

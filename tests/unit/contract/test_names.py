@@ -9,13 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.names import distinct_slug, is_request, request_id, run_id_for, slug
+from contract.names import distinct_slug, is_called, is_request, request_id, run_id_for, run_name, slug
 from tests.support import make_spec
 
 
 def test_a_run_id_is_a_readable_name_and_eight_digits_of_the_fingerprint() -> None:
     spec = make_spec()
     assert run_id_for("My Questions", spec) == f"my-questions-{spec.fingerprint()[:8]}"
+
+
+def test_a_run_is_found_by_a_name_of_which_its_id_shows_only_the_beginning() -> None:
+    name = "a very long name " * 20
+    run_id = run_id_for(run_name(name), make_spec())
+    assert len(run_id) < 200
+    assert is_called(run_id, name)
+    assert not is_called(run_id, name[:100])
 
 
 def test_no_name_gives_a_run_the_id_of_an_http_request() -> None:
