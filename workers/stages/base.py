@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.retries import reason_of, too_many
 from workers.scoring import Item
+from workers.stages import pauses
 from workers.stages.isolation import Isolation
 from workers.stages.put_offs import PutOffs
 from workers.stages.recorder import Recorder
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 #: A question begun this often without a verdict is a suspect, begun alone from then on: it may kill its batch. Earlier
 #: where `max_attempts` allows only two: each question has its last attempt alone.
 SUSPECT_FROM = 2
-RETRY_PAUSE_S = 1.0
 
 
 class BatchWork(abc.ABC):
@@ -45,7 +44,6 @@ class BatchWork(abc.ABC):
         self._settings = context.settings
         self._ledger = context.ledger
         self._send = context.send
-        self._stopping = context.stopping
         self._suspect_from = min(SUSPECT_FROM, context.settings.max_attempts - 1)
         self._recorder = Recorder(context, self.stage, self._describe_engine)
         self._put_offs = PutOffs()
@@ -54,9 +52,7 @@ class BatchWork(abc.ABC):
         self._isolation = Isolation()
         #: By batch: questions begun that have no verdict yet.
         self._under_way: dict[int, Sequence[Work]] = {}
-        #: Until when (monotonic clock), and how many: failed questions that wait for another attempt.
-        self._held: list[tuple[float, int]] = []
-        self._holding = threading.Lock()
+        self._pauses = pauses.Pauses(context.settings.full_batch, context.stopping)
 
     @property
     def done(self) -> int:
@@ -104,18 +100,18 @@ class BatchWork(abc.ABC):
                 endings = self._do(batch)
             _settle_messages(batch, endings)
             did_something = set(endings.values()) != {AGAIN}
-            self._rest(batch, endings, did_something=did_something)
+            self._pauses.choose(batch, endings, did_something=did_something)
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
             log.warning("batch %d is requeued: %s", batch.number, trouble)
-            batch.pause_s = RETRY_PAUSE_S
+            batch.pause_s = pauses.RETRY_PAUSE_S
         finally:
             if events:
                 events.ended(batch)
         if did_something and batch.begun:
             self._log(batch)
-        self._pause(batch.pause_s)
+        self._pauses.take(batch.pause_s)
 
     def note_under_way(self, reason: str) -> None:
         """Record in the ledger why the questions begun here will get no verdict. From any thread."""
@@ -284,35 +280,6 @@ class BatchWork(abc.ABC):
         middle = len(left) // 2
         self._attempt_or_halve(batch, left[:middle], endings)
         self._attempt_or_halve(batch, left[middle:], endings)
-
-    def _rest(self, batch: Batch, endings: Endings, *, did_something: bool) -> None:
-        """Decide where the questions to be retried wait: held, which keeps no others waiting, or here with their batch.
-
-        Where several failed together and nothing else was done, or many wait already, nothing may be wrong with them:
-        others would only use up their attempts, too. A batch that was put off waits here, or it would be a busy loop.
-        """
-        failed = Counter(endings.values())[AGAIN] if batch.requeue_after_s else 0
-        if did_something and not failed:
-            return
-        if failed and (did_something or failed == 1) and self._holds(failed, batch.requeue_after_s):
-            return
-        batch.pause_s, batch.requeue_after_s = max(batch.requeue_after_s, RETRY_PAUSE_S), 0.0
-
-    def _holds(self, questions: int, pause_s: float) -> bool:
-        """Whether so many more questions may be held for `pause_s`: no more than a full batch has at a time."""
-        now_s = time.monotonic()
-        with self._holding:
-            self._held = [(until_s, count) for until_s, count in self._held if until_s > now_s]
-            if sum([count for _, count in self._held]) + questions > self._settings.full_batch:
-                return False
-            self._held.append((now_s + pause_s, questions))
-            return True
-
-    def _pause(self, seconds: float) -> None:
-        """Pause before the next batch; ends early when the worker is stopping."""
-        until = time.monotonic() + seconds
-        while (left_s := until - time.monotonic()) > 0 and not self._stopping():
-            time.sleep(min(0.1, left_s))
 
     def _log(self, batch: Batch) -> None:
         seconds = time.time() - batch.started_at

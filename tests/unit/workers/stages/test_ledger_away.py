@@ -93,7 +93,7 @@ def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_u
                 raise trouble
             return super().commit(run_id, verdicts)
 
-    monkeypatch.setattr("workers.stages.base.RETRY_PAUSE_S", 0)
+    monkeypatch.setattr("workers.stages.pauses.RETRY_PAUSE_S", 0)
     books = Refusing()
     run = open_run(books, make_questions(2))
     batch = batch_of(message(run, "q0", "q1"))

@@ -14,7 +14,7 @@ from tests.support import make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score
 from workers.messages.batch import Settlement
-from workers.stages.base import RETRY_PAUSE_S
+from workers.stages.pauses import RETRY_PAUSE_S
 from workers.stages.put_offs import PutOffs
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext

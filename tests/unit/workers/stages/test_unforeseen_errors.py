@@ -18,6 +18,7 @@ from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of
 from workers.engines.base import Request
 from workers.messages.batch import Settlement
 from workers.scoring import Reading
+from workers.stages.pauses import Pauses
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
 from workers.verdicts import outcome_of
@@ -27,7 +28,7 @@ from workers.verdicts import outcome_of
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long a batch would have rested."""
     pauses: list[float] = []
-    monkeypatch.setattr(BatchScorer, "_pause", lambda _, seconds: pauses.append(seconds))
+    monkeypatch.setattr(Pauses, "take", lambda _, seconds: pauses.append(seconds))
     return pauses
 
 
@@ -83,13 +84,13 @@ def test_no_more_questions_are_held_for_another_attempt_than_a_full_batch_has(
     engine.raises = {"What is": OSError("no space left on device")}
     small = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=3"])
     scorer = BatchScorer(StageContext(small, books, "w@host", nowhere), engine)
-    monkeypatch.setattr("workers.stages.base.time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
+    monkeypatch.setattr("workers.stages.pauses.time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
     batches = [batch_of(message(run, f"q{n}")) for n in range(5)]
     for batch in batches:
         scorer.run(batch)
     assert [each.requeue_after_s for each in batches] == [1, 1, 1, 0, 0]
     assert no_pauses == [0, 0, 0, 1, 1]
-    monkeypatch.setattr("workers.stages.base.time", SimpleNamespace(monotonic=lambda: 1.1, time=time.time))
+    monkeypatch.setattr("workers.stages.pauses.time", SimpleNamespace(monotonic=lambda: 1.1, time=time.time))
     scorer.run(batch := batch_of(message(run, "q0")))
     assert batch.requeue_after_s == 2, "the others are no longer held"
 
