@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -15,6 +14,7 @@ import click
 
 from contract.commands import INTERRUPTED, note
 from contract.errors import IndexUnusable, InputError
+from contract.held import abandoned, hold
 from contract.index import MANIFEST, read_manifest, replaced_beside
 from producer.folder_lock import alone_in
 
@@ -61,31 +61,20 @@ def _draft(place: Path) -> Iterator[Path]:
     """Yield a new folder next to `place`. It is deleted at the end, or by the next command if this one is killed."""
     place.parent.mkdir(parents=True, exist_ok=True)
     _sweep(place)
-    lock = None
-    while lock is None:
+    while True:
         # Not tempfile.mkdtemp: only its owner could read the index.
         folder = place.with_name(f".{place.name}.{secrets.token_hex(4)}{UNFINISHED}")
         folder.mkdir()
-        lock = _lock(folder)
+        with suppress(FileNotFoundError):  # swept before it was held
+            lock = os.open(folder, os.O_RDONLY)
+            if hold(lock, folder):
+                break
+            os.close(lock)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
-
-
-def _lock(folder: Path) -> int | None:
-    """Lock a new folder so that it is not swept; return the lock's descriptor, or None if it already was."""
-    try:
-        lock = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    with suppress(OSError):  # where there are no locks, nothing is swept either
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    if folder.exists():
-        return lock
-    os.close(lock)
-    return None
 
 
 def _sweep(place: Path) -> None:
@@ -96,21 +85,12 @@ def _sweep(place: Path) -> None:
         for left in filter(lambda each: ours.fullmatch(each.name), list(place.parent.iterdir())):
             with suppress(OSError):
                 if left.suffix == UNFINISHED:
-                    _delete_unlocked(left)
+                    with abandoned(left):
+                        shutil.rmtree(left, ignore_errors=True)
                 elif alone and place.exists():
                     _put_beside(left, place)
                 elif alone:
                     left.rename(place)
-
-
-def _delete_unlocked(folder: Path) -> None:
-    """Delete `folder`. Raises OSError if a command still holds it."""
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(lock)
 
 
 def _take_place(folder: Path, place: Path) -> None:

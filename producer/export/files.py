@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import tempfile
@@ -14,6 +13,7 @@ from typing import IO, Any, BinaryIO, Self, TextIO, cast
 
 from contract.commands import NO_ROOM
 from contract.errors import InputError
+from contract.held import abandoned, hold
 from producer.folder_lock import alone_in
 
 __all__ = ["Drafts", "explaining", "refuse_unwritable", "replacing"]
@@ -49,7 +49,7 @@ class Drafts:
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         while True:
             file: IO[Any] = draft.open(mode, **how)  # type: ignore[call-overload]
-            if _held(file, draft):
+            if hold(file.fileno(), draft):  # else it was swept already
                 break
             file.close()
         self._opened.append((draft, path, file))
@@ -142,21 +142,10 @@ def _settle(folders: set[Path]) -> None:
                 os.close(descriptor)
 
 
-def _held(file: IO[Any], draft: Path) -> bool:
-    """Lock a draft so that it is not swept; return False if it already was. Without locks, nothing is swept either."""
-    with suppress(OSError):
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), draft.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _sweep(path: Path) -> None:
     """Remove the drafts of `path` left by killed processes: those that are not locked."""
     for left in _leftovers(path, r"\.\d+"):
-        with suppress(OSError), left.open("rb") as file:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), abandoned(left):
             left.unlink()
 
 

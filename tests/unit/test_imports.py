@@ -60,6 +60,7 @@ CONTRACT_ORDER = (
     "queue.restoring",
     "queue",
     "process",
+    "held",
     "fleet",
     "pace",
     "metrics",

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contract.errors import EngineError
+from contract.held import abandoned
 from contract.process import boot_id
 
 __all__ = ["VARIABLE", "vllm_folder"]
@@ -90,21 +91,12 @@ def _locked(folder: Path) -> tuple[int, ...]:
 
 
 def _remove_abandoned(temporary: Path) -> None:
-    """Remove this user's folders in `temporary` that no process uses any more."""
+    """Remove this user's folders in `temporary`, made here since this system booted, that no process uses any more."""
     for folder in list(temporary.glob(f"{PREFIX}*")):
         with suppress(OSError):
             if folder.lstat().st_uid == os.geteuid():
-                _remove_unlocked(folder)
-
-
-def _remove_unlocked(folder: Path) -> None:
-    """Remove `folder`. Raises OSError if it is in use, or not a folder of this module made since this system booted."""
-    lock = os.open(_lock_of(folder), os.O_RDWR)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-    finally:
-        os.close(lock)
+                with abandoned(_lock_of(folder), os.O_RDWR):
+                    shutil.rmtree(folder)
 
 
 def _lock_of(folder: Path) -> Path:
