@@ -93,31 +93,44 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
         return Key(settle((), ways))
     fields = {each: _given(head, each) for each in (name, *_others(head, name))}
     said = [each for each, given in fields.items() if say_by_label_or_text(given)]
-    field = name
-    if name not in said and _are_numbers(fields[name]):
-        if said:
-            way, agreed = _agreeing(fields[name], fields[said[0]], (*ways, Way.FLAGS))
-            if agreed or not _is_else(name, fields[name]):
-                return Key(way, None, _beside(name, way, fields, said))
-            field = said[0]
-        elif _is_else(name, fields[name]):
-            field = next((each for each in fields if _may_be_index(each, fields[each])), name)
-    elif name not in said and said and name_all(fields[name]):
-        field = said[0]
-    given = [each for each in fields[field] if each]
+    field, way = _most_reliable(name, fields, said, ways)
     supposed = False
-    try:
-        way = settle(given, ways, like if like in INDICES else None)
-        if are_supposed_columns(head, given, way):
-            way = Way.INDEX_0 if like is Way.INDEX_0 else way
-            supposed = like not in {Way.INDEX_0, Way.INDEX_1, Way.LABEL}
-    except FieldTrouble:
-        if not _counts_from_0(head, field):
-            raise
-        way, supposed = Way.INDEX_0, True
+    if way is None:
+        way, supposed = _way_of(head, field, [each for each in fields[field] if each], ways, like)
     # Wherever a list of the key was taken for passages, it is to be taken from there.
     usual = field == name and all(each.used.gold != name for each in head)
     return Key(way, None if usual else field, _beside(field, way, fields, said), supposed)
+
+
+def _most_reliable(
+    name: str, fields: Mapping[str, Column], said: Sequence[str], ways: Sequence[Way]
+) -> tuple[str, Way | None]:
+    """Return the field that holds the key, `name` by its name alone, and how its numbers count if another one tells."""
+    column = fields[name]
+    if name in said:
+        return name, None
+    if not _are_numbers(column):
+        return (said[0] if said and name_all(column) else name), None
+    if not said:
+        may_be = [each for each in fields if _may_be_index(each, fields[each])] if _is_else(name, column) else []
+        return (may_be or [name])[0], None
+    way, agreed = _agreeing(column, fields[said[0]], (*ways, Way.FLAGS))
+    return (name, way) if agreed or not _is_else(name, column) else (said[0], None)
+
+
+def _way_of(
+    head: Sequence[Parts], field: str, given: Sequence[Given], ways: Sequence[Way], like: Way | None
+) -> tuple[Way, bool]:
+    """Return how these values name choices, and whether the base of their numbers is assumed."""
+    try:
+        way = settle(given, ways, like if like in INDICES else None)
+    except FieldTrouble:
+        if not _counts_from_0(head, field):
+            raise
+        return Way.INDEX_0, True
+    if not are_supposed_columns(head, given, way):
+        return way, False
+    return Way.INDEX_0 if like is Way.INDEX_0 else way, like not in {Way.INDEX_0, Way.INDEX_1, Way.LABEL}
 
 
 def are_supposed_columns(head: Sequence[Parts], given: Sequence[Given], way: Way) -> bool:
