@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,6 +15,7 @@ from contract.wording import broken_down, number
 from producer.bar import reading
 from producer.compare.incomparable import refuse_incomparable
 from producer.compare.shared_questions import Asked, LeftOut, Shared
+from producer.compare.spec_differences import differences
 from producer.engine_differences import Engines
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.clusters import ContextValues, shared_by
@@ -360,24 +360,6 @@ class Pairing:
 
 def _recall(a: RunSpec, b: RunSpec) -> RecallPairs | None:
     return RecallPairs(min(a.rag.retrieval_top_k, b.rag.retrieval_top_k)) if a.rag and b.rag else None
-
-
-def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
-    """Return the fields that differ, nested ones as `prompt.text`, each with both values; None if a spec lacks it."""
-    fields_a, fields_b = _fields(a), _fields(b)
-    both = {name: (fields_a.get(name), fields_b.get(name)) for name in {**fields_a, **fields_b}}
-    return {name: (one, other) for name, (one, other) in both.items() if one != other}
-
-
-def _fields(spec: RunSpec) -> dict[str, Any]:
-    return {**_flat(spec.model_dump(mode="json")), "prompt.version": spec.prompt.version}
-
-
-def _flat(content: Mapping[str, Any], start: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in content.items():
-        flat |= _flat(value, f"{start}{name}.") if isinstance(value, dict) else {f"{start}{name}": value}
-    return flat
 
 
 def _side(run: Run, question: Question, verdict: Verdict | None) -> Side:

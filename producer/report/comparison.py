@@ -11,7 +11,8 @@ from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
 from producer.compare.incomparable import refuse_incomparable
-from producer.compare.pairing import Comparison, First, Pairing, differences
+from producer.compare.pairing import Comparison, First, Pairing
+from producer.compare.spec_differences import differences
 from producer.output import Lines
 from producer.result_lines import difference, p_value, sharing, single_context
 from producer.retrieval_summary import effect_lines, recall_lines

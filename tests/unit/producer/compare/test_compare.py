@@ -11,10 +11,10 @@ from contract.ledger import MemoryLedger, RunState
 from contract.question import Question
 from contract.spec import Judge, Mode, Normalization, Prompt, Sampling
 from contract.verdict import Outcome, Verdict
-from producer.compare.pairing import differences
+from producer.compare.spec_differences import differences
 from producer.runs.templates import load_prompt
 from tests.support import make_question
-from tests.unit.producer.compare.conftest import QUESTIONS, SPEC, Ran, keyed
+from tests.unit.producer.compare.conftest import QUESTIONS, RAG, SPEC, Ran, keyed
 from tests.unit.producer.conftest import Producer
 
 
@@ -447,6 +447,17 @@ def test_specs_differ_by_their_nested_fields() -> None:
         "prompt.version": (SPEC.prompt.version, other.prompt.version),
     }
     assert differences(SPEC, SPEC) == {}
+
+
+def test_of_a_part_that_one_run_lacks_what_is_not_set_in_the_other_is_no_difference() -> None:
+    retrieving = SPEC.model_copy(update={"rag": RAG})
+    found = differences(SPEC, retrieving)
+    assert found["rag.index"] == (None, RAG.index)
+    assert not found.keys() & {"rag", "rag.reranker", "rag.rerank_from", "rag.question_hashes"}
+    reranking = SPEC.model_copy(update={"rag": RAG.model_copy(update={"reranker": "small"})})
+    assert differences(retrieving, reranking) == {"rag.reranker": ("", "small"), "rag.rerank_from": (None, 50)}
+    writing = SPEC.model_copy(update={"sampling": Sampling()})
+    assert differences(SPEC, writing)["sampling.temperature"] == (None, 0.0)
 
 
 def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Producer) -> None:
