@@ -22,7 +22,8 @@ from producer.intake.options import how_to_read, selection_of
 from producer.intake.selection import Selection
 from producer.readers import HowToRead
 from producer.readers.source import STDIN
-from producer.runs.runconfig import FileName, RunConfig, run_config
+from producer.runs.parts import FileName
+from producer.runs.runconfig import RunConfig, run_config
 
 __all__ = ["Entry", "Suite", "load_suite"]
 

@@ -24,7 +24,8 @@ from producer.http import door, purging
 from producer.http.bodies import ScoreOptions, ScoreOut
 from producer.http.door import SOURCE, Door
 from producer.http.purging import ABANDONED_AFTER_S
-from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
+from producer.runs.parts import FewShotConfig, RagConfig
+from producer.runs.runconfig import RunConfig
 from tests.support import PATIENCE_S, build_test_index, make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 

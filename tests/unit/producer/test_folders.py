@@ -16,7 +16,7 @@ from contract.question import Question
 from contract.spec import ExampleSelection
 from producer.intake.survey import rejected_rows, survey
 from producer.readers import HowToRead, Source, understand
-from producer.runs.runconfig import FewShotConfig
+from producer.runs.parts import FewShotConfig
 
 SPLITS = ("dev", "test")
 GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}

@@ -32,7 +32,7 @@ from producer.readers.layouts import OWN
 from producer.readers.parquet import read_parquet
 from producer.readers.record import Record
 from producer.readers.text import LONGEST_LINE_BYTES, encoding_of
-from producer.runs.runconfig import FewShotConfig
+from producer.runs.parts import FewShotConfig
 from tests.support import make_questions, needed_package, open_run
 from tests.unit.producer.reading import questions, read
 

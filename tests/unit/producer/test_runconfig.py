@@ -13,7 +13,8 @@ from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import Mode, Normalization, Prompt, Sampling
-from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig, load_run_config
+from producer.runs.parts import FewShotConfig, RagConfig
+from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.templates import built_in, load_prompt
 from tests.support import ROOT, build_test_index, make_question
 

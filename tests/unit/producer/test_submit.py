@@ -19,7 +19,8 @@ from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
 from producer.intake.survey import Digest, rejected_rows, survey
 from producer.readers import Source
-from producer.runs.runconfig import FewShotConfig, RagConfig, RunConfig
+from producer.runs.parts import FewShotConfig, RagConfig
+from producer.runs.runconfig import RunConfig
 from producer.runs.submit import Plan, State, afresh, asked_already, plan, submit
 from producer.stats.guessing import Guessing
 from tests.support import make_question, make_spec
