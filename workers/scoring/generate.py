@@ -88,16 +88,15 @@ def _read_first(question: Question, text: str, spec: RunSpec) -> Extraction:
 def _read_said(question: Question, said: str, spec: RunSpec) -> Extraction:
     """What is `said` before a further question without a heading, if anything is said there; else what all says.
 
-    The last answer has the last word: that of the last made-up question, otherwise. Where only the choices of such a
-    question tell it from an explanation, the first line must be an answer and nothing else.
+    The last answer has the last word: that of the last made-up question, otherwise.
     """
     if spec.few_shot:
         said = before_next_example(said)
     first = before_next_question(said, question.question, spec.prompt.text)
     if first != said and (found := extracted(first, question, spec)).rule != "none":
         return found
-    first = before_other_choices(said, question.choices)
-    if first != said and (found := extracted(first, question, spec)).rule == "leading-label":
+    first = before_other_choices(said, question.choices, question.question)
+    if first != said and (found := extracted(first, question, spec)).rule != "none":
         return found
     return extracted(said, question, spec)
 

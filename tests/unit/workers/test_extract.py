@@ -450,3 +450,96 @@ def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:
 def test_json_with_a_verdict_of_any_type_is_read_and_fails_no_question(verdict: str, names: str | None) -> None:
     said = f'{{"answer": "B", "verdict": {verdict}}}'
     assert extract(said, CITIES, "What is the capital of Spain?").label == names
+
+
+@pytest.mark.parametrize(
+    ("text", "choices", "read"),
+    [
+        (r"\boxed{e^{-1}}", ("$e-1$", "$1/e$", "$e^{-1}$", "$1$"), "C"),
+        (r"The answer is $x^{-1}$.", ("$x-1$", "$x$", "$1$", "$x+1$"), None),
+        (r"The answer is $x^2$.", ("x²", "2x", "x", "1"), "A"),
+    ],
+)
+def test_a_negative_power_is_no_difference(text: str, choices: tuple[str, ...], read: str | None) -> None:
+    assert label(text, choices) == read
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("hypertension, diabetes, and obesity", "B"),
+        ("hypertension, diabetes & obesity", "B"),
+        ("hypertension and diabetes", "D"),
+        ("hypertension", "A"),
+        ("hypertension, diabetes or gout", None),
+        ("iron", "B"),
+        ("iron (III) oxide", "C"),
+    ],
+)
+def test_a_choice_that_is_the_beginning_of_another_is_not_taken_for_it_where_only_the_signs_differ(
+    said: str, read: str | None
+) -> None:
+    oxides = ("rust", "iron", "iron(III) oxide", "iron(II) oxide")
+    growing = ("hypertension", "hypertension, diabetes and obesity", "obesity", "hypertension and diabetes")
+    assert label(f"The answer is {said}.", oxides if said.startswith("iron") else growing) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The magnetic field **B** has a magnitude of 3 T.",
+        "Since **A** is orthogonal, its determinant is 1.",
+        "Lack of vitamin **C** causes scurvy.",
+        "Point **D** on the graph shows the price.",
+        "The current is 5 amperes (A).",
+        "Guanine pairs with cytosine (C).",
+        "That quantity is capacitance (C).",
+        "Therefore, A is correct and R is false.",
+    ],
+)
+def test_a_letter_that_names_a_thing_is_no_label(text: str) -> None:
+    assert label(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It can only be the **C**.",
+        "Therefore, **C**",
+        "Give Paris (C).",
+        "It is the city of Paris (C).",
+    ],
+)
+def test_a_label_in_bold_or_brackets_is_read_where_it_is_one(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If I'm not mistaken, the answer is C.",
+        "If I remember correctly, the answer is C.",
+        "Whether or not it rains there, the answer is C.",
+        "The answer is to be Paris.",
+    ],
+)
+def test_an_answer_is_read_beside_words_that_set_no_condition(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize("text", ["Had it been Spain, I'd say B.", "My final answer is A. Edit: should be C."])
+def test_an_answer_that_is_supposed_or_edited_away_is_none(text: str) -> None:
+    assert label(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Yes, that's a common question. The Earth is round.",
+        "Yes! Happy to explain.",
+        "No, this is not a trick question.",
+    ],
+)
+def test_a_remark_on_the_question_is_no_yes_or_no(text: str) -> None:
+    assert label(text, ("Yes", "No")) is None
+    assert label(text.partition(" ")[0], ("Yes", "No")) is not None

@@ -311,3 +311,20 @@ def test_json_that_gives_two_different_answers_is_ambiguous(text: str) -> None:
 )
 def test_json_that_gives_one_answer_twice_is_read(text: str) -> None:
     assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "B. Paris is correct.",
+        "B) Paris because it is the capital.",
+        "B) Paris, because it is.",
+        "B. Paris - the capital",
+        "The answer is **B) Paris**, because it is.",
+        "The answer is B: Paris, as it is the capital.",
+        "The answer is option B, 'Paris'.",
+    ],
+)
+def test_a_label_with_the_text_of_another_choice_and_a_reason_is_ambiguous(text: str) -> None:
+    assert extract(text, CITIES) == Extraction(None, "ambiguous", ("B", "C"))
+    assert label(text.replace("Paris", "Madrid")) == "B"

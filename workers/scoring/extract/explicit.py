@@ -110,8 +110,14 @@ _LABEL_SUBJECT = compiled(r"""
 """)
 
 
+#: A letter that is called true or false, as those of an assertion (A) and its reason (R), or of statements P and Q.
+_JUDGED_LETTER = re.compile(r"(?<![\w'])([A-Z]) is (?:true|false|right|wrong|correct|incorrect)\b")
+
+
 def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
-    """Every label called right, and whether it is called *the* answer."""
+    """Every label called right, and whether it is *the* answer; none where letters that are no labels are, too."""
+    if not {*answer.options.labels}.issuperset(_JUDGED_LETTER.findall(answer.text)):
+        return
     for found in _last(_LABEL_SUBJECT, answer.lower):
         label = answer.text[found.start(1)]
         if label not in answer.options.labels:

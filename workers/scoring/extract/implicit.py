@@ -97,7 +97,12 @@ def stated_choice(answer: Answer) -> Iterator[Claim]:
 
 _BOLD = re.compile(r"\*\*\s?([^*\n]{1,300}?)\s?\*\*|__([^_\n]{1,300})__")
 _AND_BOLD = compiled(rf"{OR.pattern}\*\*")
-_WORD = re.compile(r"[^\W\d_]{2}")
+_LONG_WORD = re.compile(r"\w{4,}")
+#: What is said right before a label in bold: `the field **B**`, `vitamin **C**` and `Since **A** is a …` name a thing.
+_STATES_BOLD = compiled(r"""
+    (?:\b(?:is|be|are|was|option|choice|answer|letter|the|only|so|thus|hence|therefore|select|choose|pick|short)
+    |[:=→,(-]|\*\*\s?(?:or|and))\s?[(*]*$
+""")
 
 
 def bold_label(answer: Answer) -> Iterator[Claim]:
@@ -107,8 +112,8 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         label = whole_label(found[1] or found[2], answer)
         before = marked[max(0, found.start() - _REACH) : found.start()].split("\n")
         behind, *below = marked[found.end() : found.end() + _REACH].split("\n")
-        said = _WORD.search(before[-1]) or _AND_BOLD.match(lowered(behind))
-        in_sentence = said and not HESITANT.search(lowered(f"{before[-1]} {behind}"))
+        states = _STATES_BOLD.search(lowered(before[-1])) or _AND_BOLD.match(lowered(behind))
+        in_sentence = states and not HESITANT.search(lowered(f"{before[-1]} {behind}"))
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
         if label and in_sentence:
             yield Claim("bold-label", label, found.start(), found.end())
@@ -287,9 +292,10 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
     only = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)} == {label}
     if not only or HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
         return
+    closes = not (mentions[0]["bracketed"] and before) or _speaks_of(own, before)
     if others := _closing(answer, before, label):
         yield Claim("lone-label", (label, *others), size - len(behind), size)
-    elif re.fullmatch(r"\)?[.!]?", behind) or (named and not behind[0].isalnum()):
+    elif (named and not behind[:1].isalnum()) or (re.fullmatch(r"\)?[.!]?", behind) and closes):
         yield Claim("lone-label", (label,), size - len(behind), size)
 
 
@@ -299,6 +305,12 @@ _CITES = re.compile(
     r"|(?:stated|given|found|mentioned|described|shown|cited|supported|said|written|follows|comes?|is) (?:in|by|from))"
     r"\W{0,3}$"
 )
+
+
+def _speaks_of(own: str, before: str) -> bool:
+    """Whether `before` ends with a word of the choice `own`: `alteplase (B)`, unlike `a current of 5 amperes (A)`."""
+    *_, last = (None, *_LONG_WORD.findall(before))
+    return last is not None and before.endswith(last) and last in _LONG_WORD.findall(own)
 
 
 def _states_another(answer: Answer, before: str, label: str) -> bool:

@@ -29,8 +29,8 @@ _LATEX_MARK = re.compile(r"\\[()]|\$")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
 _LATEX_MIXED = re.compile(r"(?<=\d)(?=\\[dt]?frac)")
 _LATEX_BRACED = re.compile(r"([_^])\{(-?\w{1,8}[+-]?)\}")
-#: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4.
-_LATEX_DIGITS = re.compile(r"(?<=[A-Za-z}])[_^](-?\d{1,3})")
+#: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4. e^{-1} is not e-1.
+_LATEX_DIGITS = re.compile(r"(?<=[A-Za-z}])(?:\^(?!-)|_)(-?\d{1,3})")
 #: A minus sign apart from its number, at the start of a formula: $- 2$, \boxed{-\,2}; and anywhere, if it is no dash.
 _LATEX_NEGATIVE = re.compile(r"(?<=[${(])\s?[-−](?:\s|\\[,;:! ])+(?=\d)")
 _NEGATIVE = re.compile(r"(?<![\w)\]}])(?<![\w)\]}]\s)−\s(?=\d)")

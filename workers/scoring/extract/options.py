@@ -20,9 +20,15 @@ _COUNTED = re.compile(
     r"\d|\b(?:[ivx]{1,4}|zero|one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|fourth)\b"
 )
 _ARTICLE = re.compile(r"(?:the|an?) (?=\S)")
-_BEFORE_TEXT = re.compile(r"[ .,:;)\]}(\[{|\-→=>の번、]{0,6}(?:which (?:is|means|says|states) )?")
+_BEFORE_TEXT = re.compile(r"[ .,:;)\]}(\[{|\"'\-→=>の번、]{0,6}(?:which (?:is|means|says|states) )?")
 _SIGNS = re.compile(r"[^\w\s$€£¥\\]*")
-_CLOSED = re.compile(r"[.。)\]]|\s?(?:$|\n|です|입니다)")
+#: Behind the text of a choice that is meant: its end, that it is right, or why.
+_CLOSED = re.compile(
+    r"[.。)\]'*]|\s-\s|,?\s(?:because|since|as)\b|\sis (?:the )?(?:correct|right)\b|\s?(?:$|\n|です|입니다)"
+)
+_WORD = re.compile(r"\w+")
+#: Words that may stand between parts of a choice, or be replaced by a comma or "&".
+_JOINING = frozenset({"and", "or", "then"})
 #: The labels, for choices that a text cannot name by them: characters that no text has.
 _UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))
 _NEGATIVE = re.compile(r"-[$€£¥]?\d")
@@ -87,6 +93,11 @@ class Options:
         if not fitting:
             return (), 0
         longest = max(fitting)
+        longer = [each for each in self.texts if len(each) > longest and each.startswith(said[:longest])]
+        ends = {text: _goes_on_as(text, said, longest) for text in sorted(longer, key=len, reverse=True)}
+        if any(ends.values()):
+            text = next((each for each, end in ends.items() if end > 0), "")
+            return self.having(text), ends.get(text, 0)
         exact = self.having(said[:longest])
         return exact or tuple(each for each in self.labels if lengths[self.text(each)] == longest), longest
 
@@ -156,6 +167,21 @@ def _prefix(said: str, text: str) -> int:
         if wanted and said.startswith(wanted, skipped) and _stops(said, skipped, end):
             return end
     return 0
+
+
+def _goes_on_as(text: str, said: str, at: int) -> int:
+    """Where the choice `text` ends in `said`, if both, alike up to `at`, go on with the same words whatever the signs.
+
+    `iron (III) oxide` is `iron(III) oxide`, and `a, b, and c` is `a, b and c`. 0 if they do not; -1 if they begin to.
+    """
+    wanted = [each for each in _WORD.findall(text, at) if each not in _JOINING]
+    reach = at + 2 * len(text) + 20
+    words = [found for found in _WORD.finditer(said, at, reach) if found[0] not in _JOINING][: len(wanted)]
+    if not wanted or not words or words[0][0] != wanted[0]:
+        return 0
+    end = words[-1].end()
+    alike = [found[0] for found in words] == wanted and (ENDS.match(said, end) or GOES_ON.match(said, end))
+    return end if alike else -1
 
 
 def _stops(said: str, start: int, end: int) -> bool:

@@ -79,6 +79,7 @@ _LISTED = re.compile(
     r"^[ \t]{0,4}[(\[]?A[)\].:](?P<first>[^\n]*)\n[ \t]{0,4}[(\[]?B[)\].:](?P<second>[^\n]*)", re.MULTILINE
 )
 _LISTED_CHOICE = re.compile(r"^[ \t]{0,4}[(\[]?([A-Z])[)\].:]([^\n]*)", re.MULTILINE)
+_ANSWER_BELOW = re.compile(r"\n[ \t]{0,4}Answer\s?:", re.IGNORECASE)
 _BLANK_LINE = "\n\n"
 
 
@@ -177,19 +178,34 @@ def before_next_question(said: str, asked: str, template: str) -> str:
     return next((answer for answer in parts if answer.strip()), said)
 
 
-def before_other_choices(said: str, choices: Sequence[str]) -> str:
-    """`said` up to the blank line behind its first line, if further down another question lists choices of its own.
+def before_other_choices(said: str, choices: Sequence[str], asked: str) -> str:
+    """`said` without further questions that have no heading, but list choices of their own; all of it without any.
 
     Who looks at the choices one by one names these `choices` beside their labels.
     """
-    first, _, rest = said.strip().partition(_BLANK_LINE)
-    listed = _LISTED.search(rest)
-    if "\n" in first or listed is None or not rest[: listed.start()].strip():
-        return said
-    own = any(
-        folded(text) in folded(line) for text, line in zip(choices, listed.group("first", "second"), strict=False)
-    )
-    return said if own else first
+    for listed in _LISTED.finditer(said):
+        above = said[: listed.start()].rstrip()
+        before = above.rpartition(_BLANK_LINE if _BLANK_LINE in above else "\n")[0]
+        rows = said[listed.start() :].partition(_BLANK_LINE)[0]
+        if before.strip() and _is_of_another(above.rpartition("\n")[2], rows, choices, asked):
+            return before
+    return said
+
+
+def _is_of_another(line: str, rows: str, choices: Sequence[str], asked: str) -> bool:
+    """Whether `rows` list the choices of another question than the one `asked`: of the one that ends with `line`."""
+    asks, answered = _QUESTION_MARK.search(line) is not None, _ANSWER_BELOW.search(rows) is not None
+    restated, wanted = folded(line), folded(asked)
+    if asks and answered and restated not in wanted and wanted not in restated:
+        return True
+    texts = [folded(text) for _, text in _LISTED_CHOICE.findall(rows)]
+    own = any(_starts_with(text, choice) for text, choice in zip(texts, map(folded, choices), strict=False))
+    return (asks or answered) and not own
+
+
+def _starts_with(text: str, choice: str) -> bool:
+    """Whether the whole `choice` begins the `text`, both folded."""
+    return bool(choice) and text.startswith(choice) and not text[len(choice) : len(choice) + 1].isalnum()
 
 
 def opened(prompt_end: str) -> str:

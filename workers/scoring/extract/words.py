@@ -132,18 +132,21 @@ WORKS = re.compile(
 #: can help with that."
 BEGINS_TO_THINK = compiled(r"""
     [,.!]\s?(?:(?:so|well|okay|ok|of course|certainly|sure)[,.! ]\s?)?(?:
+    (?:(?:that's|that is|this is|it's|it is) (?:an? |such an? |not an? )?)?(?:\w{1,12} )?question\b|i see\b|
     (?:let me|let's|let us|(?:i|we)(?:'ll| will| need to| have to| must| should))\s(?:first |now |just |carefully )?
     (?:think|see|consider|look|check|work|analy[sz]e|break|go (?:through|over)|start|begin|reason|examine|evaluate
     |recall|figure|reflect)
     |i(?: can|'d be (?:happy|glad) to|'m (?:happy|glad) to| would be (?:happy|glad) to| am (?:happy|glad) to)\s
-    (?:help|assist|answer)|(?:happy|glad) to (?:help|assist|answer))\b
+    (?:help|assist|answer)|(?:happy|glad) to (?:help|assist|answer|explain|clarify))\b
 """)
 
 # --- before a cue ---------------------------------------------------------------------------------------------------
 
 #: In its sentence: what follows holds under a condition only.
 CONDITION = compiled(r"""
-    \b(?:if(?! i (?:had|have|must|need) (?:to )?(?:choose|pick|guess|answer|select|decide|say))|unless|whether
+    \b(?:if(?! i (?:(?:had|have|must|need) (?:to )?(?:choose|pick|guess|answer|select|decide|say)
+    |(?:re(?:member|call)|understand)(?: \w{1,12}){0,2} (?:correctly|right)|recall)|(?: i'm| i am)? not mistaken)
+    |had (?:it|this|that|the \w{1,20}) been|unless|whether(?! or not)
     |wenn|falls|ob|si|eğer|jika|если|якщо|jeśli|als
     |sake of|before that|formerly|back then)\b|如果|假如|もし|만약|若
 """)
@@ -301,7 +304,7 @@ _SORRY = compact(r"""
 #: The next sentence corrects the answer.
 CORRECTED = compiled(rf"""
     [^.!?\n]{{0,80}}[.!?]{{1,3}}\s\(?(?:(?:but|although|actually|well|or|or maybe|or rather|better|still|alternatively
-    |correction|on reflection|(?:it |that |this )?should (?:be|have been|read)|{_SORRY}
+    |correction|edit|on reflection|(?:it |that |this )?should (?:be|have been|read)|{_SORRY}
     |oder|eigentlich|ou|finalement|en fait|en réalité|o|en realidad|na verdade|in realtà)
     \s?[,:]?\s|(?=[(\"']?[a-z][)\"']?,? (?:actually|rather|instead|i mean)\b))([^.!?\n]{{1,120}})
 """)
