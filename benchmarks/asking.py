@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import Parser, existing_file, positive
-from benchmarks.stand import DEPLOY, Stand, verdicts, wait_until_settled
+from benchmarks.stand import USERS_DEPLOY, Stand, verdicts, wait_until_settled
 from contract.errors import RunConfigError
 from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
@@ -88,7 +88,7 @@ class Asking:
 
 def add_questions(parser: Parser) -> None:
     """Add `--config`, `--model`, `--questions` and `--limit`."""
-    parser.option("--config", existing_file, DEPLOY, "deploy file")
+    parser.option("--config", existing_file, USERS_DEPLOY, "deploy file")
     parser.option("--model", str, None, "which one, of a deploy file with several")
     parser.option("--questions", existing_file, Path("demo/questions.jsonl"), "question file")
     parser.option("--limit", positive, 64, "first N questions")

@@ -72,7 +72,7 @@ from benchmarks.lm_eval import (
 from benchmarks.mc2 import marked, mc2_of
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import (
-    DEPLOY,
+    USERS_DEPLOY,
     Stand,
     ask_and_export,
     emptied,
@@ -156,7 +156,7 @@ def parse() -> Bench:
     parser.option("--rounds", from_zero, 2, "timed rounds; 0: none")
     shown = "reuse the float32 answers of an earlier run in the workdir"
     parser.add_argument("--reuse", action="store_true", help=shown)
-    parser.option("--config", existing_file, DEPLOY, "deploy file")
+    parser.option("--config", existing_file, USERS_DEPLOY, "deploy file")
     parser.option("--workdir", Path, Path(".mcqueue/lm-eval"), "folder for lm_eval's environment and all answers")
     parser.option("--shots", from_zero, 0, "solved examples before every question: the first ones of --examples")
     parser.add_argument(

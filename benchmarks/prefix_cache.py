@@ -26,7 +26,7 @@ from benchmarks.asking import described, engine_of
 from benchmarks.command import Parser, existing_file, positive, run
 from benchmarks.jsonl import read_rows
 from benchmarks.record import print_table, without, write
-from benchmarks.stand import DEPLOY
+from benchmarks.stand import USERS_DEPLOY
 from contract.chunks import chunks
 from contract.prefix_order import PrefixOrder
 from contract.question import Question
@@ -51,7 +51,7 @@ Side = Callable[[str], tuple[float, float]]
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--config", existing_file, DEPLOY, "deploy file")
+    parser.option("--config", existing_file, USERS_DEPLOY, "deploy file")
     parser.option("--contexts", positive, 12, "number of texts")
     parser.option("--each", positive, 4, "questions about each text")
     parser.option("--rounds", positive, 5, "rounds of each pair")

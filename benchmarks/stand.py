@@ -40,6 +40,7 @@ from workers.parent import follower
 
 __all__ = [
     "DEPLOY",
+    "USERS_DEPLOY",
     "Finished",
     "Stand",
     "Worker",
@@ -67,6 +68,8 @@ __all__ = [
 ]
 
 DEPLOY = Path("configs/deploy/laptop.yaml")
+#: The deploy file of benchmarks that users run on their own model and questions.
+USERS_DEPLOY = Path(os.environ.get(variables.CONFIG) or DEPLOY)
 POLL_S = 0.02
 #: Start-up limit of processes that have no other.
 START_WITHIN_S = 600.0

@@ -190,11 +190,11 @@ class Fleet:
         dead = there.owner if there and there.died_here() else ""
         if not self._held(record, dead):
             there = self.get(record.name)
-            who = f"pid {there.pid} on {there.host}" if there else "it has just stopped"
+            who = f"{there.state}, pid {there.pid} on {there.host}" if there else "it has just stopped"
             raise NameTaken(
                 f"A worker named {record.name!r} is alive ({who}).",
-                hint=f"Is `workers up` already running there? Choose another -n NAME; if it just died elsewhere, wait"
-                f" {LEASE_S} s.",
+                hint="Is `workers up` already running there? To start one beside it: python -m workers run -n NAME."
+                f" If it just died elsewhere, wait {LEASE_S} s.",
             )
         with translating(self._place):
             self._redis.hdel(keys.starting(record.queue), record.name)

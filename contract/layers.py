@@ -17,6 +17,7 @@ __all__ = ["OVERRIDE", "Place", "all_of", "has", "merge", "nest", "parse_overrid
 Place = Callable[[tuple[Any, ...]], str]
 #: Name of the command-line layer in messages.
 OVERRIDE = "--set"
+LONGEST_EXAMPLE = 40
 
 
 def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, Any]:
@@ -31,7 +32,9 @@ def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, 
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise error(f"--set {brief(pair)}: expected name=value.", hint="For example --set batch_size=8.")
+            known = name.isidentifier() and len(name) < LONGEST_EXAMPLE
+            hint = f"For example --set {name}=1." if known else ""
+            raise error(f"--set {brief(pair)}: expected name=value.", hint=hint)
         result = merge(result, nest(name, _value_of(value)))
     return result
 

@@ -43,6 +43,7 @@ COMMANDS = {
     interrupted="interrupted; run the same command again to continue",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@click.version_option(package_name="mcqueue", prog_name="mcqueue")
 @click.option("--redis", metavar="URL", help=f"Redis URL; overrides {PREFIX}REDIS_URL.")
 @click.option("--deploy", type=click.Path(path_type=Path), help="Deployment settings file, as in configs/deploy/.")
 @click.pass_context

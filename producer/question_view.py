@@ -51,6 +51,8 @@ def question_lines(run: Run, question: Question, verdict: Verdict | None, beside
     else:
         lines += [*_verdict_lines(run.spec, question, verdict), *beside]
         lines += _passage_lines(sources_of(question), verdict)
+        if wants_passages(question, run.spec) and was_searched_for(verdict) and not verdict.passages:
+            lines.append(("passages", "none found"))
     return [*lines, *(("prompt", prompt) for prompt in shown_prompts(run.spec, question, verdict))]
 
 

@@ -53,7 +53,7 @@ def _settings() -> Settings:
 
 settings = _settings()
 transport.use()
-dress_flower()
+dress_flower(settings)
 app = make_celery(settings)
 app.conf.worker_consumer = "workers.messages.consumer:Consumer"
 

@@ -25,6 +25,7 @@ COMMANDS = {
 
 
 @click.group(cls=Commands, later=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mcqueue", prog_name="mcqueue")
 def main() -> None:
     """Workers: one per GPU group, each with its own engine.
 

@@ -76,7 +76,12 @@ class BadRows:
     def refusal(self, path: str | Path, rows: int, what: str) -> QuestionFileError:
         """Return one error for all bad rows; there must be at least one. `what` is the plural noun for the rows."""
         if self.count == 1:
-            return self.shown[0].first
+            only = self.shown[0].first
+            others = f"The other {what} are good: --skip-bad leaves this one out." if rows > 1 else ""
+            hint = f"{only.hint} {others}".strip()
+            return QuestionFileError(
+                only.message, path=only.path, line=only.line, field=only.field, hint=hint, kind=only.kind
+            )
         listed = "".join(f"\n  {each}" for each in self.shown)
         rest = self.count - sum(1 + each.more for each in self.shown)
         more = f"\n  … and {rest:,} more." if rest else ""

@@ -19,7 +19,7 @@ from producer.readers.record import FieldTrouble, shown_value
 __all__ = [
     "EXAMPLE",
     "Choices",
-    "as_text",
+    "as_texts",
     "bare_texts",
     "checked",
     "choices_of",
@@ -124,9 +124,18 @@ def mixed(question: str, texts: Sequence[Any]) -> list[str]:
     )
 
 
-def as_text(each: Any) -> Any:
-    """Return a number as text and anything else unchanged."""
-    return str(each) if isinstance(each, int | float) and not isinstance(each, bool) else each
+def as_texts(values: Sequence[Any]) -> list[Any]:
+    """Return numbers as texts and anything else unchanged: `2.0` beside whole numbers as `2`.
+
+    A column of whole numbers of which one is missing is a column of floats in pandas: only its choices would look so.
+    """
+    numbers = [each for each in values if _is_number(each)]
+    whole = any(isinstance(each, int) for each in numbers) and all(each == each // 1 for each in numbers)
+    return [str(int(each) if whole else each) if _is_number(each) else each for each in values]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def unmarked(texts: Sequence[Any]) -> Choices:
@@ -146,7 +155,7 @@ def unmarked(texts: Sequence[Any]) -> Choices:
         raise FieldTrouble("choices", message, hint, kind="marked with gaps")
     if certain or (in_turn and len(set(rests)) == len({*texts})):
         return Choices(rests, labels)
-    return Choices([as_text(each) for each in texts])
+    return Choices(as_texts(texts))
 
 
 def _marks(texts: Sequence[Any], *, spaced: bool = True) -> list[Mark]:
@@ -252,7 +261,7 @@ def _in_object(found: Mapping[Any, Any]) -> object:
         return Choices(list(texts), marks or None)
     last = max((at for at, text in enumerate(found.values(), start=1) if text is not None), default=0)
     filled = dict(islice(found.items(), last))  # an empty one further up stays: without it, an index would be another's
-    return Choices([as_text(each) for each in filled.values()], [str(label) for label in filled])
+    return Choices(as_texts(list(filled.values())), [str(label) for label in filled])
 
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from contract.errors import QuestionFileError
 from producer.readers.csv_dialect import Dialect, lines_of, reader_of
@@ -45,7 +45,7 @@ def read_csv(text: Text, dialect: Dialect) -> Iterator[Record]:
             return
         # Spreadsheets export trailing rows of empty cells.
         if any(cells):
-            yield _record(line, cells, dialect.names)
+            yield _record(line, cells, dialect)
 
 
 class _Remembering:
@@ -85,7 +85,8 @@ def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileErro
 
 
 def _malformed(trouble: csv.Error, line: int, content: str, dialect: Dialect) -> FieldTrouble:
-    hint = "Put a cell with a comma, a quote or a line break in double quotes, and double the quotes inside it."
+    delimiter = _named(dialect.delimiter)
+    hint = f"Put a cell with {delimiter}, a quote or a line break in double quotes, and double the quotes inside it."
     stray = _stray_quote(content, dialect)
     if stray is None:
         return FieldTrouble("", f"malformed CSV: {trouble}.", hint)
@@ -116,11 +117,19 @@ def _stray_quote(content: str, dialect: Dialect) -> int | None:
     return None
 
 
-def _record(line: int, cells: list[str], names: Sequence[str]) -> Record:
+def _named(delimiter: str) -> str:
+    """Return the delimiter with its article, for messages."""
+    return {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(delimiter, repr(delimiter))
+
+
+def _record(line: int, cells: list[str], dialect: Dialect) -> Record:
+    names = dialect.names
     if len(cells) != len(names):
         message = f"found {len(cells)} cells, expected {len(names)}."
         too_many = len(cells) > len(names)
-        hint = "Put a cell with a comma in double quotes."
+        hint = f"Put a cell with {_named(dialect.delimiter)} in double quotes."
+        if not too_many:
+            hint = f"Complete the row: an empty cell is followed by {_named(dialect.delimiter)}, too."
         if too_many and any(map(_SPACE_AND_QUOTE.match, cells)):
             hint = "Remove the space in front of a quote that begins a cell."
         trouble = FieldTrouble("", message, hint, kind=f"too {'many' if too_many else 'few'} cells")

@@ -38,9 +38,10 @@ class UsedFields:
     also_there: tuple[str, ...]
     #: Empty if all ids are hashes of the content.
     id: tuple[str, ...]
-    #: These two are empty if no question has such a field.
+    #: These three are empty if no question has such a field.
     subject: tuple[str, ...]
     context: tuple[str, ...]
+    gold_passages: tuple[str, ...]
     #: Fields that are none of these.
     unused: tuple[str, ...]
 
@@ -58,6 +59,7 @@ class UsedFields:
             id=_each(parts.used.id or (record.key and _KEY) for record, parts in apart),
             subject=_each(each.subject for each in used),
             context=_each(name for each in used for name in each.contexts),
+            gold_passages=_each(each.gold for each in used),
             unused=_each(name for _, parts in apart for name in parts.rest),
         )
 
@@ -75,6 +77,7 @@ class UsedFields:
             "id": _listed(self.id) or "none",
             "subject": _listed(self.subject),
             "context": _listed(self.context),
+            "gold passages": _listed(self.gold_passages),
         }
         found = [f"{part} ← {names}" for part, names in shown.items() if names]
         if self.unused and not self.answer:

@@ -150,7 +150,8 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
                 refuse_overlooked_key([parts for _, parts in apart])
             key = _key([each for _, each in apart], layout, source.how, like)._replace(bare=marked)
         except FieldTrouble as trouble:
-            raise trouble.at(apart[0][0].file or source.shown, apart[0][0].line) from None
+            record, _ = apart[trouble.place]
+            raise trouble.at(record.file or source.shown, record.line) from None
         used = UsedFields.of([(record, key.taken(each)) for record, each in apart])
         maybe = () if told else tuple(possible_keys([each for _, each in apart]))
         return QuestionFile(source, layout, key, formats, _fields(used, source.how.answers), maybe)

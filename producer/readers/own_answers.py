@@ -59,39 +59,45 @@ def refuse_doubtful_numbers(head: Sequence[tuple[object, Sequence[str]]]) -> Non
     numbers = _indices(head)
     if not numbers:
         return
-    if all(at != 0 for at, _ in numbers):
-        if any(at == len(choices) for at, choices in numbers):
+    if all(at != 0 for _, at, _ in numbers):
+        if any(at == len(choices) for _, at, choices in numbers):
             message = "no answer is 0, and some are as large as the number of choices: they do not count from 0."
             raise FieldTrouble("answer", message, "Add --map base=1.", kind="counted from 1")
-        if all(_are_numbered(choices) for _, choices in numbers):
-            message = f"{numbers[0][0]} may be the number at the start of a choice, or an index from 0."
+        if all(_are_numbered(choices) for _, _, choices in numbers):
+            message = f"{numbers[0][1]} may be the number at the start of a choice, or an index from 0."
             raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
         if _chance_of_no_zero(numbers) < _IMPROBABLE:
             message = (
                 f"none of {len(numbers):,} numbers is 0: they may count from 1, or the first choice is never right."
             )
             raise FieldTrouble("answer", message, SAY_BASE, kind="may count from 0 or from 1")
-    places = [_place_of_text(at, choices) for at, choices in numbers]
-    if None not in places:
-        differ = [at for (at, _), place in zip(numbers, places, strict=True) if place != at]
+    texts = [_place_of_text(at, choices) for _, at, choices in numbers]
+    if None not in texts:
+        differ = [(place, at) for (place, at, _), text in zip(numbers, texts, strict=True) if text != at]
         if differ:
-            message = f"{differ[0]} is ambiguous: it may be the text of a choice, or an index from 0."
-            raise FieldTrouble("answer", message, f"Put texts in quotes. {SAY_BASE}", kind="ambiguous")
+            place, at = differ[0]
+            message = f"{at} is ambiguous: it may be the text of a choice, or an index from 0."
+            hint = f"If all answers are texts, put them in quotes. If all are indices: {SAY_BASE}"
+            raise FieldTrouble("answer", message, hint, kind="ambiguous", place=place)
 
 
 def are_supposed_indices(head: Sequence[tuple[object, Sequence[str]]]) -> bool:
     """Whether numbers that are taken for indices from 0 may well count from 1, as none of them is 0."""
     numbers = _indices(head)
-    return all(at != 0 for at, _ in numbers) and _chance_of_no_zero(numbers) < _UNLIKELY
+    return all(at != 0 for _, at, _ in numbers) and _chance_of_no_zero(numbers) < _UNLIKELY
 
 
-def _indices(head: Sequence[tuple[object, Sequence[str]]]) -> list[tuple[int, Sequence[str]]]:
-    """Return the answers that are numbers, with their choices."""
-    return [(at, choices) for answer, choices in head if (at := _index(answer)) is not None and len(choices) > 1]
+def _indices(head: Sequence[tuple[object, Sequence[str]]]) -> list[tuple[int, int, Sequence[str]]]:
+    """Return the answers that are numbers, each with its place in `head` and its choices."""
+    return [
+        (place, at, choices)
+        for place, (answer, choices) in enumerate(head)
+        if (at := _index(answer)) is not None and len(choices) > 1
+    ]
 
 
-def _chance_of_no_zero(numbers: Sequence[tuple[int, Sequence[str]]]) -> float:
-    return math.prod(1 - 1 / len(choices) for _, choices in numbers)
+def _chance_of_no_zero(numbers: Sequence[tuple[int, int, Sequence[str]]]) -> float:
+    return math.prod(1 - 1 / len(choices) for _, _, choices in numbers)
 
 
 def _index(answer: object) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,8 @@ def _records(batch: pyarrow.RecordBatch, before: int) -> Iterator[Record]:
         for at in range(batch.num_rows):
             yield _cell_by_cell(batch, at, before + at + 1)
     else:
-        for number, fields in enumerate(rows, start=before + 1):
+        for number, row in enumerate(rows, start=before + 1):
+            fields = _without_nan(row)
             yield Record(number, fields, fields)
 
 
@@ -74,4 +76,10 @@ def _cell_by_cell(batch: pyarrow.RecordBatch, at: int, number: int) -> Record:
             message = f"cannot be read: {type(unread).__name__}: {first_line(unread)}."
             hint = "Write the file again with another value or type there, or without the column."
             trouble = trouble or FieldTrouble(name, message, hint, kind="a value that cannot be read")
+    fields = _without_nan(fields)
     return Record(number, fields, None if trouble else fields, trouble)
+
+
+def _without_nan(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with None for NaN, by which NumPy says that a number is missing."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()}

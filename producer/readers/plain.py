@@ -8,7 +8,7 @@ from typing import Any
 
 from contract.question import LABELS
 from producer.readers.answers import Given, are_flags, no_key
-from producer.readers.choices import Choices, as_text, checked, choices_of, labelled, no_list
+from producer.readers.choices import Choices, as_texts, checked, choices_of, labelled, no_list
 from producer.readers.field_names import Names, names_of
 from producer.readers.marks import refuse_other_order
 from producer.readers.parts import (
@@ -83,7 +83,7 @@ def _columns(fields: Fields, names: Names) -> Choices:
     texts = [fields[name] for _, name in names.family]
     while texts and (texts[-1] is None or (isinstance(texts[-1], str) and not texts[-1].strip())):
         texts.pop()
-    return labelled(Choices(list(map(as_text, texts)), [label for label, _ in names.family[: len(texts)]]))
+    return labelled(Choices(as_texts(texts), [label for label, _ in names.family[: len(texts)]]))
 
 
 def _label_of_column(answer: object, columns: Sequence[str | None]) -> object:

@@ -19,9 +19,11 @@ LONGEST_SHOWN = 60
 class FieldTrouble(Exception):
     """One field of a record is invalid; the caller adds the record's file and line."""
 
-    def __init__(self, field: str, message: str, hint: str = "", *, kind: str = "") -> None:
+    def __init__(self, field: str, message: str, hint: str = "", *, kind: str = "", place: int = 0) -> None:
         super().__init__(message)
         self.field = field
+        #: Of several records that were looked at together, the position of the one that the message is about.
+        self.place = place
         self.message = message
         self.hint = hint
         #: The category under which such errors are counted; by default the message, if it contains no values.

@@ -118,9 +118,8 @@ class Text:
     def _byte_lines(self, file: BinaryIO) -> Iterator[str | FieldTrouble]:
         offset = 0
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE_BYTES), b""), start=1):
-            if len(raw) == LONGEST_LINE_BYTES and not raw.endswith(b"\n"):
-                message = f"the line is longer than {LONGEST_LINE_BYTES // 2**20} MiB."
-                raise QuestionFileError(message, path=self.shown, line=number, hint="A JSON list must start with [.")
+            if not raw.endswith(b"\n"):
+                self._refuse_too_long(len(raw), number)
             start = len(codecs.BOM_UTF8) if number == 1 and raw.startswith(codecs.BOM_UTF8) else 0
             try:
                 yield (raw[start:] if start else raw).decode(self.encoding)
@@ -130,7 +129,8 @@ class Text:
 
     def _decoded_lines(self, file: BinaryIO) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)()
-        offset, rest, line = 0, "", 1
+        offset, line = 0, 1
+        begun: list[str] = []  # joined once: a line may be as long as the file
         while True:
             chunk = file.read(_CHUNK_BYTES)
             pending = len(decoder.getstate()[0])
@@ -141,13 +141,24 @@ class Text:
             if not offset:
                 text = text.removeprefix("\ufeff")
             offset += len(chunk)
-            *whole, rest = (rest + text).split("\n")
-            line += len(whole)
-            yield from (f"{each}\n" for each in whole)
+            ends, *further = text.split("\n")
+            begun.append(ends)
+            self._refuse_too_long(sum(map(len, begun)), line)
+            if further:
+                *whole, rest = ["".join(begun), *further]
+                begun = [rest]
+                line += len(whole)
+                yield from (f"{each}\n" for each in whole)
             if not chunk:
                 break
-        if rest:
+        if rest := "".join(begun):
             yield rest
+
+    def _refuse_too_long(self, length: int, line: int) -> None:
+        """Raise QuestionFileError if a line has this length or more, in bytes or characters, and has not ended."""
+        if length >= LONGEST_LINE_BYTES:
+            message = f"the line is longer than {LONGEST_LINE_BYTES // 2**20} MiB."
+            raise QuestionFileError(message, path=self.shown, line=line, hint="A JSON list must start with [.")
 
     def _wrong(self, raw: bytes, at: int, offset: int, line: int) -> QuestionFileError:
         return self._trouble(raw, at, offset).at(self.shown, line)

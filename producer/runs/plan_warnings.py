@@ -45,6 +45,11 @@ def _example_warnings(planned: Plan) -> list[str]:
 def _question_warnings(planned: Plan) -> list[str]:
     spec, file, digest = planned.spec, planned.survey.file, planned.survey.digest
     found = [file.doubt] if file.doubt else []
+    if digest.count and not digest.keys.keyed:
+        found.append(
+            "no question has a key, so there will be no accuracy: --map answer=FIELD names the field that holds it,"
+            " --answers FILE a file with one answer per line"
+        )
     if (sample := planned.taken.sample) and digest.count < sample:
         found.append(f"--sample {sample:,}: only {number(digest.count, 'question')} available; all of them are asked")
     if digest.with_context and not spec.use_context_field:

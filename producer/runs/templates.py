@@ -13,6 +13,7 @@ from contract.prompts import (
     DESCRIPTION_VARIABLES,
     JUDGE_VARIABLES,
     VARIABLES,
+    Choice,
     describe,
     environment,
     render,
@@ -73,9 +74,16 @@ def load_prompt(name: str, mode: Mode, *, grades: bool = False) -> Prompt:
 def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool, circular: bool) -> None:
     """Raise RunConfigError if the template does not show the model what it is to answer by.
 
-    Labels of choices that the model never saw would be random guesses; passages missing from the prompt would have no
-    effect, nor would rotations of choices that it does not show. Yet the figures would look normal.
+    Without the question, or with labels of choices that the model never saw, answers would be random guesses; passages
+    missing from the prompt would have no effect, nor would rotations of choices that it does not show. Yet the figures
+    would look normal.
     """
+    if "question" not in variables_of(prompt):
+        raise RunConfigError(
+            f"prompt {prompt.name!r} does not show the question.",
+            hint="Add {{ question }} to the template. If a baseline is to hide it, say so there: "
+            "{% set hidden = question %}.",
+        )
     if mode is Mode.LETTER and not shows_choices(prompt):
         raise RunConfigError(
             f"prompt {prompt.name!r} shows no choices, but mode letter asks for the label of one.",
@@ -117,7 +125,11 @@ def _checked(text: str, shown: str, *, grades: bool) -> str:
     _refuse_unknown_variables(tree, shown, [*VARIABLES, *judged])
     prompt = Prompt(name=shown, text=text)
     for context in (None, _TRIAL.context):
-        render(prompt, _TRIAL, context, **judged)
+        if f"{Choice.__name__}(label=" in render(prompt, _TRIAL, context, **judged):
+            raise RunConfigError(
+                f"{shown}: choices would be shown as Python prints them: [Choice(label='A', text='…'), …].",
+                hint="Show each: {% for choice in choices %}{{ choice.label }}. {{ choice.text }} {% endfor %}",
+            )
     return text
 
 

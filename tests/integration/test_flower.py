@@ -126,6 +126,18 @@ def test_the_broker_page_tells_what_waits_per_model_and_priority(
         assert found == {QUEUE: "8", f"{QUEUE} · high": "2", f"{QUEUE} · normal": "6", f"{QUEUE} · low": "0"}
 
 
+def test_the_broker_page_lists_the_queue_of_a_worker_that_came_after_flower(
+    settings: Settings, redis_ledger: RedisLedger, browser: Browser, tmp_path: Path
+) -> None:
+    with (
+        flower(tmp_path / "flower.log") as url,
+        worker(tmp_path / "w0.log", "w0", model="another", hf_model_id="another"),
+        open_page(browser) as page,
+    ):
+        page.goto(f"{url}/broker")
+        assert "score.another · normal" in {row[0] for row in rows(page, "table")}
+
+
 def test_a_worker_stays_online_while_a_long_batch_runs(
     settings: Settings, redis_ledger: RedisLedger, browser: Browser, tmp_path: Path
 ) -> None:

@@ -118,4 +118,6 @@ def test_a_worker_that_drains_is_waited_for_and_followed(
         with launched(tmp_path / "next") as following:
             following.wait_ready(1)
             wait_finished(redis_ledger, run)
+            assert "(draining, " in following.said()
+            assert following.said().count("booting (pid") == 1, "not once before the name was free"
     assert attempts(redis_ledger, run) == [1] * 8

@@ -195,10 +195,10 @@ def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[
 
 def keeping(info: Mapping[str, Any]) -> Iterator[Finding]:
     """Check in Redis' INFO whether it keeps what it is given: its memory, its files, and what it does without room."""
-    used, limit = (info.get(name, 0) / 2**30 for name in ("used_memory", "maxmemory"))
+    used, limit = (info.get(name, 0) / 2**20 for name in ("used_memory", "maxmemory"))
     if limit and used > MEMORY_SHARE * limit:
         remedy = "Raise maxmemory, or export and purge old runs, before Redis refuses writes."
-        yield Finding("warning", "Redis", f"{used:.2f} of {limit:.2f} GiB of memory in use (maxmemory)", remedy)
+        yield Finding("warning", "Redis", f"{used:,.0f} of {limit:,.0f} MiB of memory in use (maxmemory)", remedy)
     if info.get("maxmemory") == 0:
         remedy = "Set maxmemory to half of what Redis may take; a full one then refuses writes, and workers wait."
         found = "no maxmemory: if memory is used up, the kernel kills it or another program"

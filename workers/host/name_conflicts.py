@@ -19,7 +19,7 @@ LOOK_S = 0.2
 
 
 def refuse_taken(fleet: Fleet, names: Sequence[str], say: Callable[[str], object]) -> None:
-    """Raise NameTaken if workers called `names` are alive and not about to stop.
+    """Raise NameTaken if workers called `names` are alive and not about to stop; wait for those that are.
 
     A record alone may be that of a killed worker whose lease has not expired, so this waits for the next heartbeat. It
     may also be the child of a killed launcher, whose next heartbeat reports that it is draining.
@@ -29,9 +29,12 @@ def refuse_taken(fleet: Fleet, names: Sequence[str], say: Callable[[str], object
         return
     known = ", ".join(each.name for each in found)
     say(f"Redis already lists {known}: waiting up to {LEASE_S} s for a heartbeat")
-    staying = [record for record in _beating(fleet, found) if record.state is not WorkerState.DRAINING]
+    beating = _beating(fleet, found)
+    staying = [record for record in beating if record.state is not WorkerState.DRAINING]
     if staying:
         raise NameTaken(f"Already running: {', '.join(map(_describe, staying))}.", hint=_remedy(staying, names))
+    if beating:
+        _await_end(fleet, beating, say)
 
 
 def _beating(fleet: Fleet, found: Sequence[WorkerRecord]) -> list[WorkerRecord]:
@@ -44,6 +47,17 @@ def _beating(fleet: Fleet, found: Sequence[WorkerRecord]) -> list[WorkerRecord]:
         said += [now for before, now in pairs if now and now.seen_at != before.seen_at]
         silent = [now for before, now in pairs if now and now.seen_at == before.seen_at and not now.died_here()]
     return said
+
+
+def _await_end(fleet: Fleet, draining: Sequence[WorkerRecord], say: Callable[[str], object]) -> None:
+    """Wait until workers that are draining have ended, or for as long as they may take."""
+    within_s = LEASE_S + max(each.drain_timeout_s or 0.0 for each in draining)
+    say(f"{', '.join(map(_describe, draining))}: waiting up to {within_s:g} s for the end")
+    until, left = time.monotonic() + within_s, list(draining)
+    while left and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        pairs = [(each, fleet.get(each.name)) for each in left]
+        left = [each for each, now in pairs if now and now.owner == each.owner and not now.died_here()]
 
 
 def _describe(record: WorkerRecord) -> str:

@@ -32,9 +32,9 @@ def find(fleet: Fleet, name: str) -> WorkerRecord:
         return meant[0]
     if meant:
         raise InputError(f"{name!r} is on several hosts: {', '.join(each.name for each in meant)}.", hint="Name one.")
-    names = [each.name for each in alive] + sorted({f"@{each.host}" for each in alive})
     # List all, not only the closest name: for a drained worker, that would be its neighbour.
-    known = f"Live workers: {', '.join(names)}." if names else "No worker is alive."
+    names, hosts = (", ".join(sorted(each)) for each in ({each.name for each in alive}, {each.host for each in alive}))
+    known = f"Live workers: {names}. All of a host: @HOST, of {hosts}." if alive else "No worker is alive."
     ended = "To start one that was stopped, on its host: python -m workers up --only NAME"
     raise InputError(f"No live worker {name!r}.", hint=f"{known} {ended}")
 

@@ -1,18 +1,26 @@
 """Flower customized for question batches: run, size and result in the task list, and queues by priority.
 
-By default, Flower's task list shows neither arguments nor results, and its broker page shows the sum of a queue's
-priority lists. Changing the latter overrides a method of Flower 2.2.0, so Flower is pinned to that version.
+By default, Flower's task list shows neither arguments nor results; its broker page shows the sum of a queue's priority
+lists, and of a worker that came after Flower no queue until somebody opens the worker's page. Changing the broker page
+overrides a method of Flower 2.2.0, so Flower is pinned to that version.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from contract.chunks import chunks
+from contract.connection import connect_hurried
+from contract.errors import LedgerError
+from contract.fleet import Fleet
 from contract.keys import PRIORITY_STEPS
 from contract.queue import by_priority
+from contract.settings import Settings
 
 __all__ = ["dress_flower"]
 
@@ -20,23 +28,24 @@ __all__ = ["dress_flower"]
 COLUMNS = "state,args,result,worker,received,runtime,uuid"
 
 
-def dress_flower() -> None:
+def dress_flower(settings: Settings) -> None:
     """Apply the customization if this process is Flower, before it reads its options."""
     if "flower.command" not in sys.modules:  # Celery's command line imports it before our app
         return
     from tornado.options import options
 
     options.tasks_columns = COLUMNS
-    _split_queues()
+    _split_queues(settings)
 
 
-def _split_queues() -> None:
+def _split_queues(settings: Settings) -> None:
     from flower.utils.broker import RedisBase
 
     summed = RedisBase.queues
 
     async def queues(self: Any, names: Iterable[str]) -> list[dict[str, Any]]:
-        wanted = sorted(names)
+        served = await asyncio.get_running_loop().run_in_executor(None, partial(_served, settings))
+        wanted = sorted(served.union(names))
         async with self.redis.pipeline() as pipeline:
             for name in wanted:
                 for step in PRIORITY_STEPS:
@@ -46,6 +55,13 @@ def _split_queues() -> None:
         return [line for row, of_queue in zip(rows, lengths, strict=True) for line in (row, *_lines(row, of_queue))]
 
     RedisBase.queues = queues
+
+
+def _served(settings: Settings) -> set[str]:
+    """Return the queues of all live workers; none while Redis does not answer."""
+    with suppress(LedgerError):
+        return {each.queue for each in Fleet(connect_hurried(settings), settings.redis_place).alive() if each.queue}
+    return set()
 
 
 def _lines(row: dict[str, Any], lengths: Iterable[int]) -> list[dict[str, Any]]:

@@ -63,15 +63,16 @@ def compare(scores: dict[str, float], rule: str, label_mass: float | None = None
     """Return a reading that chooses the highest of `scores` (label → log-probability or similar, in nats).
 
     Confidence is the softmax share of the best score. Of equal scores the first label wins. Raises ValueError for a NaN
-    score, and if no choice is possible: an engine that answers NaN, or minus infinity for all, has not answered, and
-    the first label would be a guess.
+    score, for one of infinity, and if no choice is possible: an engine that answers NaN, or minus infinity for all, has
+    not answered, and the first label would be a guess.
     """
     if any(map(math.isnan, scores.values())):
         raise ValueError(f"the engine returned NaN: {scores}")
     best, second, *_ = sorted(scores, key=scores.__getitem__, reverse=True)  # a stable sort
     highest = scores[best]
     if math.isinf(highest):
-        raise ValueError(f"the engine considers no choice possible: {scores}")
+        why = "the engine considers no choice possible" if highest < 0 else "a choice cannot be compared"
+        raise ValueError(f"{why}: {scores}")
     share = 1.0 / sum([math.exp(score - highest) for score in scores.values()])
     return Reading(
         choice=best,

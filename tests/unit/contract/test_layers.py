@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from contract.errors import InputError, RunConfigError
 from contract.layers import merge, parse_overrides
-from contract.yaml_files import read_yaml
+from contract.yaml_files import brief, read_yaml
 
 names = st.text("abcdefgh_", min_size=1, max_size=3)
 leaves = st.none() | st.booleans() | st.integers() | st.lists(st.integers(), max_size=3)
@@ -97,11 +97,13 @@ def test_overrides_are_what_they_look_like_and_the_last_one_stands(pairs: list[s
     assert parse_overrides(pairs, InputError) == expected
 
 
-@pytest.mark.parametrize("pair", ["batch_size", "=8", ""])
-def test_an_override_without_a_name_or_a_value_is_refused_with_an_example(pair: str) -> None:
+@pytest.mark.parametrize(
+    ("pair", "hint"), [("batch_size", " For example --set batch_size=1."), ("=8", ""), ("", ""), ("x" * 99, "")]
+)
+def test_an_override_without_a_name_or_a_value_is_refused(pair: str, hint: str) -> None:
     with pytest.raises(RunConfigError) as caught:
         parse_overrides([pair], RunConfigError)
-    assert str(caught.value) == f"--set {pair!r}: expected name=value. For example --set batch_size=8."
+    assert str(caught.value) == f"--set {brief(pair)}: expected name=value.{hint}"
 
 
 @pytest.mark.parametrize(

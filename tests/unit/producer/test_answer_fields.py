@@ -486,6 +486,8 @@ def test_our_own_numbers_that_are_choices_too_are_refused_if_no_other_shows_that
     numbers = [{"question": f"q{at}", "choices": ["1", "2", "3", "4"], "answer": at} for at in (1, 2)]
 
     assert "ambiguous" in refusal(tmp_path, lines(*numbers))
+    quoted = {**numbers[1], "question": "q", "answer": "2"}
+    assert ":2: field 'answer': 1 is ambiguous" in refusal(tmp_path, lines(quoted, *numbers))
     assert keys(tmp_path, lines(*numbers, {**numbers[0], "question": "q", "answer": 0})) == ["B", "C", "A"]
     assert keys(tmp_path, lines(*numbers), base="1") == ["A", "B"]
     floats = [{**row, "choices": [f"{each}.0" for each in range(1, 5)], "answer": 1.0} for row in numbers]

@@ -190,6 +190,20 @@ def test_a_bad_file_enqueues_nothing(producer: Producer, write_rows: WriteRows, 
     assert ledger.runs() == []
 
 
+def test_that_a_single_bad_row_can_be_skipped_is_said(producer: Producer, write_rows: WriteRows) -> None:
+    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+    said = producer("enqueue", write_rows(good, {**good, "answer": "Z"}), exit_code=1).stderr
+    assert ":2: field 'answer':" in said
+    assert "The other rows are good: --skip-bad leaves this one out." in said
+
+
+def test_without_any_key_it_is_said_how_to_give_one(producer: Producer, write_rows: WriteRows) -> None:
+    rows = [{"goal": f"Do {at}.", "sol1": "this", "sol2": "that"} for at in range(3)]
+    told = "no question has a key, so there will be no accuracy: --map answer=FIELD"
+    enqueued = producer("enqueue", write_rows(*rows), "--dry-run")
+    assert told in enqueued.stdout + enqueued.stderr
+
+
 def test_skipped_rows_are_counted_and_kept(producer: Producer, write_rows: WriteRows) -> None:
     good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
 

@@ -190,13 +190,14 @@ def test_few_bytes_are_not_guessed_about() -> None:
     assert encoding_of("a,b\n".encode("utf-16-le") * 10) == "utf-16-le"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_a_line_without_end_is_refused_instead_of_held_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
     monkeypatch.setattr("producer.readers.text.LONGEST_LINE_BYTES", 1024)
 
     with pytest.raises(QuestionFileError, match="the line is longer than"):
-        list(read(tmp_path, "[header" + "x" * 2000, "q.csv").rows())
+        list(read(tmp_path, ("[header" + "x" * 2000).encode(encoding), "q.csv").rows())
     assert LONGEST_LINE_BYTES > 2**20
 
 
@@ -205,6 +206,16 @@ def test_json_may_be_one_line_of_any_length(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("producer.readers.text.LONGEST_LINE_BYTES", 100)
 
     assert len(questions(read(tmp_path, content, "q.json"))) == len(ROWS)
+
+
+def test_a_whole_number_in_a_column_of_floats_is_shown_as_the_other_choices_are_and_a_missing_one_is_none(
+    tmp_path: Path,
+) -> None:
+    choices = {"A": [4, 5], "B": [3, 6], "C": [5.0, float("nan")]}
+    table = pyarrow.table({"question": ["2 + 2?", "3 + 3?"], **choices, "answer": ["A", "B"]})
+    pyarrow.parquet.write_table(table, tmp_path / "q")
+    found = questions(understand(Source(tmp_path / "q", "q")))
+    assert [each.choices for each in found] == [("4", "3", "5"), ("5", "6")]
 
 
 def test_parquet_is_read_in_batches(tmp_path: Path) -> None:

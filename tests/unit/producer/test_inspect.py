@@ -291,7 +291,7 @@ def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
     refused = run(session, "enqueue", "old.csv", "--dry-run")
     fields = "question ← question · choices ← A, B, C · answer ← answer (also there: gold_label) · id ← none\n"
     told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
-    none_of: dict[str, list[str]] = {"id": [], "subject": [], "context": [], "unused": ["gold_label"]}
+    none_of: dict[str, list[str]] = {"id": [], "subject": [], "context": [], "gold_passages": []}
 
     assert refused.exit_code == 1
     assert "Use --map answer=gold_label for the latter, --map answer=answer for the former" in refused.stderr
@@ -301,7 +301,9 @@ def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
         shown = run(session, *command).stdout
         assert fields in shown
         assert shown.rstrip().endswith("B. seven"), "the key stands below the prompt"
-        assert json.loads(run(session, *command, "--json").stdout)["fields"] == told | none_of
+        assert json.loads(run(session, *command, "--json").stdout)["fields"] == told | none_of | {
+            "unused": ["gold_label"]
+        }
     assert inspected(session, "old.csv", *chosen)["keys"] == [["B"]]
     assert json.loads(run(session, "enqueue", "old.csv", "--dry-run", "--json", *chosen).stdout)["key"] == ["B"]
     assert fields in run(session, "enqueue", "old.csv", *chosen).stdout

@@ -516,6 +516,10 @@ def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Pa
     assert "has no question 'q9'" in producer("show", "last", "q9", exit_code=1).stderr
 
 
+def test_the_version_is_told(producer: Producer) -> None:
+    assert producer("--version").stdout.startswith("mcqueue, version ")
+
+
 def test_show_tells_everything_that_the_report_tells_of_a_verdict(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:

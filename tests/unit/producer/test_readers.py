@@ -118,7 +118,7 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
     good, bad = rows_of(write(tmp_path, "q.csv", text))
 
     assert (good.line, bad.line) == (2, 4)
-    assert "found 3 cells, expected 4" in str(bad.trouble)
+    assert "found 3 cells, expected 4. Complete the row: an empty cell is followed by a comma, too." in str(bad.trouble)
 
 
 @pytest.mark.parametrize(

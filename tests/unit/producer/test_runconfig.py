@@ -179,6 +179,25 @@ def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> 
     assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
 
 
+def test_a_template_that_does_not_show_the_question_is_refused_unless_it_says_so(tmp_path: Path) -> None:
+    """With braces as of an f-string it was scored as if it had been asked."""
+    path = tmp_path / "typo.j2"
+    path.write_text("{question}\nAnswer:")
+    config = load_run_config(None, [f"prompt={path}"])
+    with pytest.raises(RunConfigError, match=r"prompt 'typo' does not show the question\. Add {{ question }}"):
+        config.to_spec("0" * 64, Settings(model="served"))
+    path.write_text("{% set hidden = question %}Answer:")
+    assert config.to_spec("0" * 64, Settings(model="served"))
+
+
+@pytest.mark.parametrize("shown", ["{{ choices }}", "{% for each in choices %}{{ each }} {% endfor %}"])
+def test_choices_that_would_be_shown_as_python_prints_them_are_refused(tmp_path: Path, shown: str) -> None:
+    path = tmp_path / "bare.j2"
+    path.write_text("{{ question }} " + shown)
+    with pytest.raises(RunConfigError, match=r"as Python prints them.* {% for choice in choices %}"):
+        load_prompt(str(path), Mode.LETTER)
+
+
 def test_a_judge_that_is_not_shown_the_answer_is_refused() -> None:
     with pytest.raises(RunConfigError, match=r"judge\.prompt 'question' does not show the answer .* {{ response }}"):
         load_run_config(None, ["mode=judge", "judge.prompt=question"]).to_spec("0" * 64, Settings(model="served"))

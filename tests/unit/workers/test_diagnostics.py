@@ -321,7 +321,7 @@ def test_a_redis_without_room_and_one_that_could_not_write_its_file() -> None:
     well = {"used_memory": GIB, "maxmemory": 4 * GIB, "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok"}
     assert list(keeping(well)) == list(keeping({})) == []
     (full,) = keeping({**well, "maxmemory": 1.05 * GIB})
-    assert "1.00 of 1.05 GiB" in full.found
+    assert "1,024 of 1,075 MiB" in full.found
     for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
         (unwritten,) = keeping({**well, name: "err"})
         assert name in unwritten.found

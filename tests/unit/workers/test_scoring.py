@@ -128,6 +128,8 @@ def test_where_no_choice_is_possible_the_first_one_is_not_taken() -> None:
         reading(Mode.LETTER, *[-math.inf] * 4)
 
     assert reading(Mode.LETTER, -math.inf, -math.inf, -3.0, -math.inf).choice == "C"
+    with pytest.raises(ValueError, match="a choice cannot be compared"):
+        compare({"A": math.inf, "B": -1.0}, rule="sum")
 
 
 def test_an_engine_that_answers_nan_has_not_answered() -> None:

@@ -181,6 +181,8 @@ class OpenAiEngine(Engine):
         What `ask` raises is raised once the results that are there are yielded: they may have been paid for.
         """
         pool = self._started(self._pool)
+        if not items:  # as where there is nothing to measure: no call begins that others could join
+            return
 
         def ask_in_place(item: T) -> R:
             try:
