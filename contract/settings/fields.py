@@ -294,13 +294,15 @@ class Settings(BaseSettings):
     def served_as(self, model: str) -> str:
         """Return the name that `model` is served under: `model` may be a name, hub id or folder of these settings.
 
-        Upper and lower case do not matter, as they do not for queues and workers (`serves`).
+        Upper and lower case do not matter, as they do not for queues and workers (`serves`). An id or folder that these
+        settings lack is served elsewhere, by the name that workers give it by default.
         """
         # A server's model is known by its own id: `hf_model_id` is then that of another model, or the default.
         known = [(each["openai"].get("model") or each["hf_model_id"], model_name(each)) for each in self._each_model()]
         exact: dict[str, str] = dict(known) | {name: name for _, name in known}
         alike = {distinct_slug(spelled): name for spelled, name in exact.items()}
-        return exact.get(model) or alike.get(distinct_slug(model), model)
+        by_default = default_name(model) if "/" in model else model
+        return exact.get(model) or alike.get(distinct_slug(model), by_default)
 
     @property
     def every_adapter(self) -> set[str]:
@@ -315,7 +317,7 @@ class Settings(BaseSettings):
     def served_model(self) -> str:
         """Name of the model in runs and in the queue name. Raises SettingsError if there are several models."""
         self.refuse_several_models()
-        return self.model or distinct_slug(Path(self.openai.model or self.hf_model_id).name)
+        return self.model or default_name(self.openai.model or self.hf_model_id)
 
     def serves(self, model: str) -> bool:
         """Whether runs of `model` are these settings' own: whether its queue is theirs, so that they get its questions.
@@ -367,7 +369,12 @@ def model_name(settings: Mapping[str, Any]) -> str:
     remote = settings.get("openai")
     there = remote.get("model") if isinstance(remote, Mapping) else None
     path = there or settings.get("hf_model_id") or Settings.model_fields["hf_model_id"].default
-    return str(settings.get("model") or distinct_slug(Path(str(path)).name))
+    return str(settings.get("model") or default_name(str(path)))
+
+
+def default_name(path: str) -> str:
+    """Return the name that a model of this hub id or folder is served under, unless the settings give it another."""
+    return distinct_slug(Path(path).name)
 
 
 def _refuse_what_json_cannot_say(value: Any) -> None:

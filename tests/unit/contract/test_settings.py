@@ -500,7 +500,7 @@ def test_a_single_entry_of_models_needs_no_selection() -> None:
         ("owner/Large", "large"),
         ("large", "large"),
         ("small", "small"),
-        ("owner/Other", "owner/Other"),
+        ("Other", "Other"),
         # Their queue is the same.
         ("Large", "large"),
         ("Owner/large", "large"),
@@ -590,6 +590,11 @@ def test_models_in_folders_without_latin_letters_are_not_taken_for_one_another()
     other = load_settings(None, ["hf_model_id=/models/文心"])
     assert settings.served_model != other.served_model
     assert settings.served_as("文心") == "文心"
+
+
+def test_an_id_that_the_settings_lack_is_the_name_that_its_workers_have_by_default() -> None:
+    there = load_settings(None, ["hf_model_id=Owner/Some-Model"])
+    assert load_settings(None, ["hf_model_id=another/one"]).served_as("Owner/Some-Model") == there.served_model
 
 
 def test_an_id_that_is_also_the_name_of_workers_is_that_name() -> None:
