@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from contract.choice_order import seed_for
 from contract.prompts import shows_choices
@@ -17,13 +18,12 @@ from contract.spec import ChatTemplate, RunSpec
 from contract.turns import Turns
 from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.scoring.base import Reading
-from workers.scoring.extract import Extraction, extract
+from workers.scoring.extract import Extraction, extract_said, read_on
 from workers.scoring.extract.visible_text import (
     before_next_example,
     before_next_question,
     before_other_choices,
     opened,
-    spoken_on,
 )
 
 __all__ = ["ask", "extracted", "named", "read", "read_text", "texts_of"]
@@ -75,17 +75,12 @@ def _read_first(question: Question, text: str, spec: RunSpec) -> Extraction:
 
     Nothing is cut from a turn of a chat with examples: a turn has one answer, the last one.
     """
-    if spec.chat_template is ChatTemplate.TURNS:
-        return extracted(text, question, spec)
-    found = Extraction(None, "unfinished-reasoning")
-    for said in spoken_on(text, question.choices, question.question):
-        found = _read_said(question, said, spec)
-        if found.rule != "none":
-            break
-    return found
+    in_turns = spec.chat_template is ChatTemplate.TURNS
+    read = partial(extracted if in_turns else _read_said, question=question, spec=spec)
+    return read_on(text, question.choices, question.question, read)[1]
 
 
-def _read_said(question: Question, said: str, spec: RunSpec) -> Extraction:
+def _read_said(said: str, question: Question, spec: RunSpec) -> Extraction:
     """What is `said` before a further question without a heading, if anything is said there; else what all says.
 
     The last answer has the last word: that of the last made-up question, otherwise.
@@ -102,5 +97,5 @@ def _read_said(question: Question, said: str, spec: RunSpec) -> Extraction:
 
 
 def extracted(said: str, question: Question, spec: RunSpec) -> Extraction:
-    """The choice that `said` names: by its text only if the prompt does not show the choices."""
-    return extract(said, question.choices, question.question, labelled=shows_choices(spec.prompt))
+    """The choice that is `said`: by its text only if the prompt does not show the choices."""
+    return extract_said(said, question.choices, question.question, labelled=shows_choices(spec.prompt))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -27,7 +28,8 @@ from contract.turns import one_turn
 from contract.wording import number
 from workers.engines.base import Completion, GenerateRequest, Text
 from workers.scoring.base import FollowUp, Reading
-from workers.scoring.extract.visible_text import before_next_question, spoken, spoken_on
+from workers.scoring.extract import Extraction, read_on
+from workers.scoring.extract.visible_text import before_next_question, spoken
 from workers.scoring.generate import ask, extracted, texts_of
 
 __all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
@@ -75,14 +77,15 @@ def _answer_in(text: str, question: Question, spec: RunSpec) -> str:
     If it names no choice before it only restates its own question, what follows that belongs to the answer, too. From
     few-shot examples outside a chat, a model learns to end an answer with a blank line.
     """
-    said = ""
-    for said in spoken_on(text, question.choices, question.question):
-        if extracted(said, question, spec).rule != "none":
-            break
+    said, _ = _read_on(text, question, spec)
     first = before_next_question(said, question.question, spec.prompt.text)
     if first == said and spec.few_shot and spec.chat_template is ChatTemplate.NEVER:
         first = said.strip().partition(BETWEEN)[0]
     return first.strip()
+
+
+def _read_on(text: str, question: Question, spec: RunSpec) -> tuple[str, Extraction]:
+    return read_on(text, question.choices, question.question, partial(extracted, question=question, spec=spec))
 
 
 def grading_prompt(question: Question, judge: Judge, said: str) -> str:
@@ -127,7 +130,7 @@ class _Answer(NamedTuple):
 
     def reading(self, grade: Grade | None) -> Reading:
         """Return what it was read as; without a grade if there is nothing to grade."""
-        found = extracted(self.said or self.text.text, self.question, self.spec)
+        _, found = _read_on(self.said or self.text.text, self.question, self.spec)
         return Reading(
             choice=found.label,
             rule="judge" if grade else UNGRADED if self.said and found.label is None else found.rule,

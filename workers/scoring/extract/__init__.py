@@ -19,9 +19,9 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from workers.scoring.extract.extraction import Extraction, extract
+from workers.scoring.extract.extraction import Extraction, extract, extract_said, read_on
 
-__all__ = ["Extraction", "extract", "rules_version"]
+__all__ = ["Extraction", "extract", "extract_said", "read_on", "rules_version"]
 
 HERE = Path(__file__).parent
 #: What counts the texts of a vote, and what cuts a text to what is read, are rules, too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from workers.scoring.extract.answer import Answer
@@ -39,7 +39,7 @@ from workers.scoring.extract.words import (
     RETRACTED,
 )
 
-__all__ = ["Extraction", "extract"]
+__all__ = ["Extraction", "extract", "extract_said", "read_on"]
 
 #: Between two answers of which neither is the last word.
 _BESIDE = re.compile(rf"(?: ?|{OR.pattern}(?:(?:correct |right |final )?answers?(?: is| are|:))?)\s?")
@@ -72,12 +72,28 @@ def extract(text: str, choices: Sequence[str], question: str = "", *, labelled: 
     `extract("I'd say A. No, wait, the answer is **C**.", ["Berlin", "Rome", "Paris"])` is
     `Extraction("C", "answer-statement")`.
     """
-    found = Extraction(None, "unfinished-reasoning")
-    options = Options.of(choices, question, labelled=labelled)
+    return read_on(text, choices, question, lambda said: extract_said(said, choices, question, labelled=labelled))[1]
+
+
+def read_on(
+    text: str, choices: Sequence[str], question: str, read: Callable[[str], Extraction]
+) -> tuple[str, Extraction]:
+    """What `text` says to the reader before any further question, and what `read` makes of it.
+
+    More of it for as long as that names nothing and what follows only restates the `question`.
+    """
+    said, found = "", Extraction(None, "unfinished-reasoning")
     for said in spoken_on(text, choices, question):
-        found = _read_said(said, options)
+        found = read(said)
         if found.rule != "none":
             break
+    return said, found
+
+
+def extract_said(said: str, choices: Sequence[str], question: str = "", *, labelled: bool = True) -> Extraction:
+    """`extract` from what is `said` to the reader."""
+    options = Options.of(choices, question, labelled=labelled)
+    found = _read_said(said, options)
     if labelled:
         return found
     label = found.label and options.shown(found.label)
