@@ -49,6 +49,16 @@ def test_a_text_is_asked_for_with_all_that_decides_it() -> None:
     assert set(script.keys) == {"Bearer s3cret"}
 
 
+def test_a_call_that_asks_for_nothing_lets_no_other_call_in() -> None:
+    told: list[str] = []
+    with started(Script()) as engine:
+        engine.room_came = lambda: told.append("room")
+        assert list(engine.answers([])) == []
+        assert told == []
+        list(engine.answers([WRITE]))
+    assert told, "one request leaves room beside it"
+
+
 def test_a_server_that_writes_one_text_at_a_time_is_asked_until_there_are_as_many_as_wanted() -> None:
     script = Script(most_texts=2)
     with started(script) as engine:

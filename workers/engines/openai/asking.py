@@ -18,7 +18,7 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from contract.settings import OpenAiSettings
 from contract.spec import Chat, ChatTemplate
@@ -51,6 +51,15 @@ class NotOffered(ValueError):
     """The server cannot provide what a request needs."""
 
 
+class Weighed(NamedTuple):
+    """The log-probability of one continuation, and its tokens; with those of the request that gave it."""
+
+    logprob: float
+    tokens: int
+    prefill_tokens: int
+    cached_tokens: int
+
+
 @dataclass(slots=True)
 class PartialScore:
     """Partial results for the continuations of a ScoreRequest."""
@@ -61,6 +70,15 @@ class PartialScore:
     prefill_tokens: int
     cached_tokens: int
     failure: Failure | None = None
+
+    def add(self, place: int, weighed: Weighed | Failure) -> None:
+        """Add what was found of the continuation at `place`."""
+        if isinstance(weighed, Failure):
+            self.failure = weighed
+            return
+        self.logprobs[place], self.token_counts[place] = weighed.logprob, weighed.tokens
+        self.prefill_tokens += weighed.prefill_tokens
+        self.cached_tokens += weighed.cached_tokens
 
     def completion(self) -> Completion:
         if self.failure is not None:
@@ -224,37 +242,35 @@ class Asker:
                 self._scores_with[given] = chat_scores(answered, listed) if known else Scorable(listed, echo=False)
             return self._scores_with[given]
 
-    def weigh(self, tail: tuple[ScoreRequest, PartialScore, int]) -> None:
-        """Add the log-probability of one continuation that is not among the likeliest next tokens."""
-        request, partial, i = tail
-        try:
-            self._add_echoed(request, partial, i)
-        except NotOffered as trouble:
-            partial.failure = Failure.of(trouble)
-        except wire.UNREADABLE as trouble:
-            partial.failure = self._client.unreadable(trouble)
+    def weigh(self, tail: tuple[ScoreRequest, int, int]) -> Weighed | Failure:
+        """Return the log-probability of a continuation that is not among the likeliest next tokens.
 
-    def _add_echoed(self, request: ScoreRequest, partial: PartialScore, i: int) -> None:
+        `tail` has its request, the tokens of the prompt, and its place.
+        """
+        try:
+            return self._weigh_echoed(*tail)
+        except NotOffered as trouble:
+            return Failure.of(trouble)
+        except wire.UNREADABLE as trouble:
+            return self._client.unreadable(trouble)
+
+    def _weigh_echoed(self, request: ScoreRequest, prompt_tokens: int, place: int) -> Weighed | Failure:
         in_chat = self._in_chat(request.chat)
         request = wire.parted(request, in_chat=in_chat)
-        continuation = wire.continuations_of(request, in_chat=in_chat)[i]
+        continuation = wire.continuations_of(request, in_chat=in_chat)[place]
         asked = wire.echo(request.turns, continuation, request.chat.kwargs, in_chat=in_chat)
         answer = self._client.post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):
-            partial.failure = answer
-            return
+            return answer
         whole, cached = wire.prompt_tokens(answer.get("usage") or {})
         logprobs, texts = echoed(answer)
-        found = logprobs[partial.prompt_tokens :]
+        found = logprobs[prompt_tokens:]
         if not found or None in found:
             raise NotOffered(f"{self._server.base_url} echoes no log-probabilities for {continuation!r}")
-        if texts is not None and not is_said(continuation, behind := texts[partial.prompt_tokens :]):
+        if texts is not None and not is_said(continuation, behind := texts[prompt_tokens:]):
             hint = "set chat_template: never" if in_chat else "change delimiter or the prompt's end"
             raise NotOffered(
                 f"{continuation!r} is {''.join(behind)!r} in the tokens behind the prompt of {self._server.base_url}, "
                 f"whose tokenizer joins the prompt's end with what follows: {hint}"
             )
-        partial.logprobs[i] = sum(cast("list[float]", found))
-        partial.token_counts[i] = len(found)
-        partial.prefill_tokens += whole
-        partial.cached_tokens += cached
+        return Weighed(sum(cast("list[float]", found)), len(found), whole, cached)

@@ -113,17 +113,22 @@ class OpenAiEngine(Engine):
             whole = [(i, head) for i, head in answered if i not in lacking]
             yield [(i, head if isinstance(head, Completion) else head.completion()) for i, head in whole]
         tails = [
-            (i, (request, head, k))
+            (i, k, (request, head.prompt_tokens, k))
             for i, head in lacking.items()
             if isinstance(request := requests[i], ScoreRequest)
             for k, logprob in enumerate(head.logprobs)
             if logprob is None
         ]
-        left = Counter(i for i, _ in tails)
-        for weighed in self._each(asker.weigh, [tail for _, tail in tails]):
-            ended = Counter(tails[place][0] for place, _ in weighed)
-            left.subtract(ended)
-            yield [(i, lacking[i].completion()) for i in ended if not left[i]]
+        left = Counter(i for i, _, _ in tails)
+        for part in self._each(asker.weigh, [tail for *_, tail in tails]):
+            ended = []
+            for place, weighed in part:
+                i, k, _ = tails[place]
+                lacking[i].add(k, weighed)
+                left[i] -= 1
+                if not left[i]:
+                    ended.append((i, lacking[i].completion()))
+            yield ended
 
     @property
     def counts_tokens(self) -> bool:
