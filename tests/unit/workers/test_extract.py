@@ -543,3 +543,22 @@ def test_an_answer_that_is_supposed_or_edited_away_is_none(text: str) -> None:
 def test_a_remark_on_the_question_is_no_yes_or_no(text: str) -> None:
     assert label(text, ("Yes", "No")) is None
     assert label(text.partition(" ")[0], ("Yes", "No")) is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "A-1, B-2, C-3",
+        "A - 1, B - 2, C - 3",
+        "A → 1, B → 2 and C → 3",
+        "A: 1; B: 2; C: 3",
+        "(A) - (1), (B) - (2), (C) - (3)",
+        "A – 1\nB – 2\nC – 3",
+    ],
+)
+def test_a_matching_is_no_label_however_its_pairs_are_written(said: str) -> None:
+    """Its first letter was taken for the answer."""
+    pairs = ("A-3, B-1, C-2", "A-1, B-2, C-3", "A-2, B-3, C-1", "A-1, B-3, C-2")
+    assert label(said, pairs) == label(f"The correct option is {said}.", pairs) == "B"
+    assert label(f"**{said}**\n\nThe answer is B.", pairs) == "B"
+    assert label(f"The answer is {said}.", (*pairs[:1], "A-2, B-1, C-3", *pairs[2:])) is None

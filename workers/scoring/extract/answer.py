@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from workers.scoring.extract.matched import matched
 from workers.scoring.extract.normalize import lowered, plain, unemphasized
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
@@ -65,6 +66,8 @@ class Answer(NamedTuple):
         marked = plain(said if drawn else _PICTURE.sub(" ", said))
         if options.has_negative_numbers:
             marked = _NEGATIVE.sub("-", marked)
+        if options.matching:
+            marked = matched(marked)
         text = unemphasized(marked)
         return cls(marked, text, lowered(text), options)
 

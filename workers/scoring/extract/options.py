@@ -9,7 +9,8 @@ from functools import cached_property, lru_cache
 
 from contract.question import LABELS
 from workers.scoring.extract.asked import Asked, asked_by
-from workers.scoring.extract.normalize import folded
+from workers.scoring.extract.matched import are_matchings, matched
+from workers.scoring.extract.normalize import folded, plain
 from workers.scoring.extract.patterns import past
 from workers.scoring.extract.sought import Sought, exception_sought
 from workers.scoring.extract.words import DENIED_AFTER, ENDS, GOES_ON, VERDICTS
@@ -50,6 +51,8 @@ class Options:
     question: str = ""
     #: Whether the model was shown labels and positions, so that it may name a choice by them.
     labelled: bool = True
+    #: Whether the choices match two lists: `A-3, B-1, C-2`.
+    matching: bool = False
 
     @classmethod
     def of(cls, choices: Sequence[str], question: str = "", *, labelled: bool = True) -> Options:
@@ -147,9 +150,11 @@ class Options:
 
 @lru_cache(maxsize=64)  # a vote reads many texts of one question, one after another
 def _options(choices: tuple[str, ...], question: str, labelled: bool) -> Options:
-    texts = tuple(_APART.sub("-", folded(choice)) for choice in choices)
+    matching = are_matchings(spelled := [plain(choice) for choice in choices])
+    texts = tuple(_APART.sub("-", folded(matched(each) if matching else each)) for each in spelled)
     sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
-    return Options((LABELS if labelled else _UNSEEN)[: len(choices)], texts, sought, question, labelled)
+    labels = (LABELS if labelled else _UNSEEN)[: len(choices)]
+    return Options(labels, texts, sought, question, labelled, matching)
 
 
 def _begins(said: str, text: str) -> int:
