@@ -562,3 +562,41 @@ def test_a_matching_is_no_label_however_its_pairs_are_written(said: str) -> None
     assert label(said, pairs) == label(f"The correct option is {said}.", pairs) == "B"
     assert label(f"**{said}**\n\nThe answer is B.", pairs) == "B"
     assert label(f"The answer is {said}.", (*pairs[:1], "A-2, B-1, C-3", *pairs[2:])) is None
+
+
+ROMAN = ("I only", "I and II", "II and III", "I, II and III")
+ONLY = ("1 only", "2 only", "Both 1 and 2", "Neither 1 nor 2")
+SMALL = ("a, b", "b, c", "a, c", "a, b, c")
+
+
+@pytest.mark.parametrize(
+    ("choices", "text", "read"),
+    [
+        (ROMAN, "The answer is I, II, and III.", "D"),
+        (ROMAN, "I & II", "B"),
+        (ROMAN, "(I) and (II)", "B"),
+        (ROMAN, "Statements I and II are correct.", "B"),
+        (ROMAN, "I is right, II is right, III is wrong. So the answer is I and II only.", "B"),
+        (ROMAN, "I think it is only I.", "A"),
+        (ROMAN, "I and II are correct. III is also correct.", None),
+        (ROMAN, "If I and II are correct, then III must be false.", None),
+        (ROMAN, "I and II are not correct.", None),
+        (ROMAN, "The answer is I and III.", None),
+        (ROMAN, "I, for one, cannot say.", None),
+        (ROMAN, "I and II are correct. The answer is B.", "B"),
+        (ROMAN, "The answer is 2.", None),
+        (ONLY, "Only statement 2 is correct.", "B"),
+        (ONLY, "The answer is 1 alone.", "A"),
+        (ONLY, "1 and 2 are both right.", "C"),
+        (ONLY, "Neither 1 nor 2 is correct.", "D"),
+        (ONLY, "Only 1 is incorrect.", None),
+        (SMALL, "a, b and c", "D"),
+        (SMALL, "The correct options are a, c.", "C"),
+        (SMALL, "b", "B"),
+        (("1 and 2", "2 and 3", "1, 2 and 3", "None of the above"), "Answer: 1,2,3", "C"),
+    ],
+)
+def test_statements_that_choices_combine_are_read_however_they_are_listed(
+    choices: tuple[str, ...], text: str, read: str | None
+) -> None:
+    assert label(text, choices) == read

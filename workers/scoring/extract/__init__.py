@@ -8,7 +8,7 @@ From text to choice: `visible_text` leaves out reasoning and what follows the an
 - Questions that ask for what is *not* so: `sought` tells them, and `odd_one_out` has their rules.
 - What a question asks otherwise: `asked`, for the rule in `completed`.
 - What stands at one place: `targets` (a label, number or text), `options` (the choices as a text may name them; those
-  that match two lists, as they are `matched`).
+  that match two lists, as they are `matched`, and those of several statements, as they are `combined`).
 - What is no answer: `lists` of the choices, `other_cases`, one of `several` right ones, that of one of the `parts`;
   `words` that deny or take back; where the verb comes last, whatever is not among the words of `verb_last`; what is
   only `explained`, or `hedged` by another choice; a label with another choice `stated_beside` it.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from workers.scoring.extract.combined import combined
 from workers.scoring.extract.matched import matched
 from workers.scoring.extract.normalize import lowered, plain, unemphasized
 from workers.scoring.extract.options import Options
@@ -68,6 +69,8 @@ class Answer(NamedTuple):
             marked = _NEGATIVE.sub("-", marked)
         if options.matching:
             marked = matched(marked)
+        if options.marks:
+            marked = combined(marked, options.marks)
         text = unemphasized(marked)
         return cls(marked, text, lowered(text), options)
 

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 
 from contract.question import LABELS
 from workers.scoring.extract.asked import Asked, asked_by
+from workers.scoring.extract.combined import combined, marks_of
 from workers.scoring.extract.matched import are_matchings, matched
 from workers.scoring.extract.normalize import folded, plain
 from workers.scoring.extract.patterns import past
@@ -53,6 +54,8 @@ class Options:
     labelled: bool = True
     #: Whether the choices match two lists: `A-3, B-1, C-2`.
     matching: bool = False
+    #: How the statements are marked that the choices combine: `I and III only`; empty if they combine none.
+    marks: str = ""
 
     @classmethod
     def of(cls, choices: Sequence[str], question: str = "", *, labelled: bool = True) -> Options:
@@ -66,7 +69,7 @@ class Options:
     @cached_property
     def numbered(self) -> bool:
         """Whether a number can only mean a position: no choice is a number or speaks of one."""
-        return not any(_COUNTED.search(text) for text in self.texts)
+        return not self.marks and not any(_COUNTED.search(text) for text in self.texts)
 
     @cached_property
     def has_negative_numbers(self) -> bool:
@@ -151,10 +154,15 @@ class Options:
 @lru_cache(maxsize=64)  # a vote reads many texts of one question, one after another
 def _options(choices: tuple[str, ...], question: str, labelled: bool) -> Options:
     matching = are_matchings(spelled := [plain(choice) for choice in choices])
-    texts = tuple(_APART.sub("-", folded(matched(each) if matching else each)) for each in spelled)
+    marks = marks_of(spelled)
+    if matching:
+        spelled = [matched(each) for each in spelled]
+    if marks:
+        spelled = [combined(each, marks) for each in spelled]
+    texts = tuple(_APART.sub("-", folded(each)) for each in spelled)
     sought = exception_sought(question) if VERDICTS.isdisjoint(texts) else None
     labels = (LABELS if labelled else _UNSEEN)[: len(choices)]
-    return Options(labels, texts, sought, question, labelled, matching)
+    return Options(labels, texts, sought, question, labelled, matching, marks)
 
 
 def _begins(said: str, text: str) -> int:

@@ -1,0 +1,59 @@
+"""Choices that combine statements, `I and III only`, in one spelling: models write `Only I & III` and `I, III`.
+
+That spelling is `i_iii`, `i_only` for one alone, and `neitheri_iii`: one word each, so that none is part of another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+__all__ = ["combined", "marks_of"]
+
+#: How statements may be marked. Capital letters are not among them: they are labels of choices as well.
+_KINDS = (r"\d{1,2}", r"[IVX]{1,4}|[ivx]{1,4}", r"[a-h]")
+_OTHER = re.compile(r"(?:none|neither|all|both)(?: of (?:the above|these|them))?", re.IGNORECASE)
+_NOUN = r"(?:(?:statements?|options?|points?|items?|conditions?|assertions?|premises?)\s)?"
+
+
+def marks_of(choices: Sequence[str]) -> str:
+    """Return the expression of the marks that the choices combine; empty if they combine none.
+
+    Each choice must be a combination, or name all or none, and at least one must combine several.
+    """
+    for kind in _KINDS:
+        spelled = [combined(each.strip(" ."), kind) for each in choices]
+        whole = re.compile(rf"(?:neither)?(?:{kind})(?:_(?:{kind}))*(?:_only)?", re.IGNORECASE)
+        several = sum("_" in each.removesuffix("_only") for each in spelled)
+        if several and all(whole.fullmatch(each) or _OTHER.fullmatch(each) for each in spelled):
+            return kind
+    return ""
+
+
+def combined(text: str, marks: str) -> str:
+    """Return `text` with its combinations of such `marks` in one spelling, and called right as an answer is."""
+    several, alone, neither, verdict = _patterns(marks)
+    text = neither.sub(r"neither\1_\2", text)
+    text = several.sub(lambda found: "_".join(re.findall(rf"(?<!\w)(?:{marks})(?!\w)", found[1], re.IGNORECASE)), text)
+    text = alone.sub(lambda found: f"{found[1] or found[2]}_only", text)
+    return verdict.sub(r"\1 is the correct answer", text)
+
+
+@cache
+def _patterns(marks: str) -> tuple[re.Pattern[str], ...]:
+    mark = rf"\(?(?:{marks})\)?"
+    between = r"(?:\s?,\s?(?:and\s)?|\s(?:and|&|\+)\s|\s?[&+]\s?)"
+    before = rf"(?<![\w.,(])(?:both\s)?(?:only\s)?{_NOUN}(?:both\s)?"
+    bare = rf"\(?({marks})\)?"
+    return (
+        re.compile(rf"{before}({mark}(?:{between}{mark})+)(?:\s(?:only|alone))?(?![\w(])(?!\.\d)", re.IGNORECASE),
+        re.compile(
+            rf"(?<![\w.,(])(?:only\s{_NOUN}{bare}|{_NOUN}{bare}\s(?:only|alone))(?![\w(])(?!\.\d)", re.IGNORECASE
+        ),
+        re.compile(rf"(?<![\w.,(])neither\s{_NOUN}{bare}\snor\s{_NOUN}{bare}(?![\w(])", re.IGNORECASE),
+        re.compile(
+            rf"(?<!\w)((?:neither)?(?:{marks})_\w+)\s(?:is|are)\s(?:(?:both|all)\s)?(?:correct|true|right)(?=[\s.!]*\Z)",
+            re.IGNORECASE,
+        ),
+    )
