@@ -129,8 +129,9 @@ def test_the_solution_to_an_equation_stands_behind_it() -> None:
 
 def test_statements_joined_by_and_are_no_choice_that_has_some_of_them() -> None:
     statements = ("①②", "①③", "②④", "①②④")
-    assert label("正确答案应该是①②和④。", statements) is None
-    assert label("正确答案应该是①②。", statements) == "A"
+    assert label("正确答案应该是①②和④。", statements) == "D"
+    assert label("正确答案应该是①②和④。", statements[:3]) is None
+    assert label("正确答案应该是①、②。", statements) == label("正确答案应该是①②。", statements) == "A"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ _SPELLINGS = str.maketrans(
 #: Signs that NFKC would make part of the number before them: 10² is not 102, and 1½ not 11/2.
 _POWER = re.compile(r"(?<=[\d)])[⁻⁺]?[⁰¹²³⁴-⁹]+")
 _MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
+#: Between statements that are named together: ①和② is ①②.
+_CIRCLED = re.compile(r"(?<=[①-⑳])\s?[、，,和与及]\s?(?=[①-⑳])")
 _LATEX_SIGNS = frozenset("\\$^_")
 _LATEX_FONT = re.compile(
     r"\\(?:ce|text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
@@ -52,7 +54,7 @@ def plain(text: str) -> str:
     `“Ｃ”` → `"C"`, `$\\text{C}$` → `C`, `<b>C</b>` → `C`, `10²` → `10^2`; runs of blanks and empty lines shrink to one.
     """
     if not text.isascii():
-        text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", _NEGATIVE.sub("-", text)))
+        text = _POWER.sub(r"^\g<0>", _MIXED.sub(" ", _NEGATIVE.sub("-", _CIRCLED.sub("", text))))
         text = unicodedata.normalize("NFKC", text).translate(_SPELLINGS)
     if not _LATEX_SIGNS.isdisjoint(text):
         text = _without_latex(text)
