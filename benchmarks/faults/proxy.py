@@ -40,6 +40,7 @@ class Proxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._sockets: set[socket.socket] = set()
+        self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -76,7 +77,11 @@ class Proxy:
             each.close()
 
     def close(self) -> None:
-        """End."""
+        """End: nobody gets through from now on."""
+        with self._lock:
+            self._closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else a thread that waits in `accept` takes one more connection
         self._listener.close()
         self.heal()
         self.cut()
@@ -97,6 +102,10 @@ class Proxy:
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._sockets |= {client, server}
+                closed = self._closed
+            if closed:  # while this one was made
+                self.cut()
+                return
             threading.Thread(target=self._commands, args=(client, server), daemon=True).start()
             threading.Thread(target=self._answers, args=(server, client), daemon=True).start()
 

@@ -131,7 +131,7 @@ def test_the_name_of_a_live_worker_is_refused_with_who_has_it(fleet: Fleet, chil
     with pytest.raises(NameTaken) as caught:
         fleet.join(record("gpu0"))
     assert str(caught.value).startswith(f"A worker named 'gpu0' is alive (ready, pid {child.pid} on ")
-    assert "Choose another -n NAME" in str(caught.value)
+    assert "python -m workers run -n NAME" in str(caught.value)
     found = fleet.get("gpu0")
     assert found is not None
     assert found.pid == child.pid
