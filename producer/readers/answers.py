@@ -73,7 +73,10 @@ INDICES = (Way.INDEX_0, Way.INDEX_1)
 _SINGLE = (Way.LABEL, Way.TEXT, *INDICES, Way.FLAGS)
 #: The ways that may not be the same in all rows → how they read indices.
 _MIXED = {Way.ANY: INDICES, Way.ANY_0: (Way.INDEX_0,), Way.ANY_1: (Way.INDEX_1,)}
-SAY_BASE = "Add --map base=0 or --map base=1, the index of the first choice."
+_BASE = "--map base=0 or --map base=1, the index of the first choice."
+SAY_BASE = f"Add {_BASE}"
+#: The same, for answers that may be texts as well.
+SAY_TEXTS_OR_BASE = f"If all answers are texts, put them in quotes. If all are indices, add {_BASE}"
 
 
 class Given(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from contract.question import LABELS
-from producer.readers.answers import SAY_BASE, Given, Way, meant, shown_answer, usual_letter
+from producer.readers.answers import SAY_BASE, SAY_TEXTS_OR_BASE, Given, Way, meant, shown_answer, usual_letter
 from producer.readers.choices import unmarked
 from producer.readers.record import FieldTrouble, shown_value
 
@@ -77,8 +77,7 @@ def refuse_doubtful_numbers(head: Sequence[tuple[object, Sequence[str]]]) -> Non
         if differ:
             place, at = differ[0]
             message = f"{at} is ambiguous: it may be the text of a choice, or an index from 0."
-            hint = f"If all answers are texts, put them in quotes. If all are indices: {SAY_BASE}"
-            raise FieldTrouble("answer", message, hint, kind="ambiguous", place=place)
+            raise FieldTrouble("answer", message, SAY_TEXTS_OR_BASE, kind="ambiguous", place=place)
 
 
 def are_supposed_indices(head: Sequence[tuple[object, Sequence[str]]]) -> bool:

@@ -112,9 +112,9 @@ _MOST_COMMON = frozenset({"id", "question", "choices", "answer", "subject"})
 
 
 @lru_cache(maxsize=64)
-def _used(*, has_id: bool, has_subject: bool, contexts: tuple[str, ...] = ()) -> Used:
+def _used(*, has_id: bool, has_subject: bool, contexts: tuple[str, ...] = (), gold: str | None = None) -> Used:
     found_id, subject = "id" if has_id else None, "subject" if has_subject else None
-    return Used("question", ("choices",), "answer", id=found_id, subject=subject, contexts=contexts)
+    return Used("question", ("choices",), "answer", id=found_id, subject=subject, gold=gold, contexts=contexts)
 
 
 def no_question(fields: Fields) -> FieldTrouble:
@@ -139,10 +139,11 @@ def own(fields: Fields, names: Names) -> Parts:
     if _MOST_COMMON.issuperset(fields):
         return Parts(*beside, used=_used(has_id=found_id is not None, has_subject=subject is not None))
     golds, context, contexts = _own_passages(fields, names)
-    used = _used(has_id=found_id is not None, has_subject=subject is not None, contexts=tuple(contexts))
+    gold = golds[0] if golds else None
+    used = _used(has_id=found_id is not None, has_subject=subject is not None, contexts=tuple(contexts), gold=gold)
     taken = {*_MOST_COMMON, "context", *contexts, *golds}
     rest = {name: value for name, value in fields.items() if name not in taken}
-    found = Parts(*beside, context, _golds(golds, fields), rest, used)
+    found = Parts(*beside, context, _golds(gold, fields), rest, used)
     return _with_also_right(found) if isinstance(rest.get("also_right"), list) else found
 
 
@@ -153,12 +154,12 @@ def _with_also_right(parts: Parts) -> Parts:
     return parts._replace(answer=[parts.answer, *others] if others else parts.answer, rest=rest)
 
 
-def _golds(golds: list[str], fields: Fields) -> Any:
+def _golds(gold: str | None, fields: Fields) -> Any:
     """Return the gold passages; a value that is not ids is returned unchanged, to be refused by the validation."""
-    if not golds:
+    if gold is None:
         return ()
-    found = fields[golds[0]]
-    ids = gold_ids(golds[0], found)
+    found = fields[gold]
+    ids = gold_ids(gold, found)
     return found if ids is None else ids
 
 

@@ -107,7 +107,7 @@ def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp
     assert said in enqueue()
     assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1, "partly_in_index": 0}
     assert "sources" not in enqueue("--no-rag")
-    assert ("passages from facts" in enqueue(), "passages" in enqueue("--no-rag")) == (True, False)
+    assert ["passages from" in each for each in (enqueue(), enqueue("--no-rag"))] == [True, False]
 
 
 def test_hashes_that_the_reader_adds_are_no_sources_of_an_index_without_any_also_where_its_passages_are_elsewhere(

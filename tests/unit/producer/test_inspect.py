@@ -284,6 +284,14 @@ def test_enqueue_says_what_it_read(tmp_path: Path, session: Session) -> None:
     assert "2 questions as ARC-style JSONL, 3 choices, labels A–C" in result.stdout
 
 
+def test_the_field_of_gold_passages_is_among_the_fields_in_any_layout(tmp_path: Path, session: Session) -> None:
+    row = {"question": "Which?", "choices": ["x", "y"], "answer": "A", "gold": ["p1", "p2"]}
+    for name, other in (("own", "choices"), ("another", "options")):
+        renamed = {other if field == "choices" else field: value for field, value in row.items()}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(renamed) + "\n")
+        assert "gold passages ← gold" in run(session, "inspect", str(tmp_path / f"{name}.jsonl")).stdout
+
+
 def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
     tmp_path: Path, session: Session
 ) -> None:
