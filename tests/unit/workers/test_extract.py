@@ -600,3 +600,25 @@ def test_statements_that_choices_combine_are_read_however_they_are_listed(
     choices: tuple[str, ...], text: str, read: str | None
 ) -> None:
     assert label(text, choices) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("The answer is mitosis. Meiosis, in contrast, yields gametes.", "A"),
+        ("Answer: Mitosis\n\nMeiosis: this is wrong, as it makes gametes.", "A"),
+        ("The answer is **Mitosis**\n\n* Meiosis: wrong", "A"),
+        ("The answer is mitosis, and meiosis.", "C"),
+        ("The answer is mitosis or meiosis.", None),
+    ],
+)
+def test_what_the_next_sentence_or_line_begins_with_is_no_part_of_a_choice(text: str, read: str | None) -> None:
+    assert label(text, ("Mitosis", "Meiosis", "Mitosis and meiosis", "Neither")) == read
+
+
+@pytest.mark.parametrize("choices", [("n", "n+1", "n-1", "2n"), ("n", "n-1", "n+1", "2n")])
+@pytest.mark.parametrize("text", ["The answer is n - 1.", r"\boxed{n - 1}", "Answer: n − 1"])
+def test_a_formula_that_begins_with_a_choice_is_not_the_one_with_another_sign(
+    text: str, choices: tuple[str, ...]
+) -> None:
+    assert label(text, choices) == "ABCD"[choices.index("n-1")]

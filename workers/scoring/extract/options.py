@@ -28,9 +28,10 @@ _SIGNS = re.compile(r"[^\w\s$€£¥\\]*")
 _CLOSED = re.compile(
     r"[.。)\]'*]|\s-\s|,?\s(?:because|since|as)\b|\sis (?:the )?(?:correct|right)\b|\s?(?:$|\n|です|입니다)"
 )
-_WORD = re.compile(r"\w+")
+#: A word, or a sign that parts of a choice are not merely joined by: that of a sum, or the end of a sentence or line.
+_PART = re.compile(r"\w+|[^\S ]+|[^\w\s,&()\[\]'\"]")
 #: Words that may stand between parts of a choice, or be replaced by a comma or "&".
-_JOINING = frozenset({"and", "or", "then"})
+_JOINING = frozenset({"and", "then"})
 #: The labels, for choices that a text cannot name by them: characters that no text has.
 _UNSEEN = "".join(chr(0xE000 + place) for place in range(len(LABELS)))
 _NEGATIVE = re.compile(r"-[$€£¥]?\d")
@@ -183,13 +184,14 @@ def _prefix(said: str, text: str) -> int:
 
 
 def _goes_on_as(text: str, said: str, at: int) -> int:
-    """Where the choice `text` ends in `said`, if both, alike up to `at`, go on with the same words whatever the signs.
+    """Where the choice `text` ends in `said`, if both, alike up to `at`, go on with the same words however joined.
 
-    `iron (III) oxide` is `iron(III) oxide`, and `a, b, and c` is `a, b and c`. 0 if they do not; -1 if they begin to.
+    `iron (III) oxide` is `iron(III) oxide`, and `a, b, and c` is `a, b and c`; but `a. b` is `a`, and `n - 1` no `n+1`.
+    0 if they do not; -1 if they begin to.
     """
-    wanted = [each for each in _WORD.findall(text, at) if each not in _JOINING]
+    wanted = [each for each in _PART.findall(text, at) if each not in _JOINING]
     reach = at + 2 * len(text) + 20
-    words = [found for found in _WORD.finditer(said, at, reach) if found[0] not in _JOINING][: len(wanted)]
+    words = [found for found in _PART.finditer(said, at, reach) if found[0] not in _JOINING][: len(wanted)]
     if not wanted or not words or words[0][0] != wanted[0]:
         return 0
     end = words[-1].end()
