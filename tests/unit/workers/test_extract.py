@@ -622,3 +622,30 @@ def test_a_formula_that_begins_with_a_choice_is_not_the_one_with_another_sign(
     text: str, choices: tuple[str, ...]
 ) -> None:
     assert label(text, choices) == "ABCD"[choices.index("n-1")]
+
+
+@pytest.mark.parametrize("written", ["mol⁻¹", "mol-1", "mol^-1", r"\text{mol}^{-1}", r"$\mathrm{mol^{-1}}$"])
+@pytest.mark.parametrize("chosen", ["mol⁻¹", "mol-1", "mol^-1", r"$\text{mol}^{-1}$"])
+def test_a_unit_has_the_same_negative_power_in_every_spelling(written: str, chosen: str) -> None:
+    for unit in ("mol", "s", "kJ mol", "m s"):
+        choices = tuple(f"{n} {chosen.replace('mol', unit)}" for n in (5, 10, 15))
+        assert label(f"The answer is 10 {written.replace('mol', unit)}.", choices) == "B"
+
+
+def test_a_negative_power_of_a_variable_is_the_same_in_every_spelling() -> None:
+    for written in ("x⁻¹", "x^-1", "$x^{-1}$"):
+        assert label(f"The answer is {written}.", ("x-1", "$x^{-1}$", "x")) == "B"
+        assert label(f"The answer is {written}.", ("x-1", "x⁻¹", "x")) == "B"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("答案是①,②错误。", None),
+        ("答案是①,②③不正确。", None),
+        ("答案是①,②。", "C"),
+        ("答案是①、②。③错误。", "C"),
+    ],
+)
+def test_a_circled_statement_that_is_called_wrong_is_not_joined_to_the_right_ones(text: str, read: str | None) -> None:
+    assert label(text, ("①", "②", "①②", "①②③")) == read

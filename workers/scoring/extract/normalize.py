@@ -19,10 +19,12 @@ _SPELLINGS = str.maketrans(
     }
 )
 #: Signs that NFKC would make part of the number before them: 10² is not 102, and 1½ not 11/2.
-_POWER = re.compile(r"(?<=[\d)])[⁻⁺]?[⁰¹²³⁴-⁹]+")
+_POWER = re.compile(r"(?<=[\d)])[⁻⁺]?[⁰¹²³⁴-⁹]+|(?<=[A-Za-z])⁻[⁰¹²³⁴-⁹]+")
 _MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
-#: Between statements that are named together: ①和② is ①②.
-_CIRCLED = re.compile(r"(?<=[①-⑳])\s?[、，,和与及]\s?(?=[①-⑳])")
+#: Between statements that are named together: ①和② is ①②. A comma may part what is right from what is wrong: ①,②错误.
+_CIRCLED = re.compile(
+    r"(?<=[①-⑳])\s?(?:[、和与及]|[，,](?!\s?[①-⑳、和与及\s]{1,20}[^①-⑳、和与及\s，,。]{0,3}[不错误]))\s?(?=[①-⑳])"
+)
 _LATEX_SIGNS = frozenset("\\$^_")
 _LATEX_FONT = re.compile(
     r"\\(?:ce|text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
@@ -31,8 +33,10 @@ _LATEX_MARK = re.compile(r"\\[()]|\$")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
 _LATEX_MIXED = re.compile(r"(?<=\d)(?=\\[dt]?frac)")
 _LATEX_BRACED = re.compile(r"([_^])\{(-?\w{1,8}[+-]?)\}")
-#: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4. e^{-1} is not e-1.
+#: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4. So are negative ones
+#: behind a unit, mol⁻¹, mol^{-1}, mol-1; but e^{-1} is not e-1.
 _LATEX_DIGITS = re.compile(r"(?<=[A-Za-z}])(?:\^(?!-)|_)(-?\d{1,3})")
+_LATEX_PER = re.compile(r"(?:(?<![A-Za-z])[A-Za-z]{2,10}|(?:(?<=[\w)}] )|(?<=  ))[smKJgLhNVATMWC])\^(?=-\d)")
 #: A minus sign apart from its number, at the start of a formula: $- 2$, \boxed{-\,2}; and anywhere, if it is no dash.
 _LATEX_NEGATIVE = re.compile(r"(?<=[${(])\s?[-−](?:\s|\\[,;:! ])+(?=\d)")
 _NEGATIVE = re.compile(r"(?<![\w)\]}])(?<![\w)\]}]\s)−\s(?=\d)")
@@ -72,9 +76,10 @@ def plain(text: str) -> str:
 def _without_latex(text: str) -> str:
     text = _LATEX_NEGATIVE.sub("-", text)
     text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
-    text = _LATEX_DIGITS.sub(r"\1", _LATEX_BRACED.sub(r"\1\2", text))
+    text = _LATEX_BRACED.sub(r"\1\2", text)
     for _ in range(2):  # \textbf{\text{C}}
         text = _LATEX_FONT.sub(r"\1", text)
+    text = _LATEX_DIGITS.sub(r"\1", _LATEX_PER.sub(lambda found: found[0][:-1], text))
     return _LATEX_FRACTION.sub(r"\1/\2", _LATEX_MIXED.sub(" ", text))
 
 
