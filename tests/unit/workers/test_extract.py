@@ -649,3 +649,44 @@ def test_a_negative_power_of_a_variable_is_the_same_in_every_spelling() -> None:
 )
 def test_a_circled_statement_that_is_called_wrong_is_not_joined_to_the_right_ones(text: str, read: str | None) -> None:
     assert label(text, ("①", "②", "①②", "①②③")) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Statement I is true. Statement II is false. Option C is correct.",
+        "P is true and Q is false. Option (C) is correct.",
+        "R is false. C is the correct answer.",
+        "Statement I is true and statement II is false. (C) is correct.",
+    ],
+)
+def test_a_label_called_right_is_read_beside_statements_that_are_judged(text: str) -> None:
+    assert label(text) == "C"
+    assert label("So A is correct and R is false.") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Die Hauptstadt ist **C**.",
+        "La capitale est **C**.",
+        "Donc **C**.",
+        "所以**C**。",
+        "Поэтому **C**.",
+        "This gives **C**.",
+        "That points to **C**.",
+        "Paris is the capital, making it **C**.",
+        "Somit (C).",
+        "因此(C)",
+        "Hence Paris in France (C).",
+    ],
+)
+def test_a_label_in_bold_or_brackets_is_read_behind_words_of_any_language_that_state_it(text: str) -> None:
+    assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "text", ["This gives **B** in tesla.", "Patients with hepatitis **B**.", "With **A** we get 5."]
+)
+def test_a_bold_letter_that_a_sentence_goes_on_from_is_no_label(text: str) -> None:
+    assert label(text) is None

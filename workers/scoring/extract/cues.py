@@ -253,7 +253,7 @@ FILLERS = compiled(rf"""
     (?:\s|[\"':,=]|[✓✔✅☑]\ufe0f?|\.{{2,3}}|-(?=\s)|(?:
     options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|{_ADVERBS}
     |therefore|thus|indeed|simply|just|only|still|actually|in fact
-    |then|now|again|also|to|auch|aussi|también|também|anche|hence|to be|possibly
+    |then|now|again|also|auch|aussi|también|também|anche|hence|to be|possibly
     |die|der|das|buchstabe|antwort|daher|somit|la|le|l'|lettre|réponse|donc|opción|letra|inciso|alternativa|opção
     |lettera|opzione|het|de|optie|letter|wariant|вариант|буква|под буквой|η|το|pilihan|opsi|câu|phương án
     |opțiunea|varianta){_SHUT}

@@ -110,14 +110,19 @@ _LABEL_SUBJECT = compiled(r"""
 """)
 
 
-#: A letter that is called true or false, as those of an assertion (A) and its reason (R), or of statements P and Q.
-_JUDGED_LETTER = re.compile(r"(?<![\w'])([A-Z]) is (?:true|false|right|wrong|correct|incorrect)\b")
+#: A letter that is called true or false, as those of an assertion (A) and its reason (R), or of statements P and Q; not
+#: I, V and X, which count statements.
+_JUDGED_LETTER = re.compile(r"(?<![\w'])([A-HJ-UWYZ]) is (?:true|false|right|wrong|correct|incorrect)\b")
+#: What is called so is a label.
+_OPTION = re.compile(r"(?:option|choice|answer|letter|antwort|lettre|opción|alternativa)\s")
 
 
 def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
-    """Every label called right, and whether it is *the* answer; none where letters that are no labels are, too."""
-    if not {*answer.options.labels}.issuperset(_JUDGED_LETTER.findall(answer.text)):
-        return
+    """Every label called right, and whether it is *the* answer.
+
+    Where letters that are no labels are judged, too, one that is only "correct" may be no label, either.
+    """
+    judged = not {*answer.options.labels}.issuperset(_JUDGED_LETTER.findall(answer.text))
     for found in _last(_LABEL_SUBJECT, answer.lower):
         label = answer.text[found.start(1)]
         if label not in answer.options.labels:
@@ -129,6 +134,8 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
             verdict = WORKS.match(answer.lower, found.end(1) + own)
             only = verdict is not None
         if verdict is None or answer.lower[verdict.end() :][:1] == "?":
+            continue
+        if judged and not only and not _OPTION.search(found[0]):
             continue
         if not is_taken_back(answer.lower, found.start(1)):
             weak = _is_weak(answer.lower, found.start(1), verdict)

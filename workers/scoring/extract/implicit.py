@@ -97,12 +97,18 @@ def stated_choice(answer: Answer) -> Iterator[Claim]:
 
 _BOLD = re.compile(r"\*\*\s?([^*\n]{1,300}?)\s?\*\*|__([^_\n]{1,300})__")
 _AND_BOLD = compiled(rf"{OR.pattern}\*\*")
-_LONG_WORD = re.compile(r"\w{4,}")
 #: What is said right before a label in bold: `the field **B**`, `vitamin **C**` and `Since **A** is a …` name a thing.
 _STATES_BOLD = compiled(r"""
-    (?:\b(?:is|be|are|was|option|choice|answer|letter|the|only|so|thus|hence|therefore|select|choose|pick|short)
-    |[:=→,(-]|\*\*\s?(?:or|and))\s?[(*]*$
+    (?:\b(?:is|be|are|was|option|choice|answer|letter|the|only|so|thus|hence|therefore|select|choose|pick|short
+    |ist|est|es|é|è|jest|la|die|also|somit|daher|folglich|donc|portanto|quindi|por (?:lo )?tanto|это|поэтому|значит)
+    |[:=→,(-]|\*\*\s?(?:or|and)|是|为|為|所以|因此|故|选|選|したがって|よって|इसलिए|لذلك|yüzden)\s?[(*]*$
 """)
+#: The same, if the label ends the sentence: `This gives **C**.`, unlike `This gives **B** in tesla`.
+_YIELDS_BOLD = compiled(r"""
+    (?:\b(?:gives?|get|have|means|equals|supports|making it|makes it|going with|i\.e\.|result|final
+    |(?:points?|goes|leads?|leads? us|brings us|back|comes down) to)|\b(?:das|it|that|this)'s)\s?[(*]*$
+""")
+_ENDED = re.compile(r"[\s.!。)*]*(?:$|[.。](?!\w))")
 
 
 def bold_label(answer: Answer) -> Iterator[Claim]:
@@ -113,6 +119,7 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         before = marked[max(0, found.start() - _REACH) : found.start()].split("\n")
         behind, *below = marked[found.end() : found.end() + _REACH].split("\n")
         states = _STATES_BOLD.search(lowered(before[-1])) or _AND_BOLD.match(lowered(behind))
+        states = states or (_ENDED.match(behind) and _YIELDS_BOLD.search(lowered(before[-1])))
         in_sentence = states and not HESITANT.search(lowered(f"{before[-1]} {behind}"))
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
         if label and in_sentence:
@@ -292,7 +299,7 @@ def _lone_mention(answer: Answer, last: str) -> Iterator[Claim]:
     only = {found[found.lastgroup or 0] for found in MENTION.finditer(answer.text)} == {label}
     if not only or HESITANT.search(lowered(last)) or REFUSED.search(answer.lower):
         return
-    closes = not (mentions[0]["bracketed"] and before) or _speaks_of(own, before)
+    closes = not (mentions[0]["bracketed"] and before) or _speaks_of(own, before) or _SO_BRACKETED.fullmatch(before)
     if others := _closing(answer, before, label):
         yield Claim("lone-label", (label, *others), size - len(behind), size)
     elif (named and not behind[:1].isalnum()) or (re.fullmatch(r"\)?[.!]?", behind) and closes):
@@ -307,10 +314,20 @@ _CITES = re.compile(
 )
 
 
+#: All that is said before a label in brackets that ends the text.
+_SO_BRACKETED = re.compile(
+    r"(?:the )?(?:result|correct|right|(?:right|correct|best|third|second|first|fourth|last) (?:option|choice|one))"
+    r"|somit|also|daher|folglich|donc|portanto|quindi|por (?:lo )?tanto|поэтому|итак"
+    r"|因此|所以|故|综上|よって|したがって"
+)
+#: A word or number that tells choices apart.
+_TELLING = re.compile(r"\d[\d.]*|[^\W\d]{4,}")
+
+
 def _speaks_of(own: str, before: str) -> bool:
-    """Whether `before` ends with a word of the choice `own`: `alteplase (B)`, unlike `a current of 5 amperes (A)`."""
-    *_, last = (None, *_LONG_WORD.findall(before))
-    return last is not None and before.endswith(last) and last in _LONG_WORD.findall(own)
+    """Whether the last words of `before` are of the choice `own`: `24 apples (B)`, unlike `amperes (A)`."""
+    said = before.rsplit(maxsplit=4)[1:] if len(before.split()) > 4 else before.split()
+    return not {*_TELLING.findall(own)}.isdisjoint(_TELLING.findall(" ".join(said)))
 
 
 def _states_another(answer: Answer, before: str, label: str) -> bool:
