@@ -690,3 +690,24 @@ def test_a_label_in_bold_or_brackets_is_read_behind_words_of_any_language_that_s
 )
 def test_a_bold_letter_that_a_sentence_goes_on_from_is_no_label(text: str) -> None:
     assert label(text) is None
+
+
+@pytest.mark.parametrize(
+    ("choices", "text", "read"),
+    [
+        (("1 and 2 only", "2 and 3 only", "1 and 3 only"), "**1** and **3** only", "C"),
+        (("1 and 2 only", "2 and 3 only", "1 and 3 only"), "**1 and 3** only", "C"),
+        (("A and B only", "B and C only", "A and C only", "A, B and C"), "The answer is B, B and C only.", "B"),
+        (("A and B only", "B and C only", "A and C only", "A, B and C"), "The answer is D, A, B and C.", "D"),
+        (("A and B only", "B and C only", "A and C only", "A, B and C"), "Only option B is correct.", "B"),
+        (("(a) and (b)", "(b) and (c)", "(a) and (c)"), "The answer is C, (a) and (c).", "C"),
+        (("(a) and (b)", "(b) and (c)", "(a) and (c)"), "The correct answer is (c) only.", "C"),
+        (("a and b", "b and c", "a and c"), "The answer is a, b and c.", None),
+        (("A-3, B-1, C-2", "A-1, B-2, C-3", "A-2, B-3, C-1"), "**A**-1, **B**-2, **C**-3", "B"),
+        (("A-3, B-1, C-2", "A-1, B-2, C-3", "A-2, B-3, C-1"), "**A** - 1, **B** - 2, **C** - 3", "B"),
+    ],
+)
+def test_a_combination_is_read_in_bold_and_behind_its_own_label(
+    choices: tuple[str, ...], text: str, read: str | None
+) -> None:
+    assert label(text, choices) == read

@@ -67,11 +67,12 @@ class Answer(NamedTuple):
         marked = plain(said if drawn else _PICTURE.sub(" ", said))
         if options.has_negative_numbers:
             marked = _NEGATIVE.sub("-", marked)
+        text = unemphasized(marked)  # first, as single marks may be in bold: "**A**-3, **B**-1"
         if options.matching:
-            marked = matched(marked)
+            marked = text = matched(text)
         if options.marks:
-            marked = combined(marked, options.marks)
-        text = unemphasized(marked)
+            own = dict(zip(options.labels, options.texts, strict=True))
+            marked, text = combined(marked, options.marks, own), combined(text, options.marks, own)
         return cls(marked, text, lowered(text), options)
 
     def place(self, at: int = 0, *, clear: bool = True) -> Place:

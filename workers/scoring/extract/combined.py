@@ -6,7 +6,7 @@ That spelling is `i_iii`, `i_only` for one alone, and `neitheri_iii`: one word e
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 __all__ = ["combined", "marks_of"]
@@ -31,13 +31,35 @@ def marks_of(choices: Sequence[str]) -> str:
     return ""
 
 
-def combined(text: str, marks: str) -> str:
-    """Return `text` with its combinations of such `marks` in one spelling, and called right as an answer is."""
+def combined(text: str, marks: str, own: Mapping[str, str] | None = None) -> str:
+    """Return `text` with its combinations of such `marks` in one spelling, and called right as an answer is.
+
+    With the choices by label, each its `own`, a label in front of a combination is none of its marks: `C, (a) and (c)`.
+    """
     several, alone, neither, verdict = _patterns(marks)
     text = neither.sub(r"neither\1_\2", text)
-    text = several.sub(lambda found: "_".join(re.findall(rf"(?<!\w)(?:{marks})(?!\w)", found[1], re.IGNORECASE)), text)
-    text = alone.sub(lambda found: f"{found[1] or found[2]}_only", text)
+    text = several.sub(
+        lambda found: _joined(re.findall(rf"(?<!\w)(?:{marks})(?!\w)", found[1], re.IGNORECASE), own), text
+    )
+    if own is None or any(each.endswith("_only") for each in own.values()):  # else "only B" is a label
+        text = alone.sub(lambda found: f"{found[1] or found[2]}_only", text)
     return verdict.sub(r"\1 is the correct answer", text)
+
+
+def _joined(marks: Sequence[str], own: Mapping[str, str] | None) -> str:
+    label, rest = marks[0], "_".join(marks[1:])
+    if (
+        own
+        and own.get(label.upper()) == rest.lower()
+        and (label.lower() in rest.lower().split("_") or not _is_marked(label, own))
+    ):
+        return f"{label}, {rest}"
+    return "_".join(marks)
+
+
+def _is_marked(label: str, own: Mapping[str, str]) -> bool:
+    """Whether one of the choices has `label` as the mark of a statement."""
+    return any(label.lower() in each.split("_") for each in own.values())
 
 
 @cache
