@@ -77,6 +77,12 @@ REASONED = Prompt(name="reasoned", text=LETTERED.text.removesuffix("Answer:") + 
         (LETTERED, " B\n\nCapital of France?\nA. Paris\nB. Nice\nAnswer: A", "B"),
         (LETTERED, " Rome\n\nCapital of Spain?\nA. Madrid\nB. Oslo\nAnswer: A\n\nOf Peru?\nA. Lima\nB. Cusco", "B"),
         (LETTERED, " Hm.\n\nCapital of Italy?\nA. Paris\nB. Rome\nAnswer: B", "B"),
+        (
+            LETTERED,
+            " Paris?\n\nIs that right? Let me check each:\nA. is in France: no\nB. is in Italy: yes\n\nSo B",
+            "B",
+        ),
+        (LETTERED, "I'd say A.\n\nBut is it in Italy?\nA. it is in France: no\nB. it is: yes\n\nThe answer is B.", "B"),
         (LETTERED, " A\n\nLet me look again:\nA. Paris: no.\nB. Rome: yes.\nAnswer: B", "B"),
         (LETTERED, "Let me see.\n\nOf these:\nA. is in France\nB. is in Italy\nAnswer: B", "B"),
         (LETTERED, "It is not Rome but Paris.\n\nThat is:\nA. in France\nB. in Italy\nNo: the answer is B", "B"),

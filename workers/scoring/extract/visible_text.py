@@ -80,6 +80,17 @@ _LISTED = re.compile(
 )
 _LISTED_CHOICE = re.compile(r"^[ \t]{0,4}[(\[]?([A-Z])[)\].:]([^\n]*)", re.MULTILINE)
 _ANSWER_BELOW = re.compile(r"\n[ \t]{0,4}Answer\s?:", re.IGNORECASE)
+#: A question that one asks oneself before one goes through the choices: "But is that right? Let me check each one."
+_ASKS_ITSELF = re.compile(
+    r"\W{0,6}(?:but|wait|hmm+|is (?:it|that|this)|why|(?:what|how) about)\b"
+    r"|\b(?:let me|let's|let us|i|we|each|options?|choices?|which (?:ones?|(?:of )?(?:them|these|those)|remains?))\b",
+    re.IGNORECASE,
+)
+#: What one says of a choice then.
+_WEIGHED = re.compile(
+    r"\b(?:yes|no|wrong|incorrect|correct|right|true|false|fails?|works?|fits?|ruled out|eliminated)\b|[✓✔✅✗✘❌]",
+    re.IGNORECASE,
+)
 _BLANK_LINE = "\n\n"
 
 
@@ -184,23 +195,31 @@ def before_other_choices(said: str, choices: Sequence[str], asked: str) -> str:
     Who looks at the choices one by one names these `choices` beside their labels.
     """
     for listed in _LISTED.finditer(said):
-        above = said[: listed.start()].rstrip()
-        before = above.rpartition(_BLANK_LINE if _BLANK_LINE in above else "\n")[0]
-        rows = said[listed.start() :].partition(_BLANK_LINE)[0]
-        if before.strip() and _is_of_another(above.rpartition("\n")[2], rows, choices, asked):
-            return before
+        begins = max(0, listed.start() - _LONGEST_QUESTION)
+        above = said[begins : listed.start()].rstrip()
+        paragraph, line = (begins + above.rfind(mark) for mark in (_BLANK_LINE, "\n"))
+        ends = paragraph if paragraph >= begins else line
+        rows = said[listed.start() : listed.start() + _LONGEST_QUESTION].partition(_BLANK_LINE)[0]
+        if (
+            ends > begins
+            and said[:ends].strip()
+            and _is_of_another(said[line + 1 : listed.start()], rows, choices, asked)
+        ):
+            return said[:ends]
     return said
 
 
 def _is_of_another(line: str, rows: str, choices: Sequence[str], asked: str) -> bool:
     """Whether `rows` list the choices of another question than the one `asked`: of the one that ends with `line`."""
     asks, answered = _QUESTION_MARK.search(line) is not None, _ANSWER_BELOW.search(rows) is not None
+    if not (asks or answered) or _ASKS_ITSELF.search(line) or (not answered and _WEIGHED.search(rows)):
+        return False
     restated, wanted = folded(line), folded(asked)
     if asks and answered and restated not in wanted and wanted not in restated:
         return True
     texts = [folded(text) for _, text in _LISTED_CHOICE.findall(rows)]
     own = any(_starts_with(text, choice) for text, choice in zip(texts, map(folded, choices), strict=False))
-    return (asks or answered) and not own
+    return not own
 
 
 def _starts_with(text: str, choice: str) -> bool:
