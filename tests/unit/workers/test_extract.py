@@ -711,3 +711,17 @@ def test_a_combination_is_read_in_bold_and_behind_its_own_label(
     choices: tuple[str, ...], text: str, read: str | None
 ) -> None:
     assert label(text, choices) == read
+
+
+@pytest.mark.parametrize(
+    "text", ["It's B.", "I believe the answer is B.", "B is the correct answer.", "B, because it is."]
+)
+def test_a_letter_that_is_a_label_and_another_choice_is_ambiguous(text: str) -> None:
+    assert extract(text, BLOOD) == Extraction(None, "ambiguous", ("B", "C"))
+    assert label(text.replace("B", "D"), BLOOD) == "D"
+
+
+@pytest.mark.parametrize("text", ["Option B", "So the answer is option B.", "The answer is O, which is option A."])
+def test_a_letter_that_is_called_an_option_is_a_label(text: str) -> None:
+    assert label(text, BLOOD) == ("A" if "O," in text else "B")
+    assert label("A (option B)", BLOOD) is None

@@ -139,7 +139,10 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
             continue
         if not is_taken_back(answer.lower, found.start(1)):
             weak = _is_weak(answer.lower, found.start(1), verdict)
-            yield Claim("answer-statement", (label,), found.start(1), verdict.end(), weak), only
+            # "A is right", where a choice is "A"
+            bare = own == 0 and not _OPTION.search(found[0]) and answer.lower[found.end(1) :][:1] != ")"
+            labels = {label, *(answer.options.having(label.lower()) if bare else ())}
+            yield Claim("answer-statement", tuple(sorted(labels)), found.start(1), verdict.end(), weak), only
 
 
 _ALSO = re.compile(r"\b(?:also|too|as well)\b")

@@ -12,7 +12,7 @@ from workers.scoring.extract.normalize import folded, lowered, unemphasized
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.stated_beside import stated_above
-from workers.scoring.extract.targets import Claim, Place, read_label, read_number
+from workers.scoring.extract.targets import Claim, Place, read_alike, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
 __all__ = ["bold_label", "final_label", "leading_label", "lone_label", "number", "stated_choice", "whole_label"]
@@ -45,7 +45,7 @@ def whole_label(text: str, answer: Answer) -> tuple[str, ...]:
     label = read_label(place, at)
     if label is None or place.lower[label.end :].strip(" .:!)]}>\"'*|"):
         return ()
-    both = {*label.labels, *(() if label.sure else place.options.having(place.lower[at : at + 1]))}
+    both = {*label.labels, *read_alike(place, at, label)}
     return tuple(sorted(both))
 
 
@@ -189,7 +189,8 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
     if own == end and (_ANSWER_MARK.match(answer.text) or _DECLINES.match(answer.lower, end)):
         return
     if _leads_on(answer, end, own, first) and not _is_listed(answer, own, first):
-        yield Claim("leading-label", label.labels, at, label.end)
+        same = read_alike(answer.place(at), at, label)
+        yield Claim("leading-label", tuple(sorted({*label.labels, *same})), at, label.end)
 
 
 def _leads_on(answer: Answer, end: int, own: int, label: str) -> bool:

@@ -12,7 +12,7 @@ from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.words import DENIED_AFTER, ENDS, GOES_ON, OR, RESUMES, VOID
 
-__all__ = ["Claim", "Place", "read_label", "read_number", "read_target"]
+__all__ = ["Claim", "Place", "read_alike", "read_label", "read_number", "read_target"]
 
 #: How far a choice, or what is said of it, is looked for.
 _REACH = 1500
@@ -46,6 +46,8 @@ _LEFT_OPEN = compiled(r"""
 """)
 _OF_SEVERAL = re.compile(r"\b(?:between|either|both)\b")
 _AFTER_STOP = re.compile(r"\. ?([^\W\d_]\w{0,30})")
+#: What stands before a letter that is a label, and no choice that is a letter.
+_CALLED = re.compile(r"\b(?:option|choice|letter|opción|opção|opzione|alternativa) [(\[\"']{0,2}$")
 _COUNTER = re.compile(r"번|番|号")
 _CAPITAL = re.compile(r"(?<!\w)[A-Z](?!\w)")
 _ARE = re.compile(r" (?:are|were|aren't|do|don't|all|both)\b")
@@ -107,7 +109,10 @@ def read_target(place: Place, rule: str) -> Claim | None:
         return None
     if not place.clear:
         below = "\n" in place.text[place.at : at].rstrip(" ")
-        return Claim(rule, label.labels, place.at, label.end) if label and not below else None
+        if label is None or below:
+            return None
+        same = read_alike(place, at, label) if label.labels else ()
+        return Claim(rule, tuple(sorted({*label.labels, *same})), place.at, label.end)
     said = place.said(at)
     texts, length = place.options.beginning(said)
     if not texts:
@@ -117,11 +122,17 @@ def read_target(place: Place, rule: str) -> Claim | None:
         meant = {*texts, *_besides(place.options, said[length:])}
         return Claim("option-text", tuple(sorted(meant)), place.at, at + length)
     if label is not None:
-        meant = set(label.labels) if label.sure else {*label.labels, *texts}
+        meant = {*label.labels, *(read_alike(place, at, label) and texts)}
         return Claim(rule, tuple(sorted(meant)), place.at, label.end)
     if VOID.match(place.lower, at):
         return Claim(rule, (), place.at, at)
     return read_number(place, at)
+
+
+def read_alike(place: Place, at: int, label: Label) -> tuple[str, ...]:
+    """The choice that is the letter at `at`, which was read as a `label`, unless it can only be one: `option B`."""
+    called = _CALLED.search(place.lower, max(0, at - 20), at)
+    return () if label.sure or called else place.options.having(place.lower[at : at + 1])
 
 
 def _besides(options: Options, behind: str) -> tuple[str, ...]:
