@@ -725,3 +725,23 @@ def test_a_letter_that_is_a_label_and_another_choice_is_ambiguous(text: str) -> 
 def test_a_letter_that_is_called_an_option_is_a_label(text: str) -> None:
     assert label(text, BLOOD) == ("A" if "O," in text else "B")
     assert label("A (option B)", BLOOD) is None
+
+
+@pytest.mark.parametrize(
+    ("choices", "text", "read"),
+    [
+        (("O(n)", "O(n log n)", "O(1)"), r"$O(n \log n)$", "B"),
+        (("1/2", "1/3", "1/4"), r"\boxed{\frac12}", "A"),
+        (("√3/2", "√2/2", "1/2"), r"\boxed{\dfrac{\sqrt{3}}{2}}", "A"),
+        (("60°", "90°", "45°"), r"The angle is $90^\circ$.", "B"),
+        (("3 × 10⁸ m/s", "3 × 10⁻⁸ m/s"), r"\boxed{3 \times 10^8 \text{ m/s}}", "A"),
+        ((r"$3 \times 10^8$", r"$3 \times 10^{-8}$"), "3 × 10⁻⁸", "B"),
+        (("π", "π/2", "2π"), r"The answer is $\frac{\pi}{2}$.", "B"),
+        (("x ≤ 3", "x ≥ 3", "x < 3"), r"The answer is $x \geq 3$.", "B"),
+        (("sin x", "cos x"), r"The answer is $\tan x$.", None),
+    ],
+)
+def test_a_command_of_latex_is_the_sign_or_name_that_it_writes(
+    choices: tuple[str, ...], text: str, read: str | None
+) -> None:
+    assert label(text, choices) == read

@@ -31,6 +31,17 @@ _LATEX_FONT = re.compile(
 )
 _LATEX_MARK = re.compile(r"\\[()]|\$")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
+#: Commands for signs and names, as a text without LaTeX has them; and short forms: \frac12, \sqrt2.
+_LATEX_NAMES = (
+    {each: each for each in ("log", "ln", "sin", "cos", "tan", "exp")}
+    | {"times": "×", "cdot": "·", "pm": "±", "infty": "∞", "to": "→", "rightarrow": "→", "approx": "≈"}
+    | {"le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠", "neq": "≠"}
+    | {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "theta": "θ", "lambda": "λ", "pi": "π", "omega": "ω"}
+)
+_LATEX_NAME = re.compile(rf"\\({'|'.join(_LATEX_NAMES)})(?![A-Za-z])")
+_LATEX_DEGREE = re.compile(r"\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))")
+_LATEX_ROOT = re.compile(r"\\sqrt\s?(?:\{(\w{1,9})\}|(\d))")
+_LATEX_SHORT = re.compile(r"\\[dt]?frac\s?(\d)(\d)(?!\d)")
 _LATEX_MIXED = re.compile(r"(?<=\d)(?=\\[dt]?frac)")
 _LATEX_BRACED = re.compile(r"([_^])\{(-?\w{1,8}[+-]?)\}")
 #: Behind a letter, digits are the same raised, lowered or neither: m², m^2, m2; CH₄, CH_{4}, CH4. So are negative ones
@@ -75,6 +86,8 @@ def plain(text: str) -> str:
 
 def _without_latex(text: str) -> str:
     text = _LATEX_NEGATIVE.sub("-", text)
+    text = _LATEX_ROOT.sub(r"√\1\2", _LATEX_DEGREE.sub("°", text))
+    text = _LATEX_NAME.sub(lambda found: _LATEX_NAMES[found[1]], _LATEX_SHORT.sub(r"\\frac{\1}{\2}", text))
     text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
     text = _LATEX_BRACED.sub(r"\1\2", text)
     for _ in range(2):  # \textbf{\text{C}}
