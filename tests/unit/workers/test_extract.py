@@ -745,3 +745,20 @@ def test_a_command_of_latex_is_the_sign_or_name_that_it_writes(
     choices: tuple[str, ...], text: str, read: str | None
 ) -> None:
     assert label(text, choices) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("答案是1和3。", "C"),
+        ("答案是1和4。", None),
+        ("答案是11和3。", None),
+        ("Die Antwort ist 1 und 3.", "C"),
+        ("La respuesta es 1, 2 y 3.", "D"),
+        ("答えは1と3です。", "C"),
+        ("उत्तर: 1 और 3", "C"),
+        ("الإجابة: 1 و 3", "C"),
+    ],
+)
+def test_statements_are_combined_in_other_languages_too(text: str, read: str | None) -> None:
+    assert label(text, ("1 and 2 only", "2 and 3 only", "1 and 3 only", "1, 2 and 3")) == read

@@ -14,6 +14,9 @@ __all__ = ["combined", "marks_of"]
 #: How statements may be marked. Capital letters are not among them: they are labels of choices as well.
 _KINDS = (r"\d{1,2}", r"[IVX]{1,4}|[ivx]{1,4}", r"[a-h]")
 _OTHER = re.compile(r"(?:none|neither|all|both)(?: of (?:the above|these|them))?", re.IGNORECASE)
+_AND = r"(?:and|und|et|y|e|и|ve|और|و)"
+#: Where a mark may begin and end: Chinese and Japanese leave no blank around it.
+_OPEN, _SHUT = r"(?<![^\W\u3040-\u9fff])", r"(?![^\W\u3040-\u9fff])"
 _NOUN = r"(?:(?:statements?|options?|points?|items?|conditions?|assertions?|premises?)\s)?"
 
 
@@ -36,11 +39,9 @@ def combined(text: str, marks: str, own: Mapping[str, str] | None = None) -> str
 
     With the choices by label, each its `own`, a label in front of a combination is none of its marks: `C, (a) and (c)`.
     """
-    several, alone, neither, verdict = _patterns(marks)
+    several, alone, neither, verdict, mark = _patterns(marks)
     text = neither.sub(r"neither\1_\2", text)
-    text = several.sub(
-        lambda found: _joined(re.findall(rf"(?<!\w)(?:{marks})(?!\w)", found[1], re.IGNORECASE), own), text
-    )
+    text = several.sub(lambda found: _joined(mark.findall(found[1]), own), text)
     if own is None or any(each.endswith("_only") for each in own.values()):  # else "only B" is a label
         text = alone.sub(lambda found: f"{found[1] or found[2]}_only", text)
     return verdict.sub(r"\1 is the correct answer", text)
@@ -65,11 +66,11 @@ def _is_marked(label: str, own: Mapping[str, str]) -> bool:
 @cache
 def _patterns(marks: str) -> tuple[re.Pattern[str], ...]:
     mark = rf"\(?(?:{marks})\)?"
-    between = r"(?:\s?,\s?(?:and\s)?|\s(?:and|&|\+)\s|\s?[&+]\s?)"
-    before = rf"(?<![\w.,(])(?:both\s)?(?:only\s)?{_NOUN}(?:both\s)?"
+    between = rf"(?:\s?,\s?(?:{_AND}\s)?|\s(?:{_AND}|&|\+)\s|\s?[&+和与及と]\s?)"
+    before = rf"{_OPEN}(?<![.,(])(?:both\s)?(?:only\s)?{_NOUN}(?:both\s)?"
     bare = rf"\(?({marks})\)?"
     return (
-        re.compile(rf"{before}({mark}(?:{between}{mark})+)(?:\s(?:only|alone))?(?![\w(])(?!\.\d)", re.IGNORECASE),
+        re.compile(rf"{before}({mark}(?:{between}{mark})+)(?:\s(?:only|alone))?{_SHUT}(?!\()(?!\.\d)", re.IGNORECASE),
         re.compile(
             rf"(?<![\w.,(])(?:only\s{_NOUN}{bare}|{_NOUN}{bare}\s(?:only|alone))(?![\w(])(?!\.\d)", re.IGNORECASE
         ),
@@ -78,4 +79,5 @@ def _patterns(marks: str) -> tuple[re.Pattern[str], ...]:
             rf"(?<!\w)((?:neither)?(?:{marks})_\w+)\s(?:is|are)\s(?:(?:both|all)\s)?(?:correct|true|right)(?=[\s.!]*\Z)",
             re.IGNORECASE,
         ),
+        re.compile(rf"{_OPEN}(?:{marks}){_SHUT}", re.IGNORECASE),
     )
