@@ -762,3 +762,24 @@ def test_a_command_of_latex_is_the_sign_or_name_that_it_writes(
 )
 def test_statements_are_combined_in_other_languages_too(text: str, read: str | None) -> None:
     assert label(text, ("1 and 2 only", "2 and 3 only", "1 and 3 only", "1, 2 and 3")) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "選択肢Cが正解です。",
+        "विकल्प C सही है।",
+        "الخيار الصحيح هو C",
+        "Правильный вариант: C",
+        "Doğru seçenek C'dir.",
+        "It lies on the Seine. **C**",
+        "The capital is Paris **C**.",
+    ],
+)
+def test_an_option_is_called_right_in_more_languages_and_a_label_in_bold_ends_a_text(text: str) -> None:
+    assert label(text) == "C"
+
+
+def test_what_is_called_wrong_in_another_language_is_no_answer() -> None:
+    assert label("विकल्प C सही नहीं है।") is None
+    assert label("選択肢Cは間違いです。") is None

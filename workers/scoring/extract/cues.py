@@ -62,9 +62,11 @@ _LANGUAGES = (
         r"odpowiedź|odpowiedz|odpověď|odpoveď|odgovor|rješenje", r"to|jest(?: to)?|brzmi|je(?: to)?"
     ),
     _Language(r"vastaus|vastus|válasz|megoldás|atbilde|atsakymas", r"on|az?|ir|yra"),  # Finnic, Hungarian, Baltic
-    _Language(r"ответ(?:ом)?|відповідь|отговор(?:ът)?|одговор", r"это|является|будет|це|е|је"),  # Slavic in Cyrillic
+    _Language(
+        r"ответ(?:ом)?|(?:правильный|верный) вариант|відповідь|отговор(?:ът)?|одговор", r"это|является|будет|це|е|је"
+    ),  # Slavic in Cyrillic
     _Language(r"απάντηση", r"είναι"),  # Greek
-    _Language(r"cevap|cevabı|yanıt|yanıtı", particle=""),  # Turkish
+    _Language(r"cevap|cevabı|yanıt|yanıtı|doğru (?:seçenek|şık)", particle=""),  # Turkish
     _Language(r"jawaban(?:nya)?|jawapan(?:nya)?", r"adalah|ialah|yaitu"),  # Indonesian, Malay
     _Language(r"đáp án|câu trả lời|phương án đúng", r"(?:chính )?là", particle=""),  # Vietnamese
     _Language(r"jibu|sagot", r"ni|ay"),  # Swahili, Filipino
@@ -73,7 +75,9 @@ _LANGUAGES = (
     ),
     _Language(r"答え|正解|回答|解答|正答", particle=r"は"),  # Japanese
     _Language(r"정답|답|답변|해답", particle=r"은|는|이"),  # Korean
-    _Language(r"الجواب|الإجابة|الاجابة|جواب|پاسخ", r"هي|هو", particle=""),  # Arabic, Persian, Urdu
+    _Language(
+        r"الجواب|الإجابة|الاجابة|(?:الخيار|الاختيار) الصحيح|جواب|پاسخ", r"هي|هو", particle=""
+    ),  # Arabic, Persian, Urdu
     _Language(r"התשובה|תשובה", r"היא|הוא", particle=""),  # Hebrew
     _Language(  # Hindi, Bengali, Tamil, Telugu, Gujarati, Punjabi, Kannada, Malayalam
         r"उत्तर|जवाब|सही विकल्प|উত্তর|பதில்|விடை|సమాధానం|జవాబు|જવાબ|ਜਵਾਬ|ಉತ್ತರ|ഉത്തരം", r"है|हैं|হলো|হল|হচ্ছে|છે", particle=""

@@ -106,7 +106,7 @@ _CALLED_ANSWER = compiled(r"""
 """)
 _LABEL_SUBJECT = compiled(r"""
     (?:^|[\n.,;:!?(\"']\s?|(?<![a-z])(?:option|choice|answer|letter|antwort|that|only|believe|think|so|hence|thus
-    |therefore|la|el|lettre|opción|alternativa)\s|(?:因此|所以|故此?|综上|选项|選項)[，：]?)[(\"']{0,2}([a-z])(?![a-z\d'])(?:选项|選項|项|項)?
+    |therefore|la|el|lettre|opción|alternativa)\s|(?:因此|所以|故此?|综上|选项|選項|選択肢|विकल्प\s)[，：]?)[(\"']{0,2}([a-z])(?![a-z\d'])(?:选项|選項|项|項)?
 """)
 
 

@@ -118,8 +118,11 @@ def bold_label(answer: Answer) -> Iterator[Claim]:
         label = whole_label(found[1] or found[2], answer)
         before = marked[max(0, found.start() - _REACH) : found.start()].split("\n")
         behind, *below = marked[found.end() : found.end() + _REACH].split("\n")
-        states = _STATES_BOLD.search(lowered(before[-1])) or _AND_BOLD.match(lowered(behind))
-        states = states or (_ENDED.match(behind) and _YIELDS_BOLD.search(lowered(before[-1])))
+        states = bool(_STATES_BOLD.search(lowered(before[-1])) or _AND_BOLD.match(lowered(behind)))
+        states |= bool(_ENDED.match(behind) and _YIELDS_BOLD.search(lowered(before[-1])))
+        if label and not states and not below and not behind.strip(" .!*)"):  # "It is in France. **C**", "Paris **C**"
+            above = before[-1].rstrip(" *(")
+            states = above.endswith((".", "!")) or folded(above).endswith(answer.options.text(label[0]) or "\n")
         in_sentence = states and not HESITANT.search(lowered(f"{before[-1]} {behind}"))
         alone = not (before[-1] + behind).strip(" .*_#>-") and not below
         if label and in_sentence:

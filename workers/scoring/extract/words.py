@@ -121,7 +121,7 @@ JUDGED_RIGHT = compiled(rf"""
     (?![\w-]| (?:but|only|if|unless)\b|,? but (?:it|that|this)(?:'s| is)?(?: not|n't)\b){_AS_SUCH}
     |ist (?:die )?(?:richtige?|korrekte?)\b|est (?:la bonne|correcte?|juste)\b
     |es (?:la )?(?:respuesta |opción )?correcta\b|é (?:a )?correta\b|è (?:la )?(?:risposta )?corretta\b
-    |が正解|が正しい|是正确|是正確|正确|가 정답|이 정답|가 맞)
+    |が正解|が正しい|\sसही है|是正确|是正確|正确|가 정답|이 정답|가 맞)
 """)
 
 #: Behind the only choice that does.
