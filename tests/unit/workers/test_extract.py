@@ -783,3 +783,10 @@ def test_an_option_is_called_right_in_more_languages_and_a_label_in_bold_ends_a_
 def test_what_is_called_wrong_in_another_language_is_no_answer() -> None:
     assert label("विकल्प C सही नहीं है।") is None
     assert label("選択肢Cは間違いです。") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["Somit ist **A** falsch.", "Поэтому **A** неверно.", "Donc **A** est faux.", "故**A**错误。"]
+)
+def test_a_bold_label_of_which_more_is_said_in_another_language_is_no_answer(text: str) -> None:
+    assert label(text) is None

@@ -99,16 +99,17 @@ _BOLD = re.compile(r"\*\*\s?([^*\n]{1,300}?)\s?\*\*|__([^_\n]{1,300})__")
 _AND_BOLD = compiled(rf"{OR.pattern}\*\*")
 #: What is said right before a label in bold: `the field **B**`, `vitamin **C**` and `Since **A** is a …` name a thing.
 _STATES_BOLD = compiled(r"""
-    (?:\b(?:is|be|are|was|option|choice|answer|letter|the|only|so|thus|hence|therefore|select|choose|pick|short
-    |ist|est|es|é|è|jest|la|die|also|somit|daher|folglich|donc|portanto|quindi|por (?:lo )?tanto|это|поэтому|значит)
-    |[:=→,(-]|\*\*\s?(?:or|and)|是|为|為|所以|因此|故|选|選|したがって|よって|इसलिए|لذلك|yüzden)\s?[(*]*$
+    (?:\b(?:is|be|are|was|option|choice|answer|letter|the|only|so|thus|hence|therefore|select|choose|pick|short)
+    |[:=→,(-]|\*\*\s?(?:or|and))\s?[(*]*$
 """)
 #: The same, if the label ends the sentence: `This gives **C**.`, unlike `This gives **B** in tesla`.
 _YIELDS_BOLD = compiled(r"""
     (?:\b(?:gives?|get|have|means|equals|supports|making it|makes it|going with|i\.e\.|result|final
-    |(?:points?|goes|leads?|leads? us|brings us|back|comes down) to)|\b(?:das|it|that|this)'s)\s?[(*]*$
+    |(?:points?|goes|leads?|leads? us|brings us|back|comes down) to
+    |ist|est|es|é|è|jest|la|die|also|somit|daher|folglich|donc|portanto|quindi|por (?:lo )?tanto|это|поэтому|значит)
+    |\b(?:das|it|that|this)'s|是|为|為|所以|因此|故|选|選|したがって|よって|इसलिए|لذلك|yüzden)\s?[(*]*$
 """)
-_ENDED = re.compile(r"[\s.!。)*]*(?:$|[.。](?!\w))")
+_ENDED = re.compile(r"[\s.!。)*]*(?:です。?)?(?:$|[.。](?!\w))")
 
 
 def bold_label(answer: Answer) -> Iterator[Claim]:
