@@ -69,11 +69,8 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
     can be restarted; InputError is raised before anything happens if one has none. A named worker that could not boot
     is started again by its launcher, also if that has given it up.
     """
-    unbooted = [] if not names else _unbooted(fleet, names)
-    alive = [each for each in names if each not in {name for name, _ in unbooted}]
-    chosen = find_all(fleet, alive) if names else fleet.alive()
-    for _, failure in unbooted:
-        _start_again(fleet, settings, failure, say)
+    unbooted = _unbooted(fleet, names)
+    chosen = find_all(fleet, [each for each in names if each not in unbooted]) if names else fleet.alive()
     if not chosen and not unbooted:
         raise InputError("No worker is alive.", hint="Start some: python -m workers up")
     alone = [record.name for record in chosen if not record.launched]
@@ -82,6 +79,8 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
             f"{', '.join(alone)} cannot be restarted: not started by `python -m workers up`.",
             hint="Drain and start it by hand.",
         )
+    for failure in unbooted.values():
+        _start_again(fleet, settings, failure, say)
     for before in chosen:
         record = _there_now(fleet, before)
         if record is None:
@@ -98,17 +97,17 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
         say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
 
 
-def _unbooted(fleet: Fleet, names: Sequence[str]) -> list[tuple[str, BootFailure]]:
+def _unbooted(fleet: Fleet, names: Sequence[str]) -> dict[str, BootFailure]:
     """Return those of `names` that mean no live worker, but one that could not boot, with its failure."""
     living = {each.name for each in fleet.alive()}
     failures = [each for each in fleet.boot_failures() if each.worker not in living]
     short = {name.partition("@")[0] for name in living}
-    found = []
+    found: dict[str, BootFailure] = {}
     for name in names:
         meant = [each for each in failures if each.worker == name] or [
             each for each in failures if each.worker.partition("@")[0] == name and name not in short
         ]
-        found += [(name, meant[0])] if len(meant) == 1 else []
+        found |= {name: meant[0]} if len(meant) == 1 else {}
     return found
 
 

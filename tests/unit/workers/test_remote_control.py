@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from contract import load_settings
-from contract.errors import WorkerStays
+from contract.errors import InputError, WorkerStays
 from contract.fleet import BootFailure, Fleet, Wish, WorkerRecord, WorkerState
 from workers.host import remote_control
 from workers.host.remote_control import drain, restart
@@ -124,6 +124,27 @@ def test_a_worker_is_waited_for_as_long_as_its_own_settings_let_it_boot(clock: C
 def test_a_worker_that_boots_longer_than_it_may_is_not_waited_for_any_longer(clock: Clock) -> None:
     with pytest.raises(WorkerStays, match="gpu0@host did not stop"):
         restarted(clock, boot_s=5000)
+
+
+class StartedByHand(Booting):
+    """The registry where one worker could not boot, and another has no launcher."""
+
+    def boot_failures(self) -> list[BootFailure]:
+        return [BootFailure(worker="gpu0@host", queue="score.m", reason="no room", at=0.0)]
+
+    def alive(self) -> list[WorkerRecord]:
+        return [self._record("gpu1@host", 1, WorkerState.READY).model_copy(update={"launched": False})]
+
+    def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:
+        raise AssertionError(f"{name} was asked to {wish} for {boot_s} s")
+
+
+def test_nothing_is_restarted_if_one_of_the_named_workers_cannot_be(clock: Clock) -> None:
+    """The one that could not boot had been started again before the other was refused."""
+    said: list[str] = []
+    with pytest.raises(InputError, match="gpu1@host cannot be restarted"):
+        restart(cast("Fleet", cast(Any, StartedByHand(clock, 0))), load_settings(), ["gpu0", "gpu1"], said.append)
+    assert said == []
 
 
 class Returning(Booting):
