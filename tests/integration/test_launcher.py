@@ -20,7 +20,7 @@ from celery import Celery
 
 from contract import RedisLedger, keys
 from contract.connection import connect
-from contract.errors import LedgerError, RedisUnreachable
+from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.fleet import Fleet
 from contract.metrics import RedisMetrics
 from contract.settings import load_settings
@@ -277,6 +277,22 @@ def test_of_an_outage_that_has_another_reason_now_that_is_told(tmp_path: Path, m
     with RedisWatch(load_settings(), told.append):
         wait_until(lambda: len(told) == 2, "both")
     assert told == ["No Redis answers. Workers wait until it responds.", "Wrong password."]
+
+
+def test_a_redis_that_refuses_writes_for_another_reason_now_is_told_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was told to be full, though there was room again, and it had become a replica."""
+    told: list[str] = []
+    full, replica = WritesRefused("It is full.", hint="Raise maxmemory."), WritesRefused("It is a replica.", hint="No.")
+    reasons = [full, full, replica]
+
+    def refused(*_: Any, **__: Any) -> redis.Redis:
+        raise reasons.pop(0) if len(reasons) > 1 else reasons[0]
+
+    monkeypatch.setattr(redis_watch, "connect", refused)
+    monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
+    with RedisWatch(load_settings(), told.append):
+        wait_until(lambda: len(told) == 2, "both")
+    assert told == [f"It is {what}. Workers wait until it responds." for what in ("full", "a replica")]
 
 
 def test_a_password_that_is_wrong_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

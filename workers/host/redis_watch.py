@@ -28,8 +28,9 @@ class RedisWatch(Rounds):
         self._say = say
         self._client: redis.Redis | None = None
         self._away_since: float | None = None
-        #: What was last said to be wrong.
-        self._told: type[LedgerError] | None = None
+        #: What was last said to be wrong: the kind of error, and the remedy, as one kind may have several reasons. Not
+        #: the message, of which a part may change with every attempt.
+        self._told: tuple[type[LedgerError], str] | None = None
 
     def round(self) -> None:
         """Look once, and say what has changed."""
@@ -50,8 +51,8 @@ class RedisWatch(Rounds):
     def _tell(self, trouble: LedgerError | None, began: float) -> None:
         since = self._away_since
         self._away_since = (since or began) if trouble else None
-        before, self._told = self._told, type(trouble) if trouble else None
-        if trouble and self._told is not before:
+        before, self._told = self._told, (type(trouble), trouble.hint) if trouble else None
+        if trouble and self._told != before:
             self._say(f"{trouble.message} Workers wait until it responds." if trouble.retryable else str(trouble))
         elif since is not None and not trouble:
             self._say(f"Redis is back after {time.monotonic() - since:.0f} s.")
