@@ -38,7 +38,7 @@ class WorkerMetrics:
     def __init__(self, settings: Settings, name: str, queue: str, gpus: str = "") -> None:
         self.registry = CollectorRegistry()
         self._full_batch = settings.full_batch
-        self._beaten_at = time.time()
+        self._beaten_at = time.monotonic()
         self._add_identity({"worker": name, "queue": queue, "gpus": gpus, "version": metadata.version("mcqueue")})
         self._add_outcomes()
         self._add_batches()
@@ -51,7 +51,7 @@ class WorkerMetrics:
         self._gauge("mcqueue_worker_info", "Identity of this worker; always 1.", tuple(info)).labels(**info).set(1)
         self._gauge("mcqueue_batch_size_limit", "Maximum questions in a batch (`batch_size`).").set(self._full_batch)
         lease = self._gauge("mcqueue_lease_age_seconds", "Time since this worker last renewed its lease.")
-        lease.set_function(lambda: time.time() - self._beaten_at)
+        lease.set_function(lambda: time.monotonic() - self._beaten_at)  # no step of the clock
 
     def _add_outcomes(self) -> None:
         self._questions = self._counter("mcqueue_questions", "Questions settled here, by outcome.", ("outcome",))
@@ -159,7 +159,7 @@ class WorkerMetrics:
 
     def beaten(self) -> None:
         """Record that the lease was renewed now."""
-        self._beaten_at = time.time()
+        self._beaten_at = time.monotonic()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

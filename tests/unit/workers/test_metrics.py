@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -108,6 +109,12 @@ def test_a_batch_of_which_nothing_was_begun_is_none_but_its_messages_are_counted
 
 def test_the_histogram_of_batch_sizes_has_the_buckets_that_operators_know() -> None:
     assert BATCH_BUCKETS == (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def test_a_clock_that_is_set_makes_no_lease_old(metrics: WorkerMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert 0 <= (metrics.registry.get_sample_value("mcqueue_lease_age_seconds") or 0.0) < PATIENCE_S
 
 
 def test_boots_go_on_counting_over_processes(metrics: WorkerMetrics) -> None:
