@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,10 +22,9 @@ IN_16_BITS = frozenset({"bfloat16", "float16"})
 Differs = dict[str, list[str]]
 
 
-def engine_lines(ledger: Ledger, run: Run) -> Lines:
-    """Return warnings about the engines that answered the run; nothing if all were alike and did as it says."""
-    used = ledger.engines(run.run_id)
-    lines = [*sampling_lines(ledger, run), *_precision_lines(run, used)]
+def engine_lines(run: Run, used: Sequence[EngineUsed]) -> Lines:
+    """Return warnings about the engines `used` by the run; nothing if all were alike and did as it says."""
+    lines = [*sampling_lines(run, used), *_precision_lines(run, used)]
     if not (differs := differing(each.engine for each in used)):
         return lines
     workers = ", ".join(dict.fromkeys(each.worker for each in used))
@@ -36,9 +35,9 @@ def engine_lines(ledger: Ledger, run: Run) -> Lines:
     ]
 
 
-def sampling_lines(ledger: Ledger, run: Run) -> Lines:
+def sampling_lines(run: Run, used: Iterable[EngineUsed]) -> Lines:
     """Return which of the run's values the model did not sample with; nothing if it took them all."""
-    said = in_words(untaken(run, ledger.engines(run.run_id)))
+    said = in_words(untaken(run, used))
     return [("sampling", said)] if said else []
 
 

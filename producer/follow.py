@@ -34,7 +34,7 @@ def status(session: Session, run_name: str, as_json: bool) -> None:
     made_up: Lines = []
     if any(is_simulated(each.engine) for each in used):
         made_up = [("simulated", "the simulated engine made up answers, so the figures are meaningless")]
-    echo_lines([*status_lines(run, counts, session.broker), *made_up, *engine_lines(session.ledger, run)])
+    echo_lines([*status_lines(run, counts, session.broker), *made_up, *engine_lines(run, used)])
 
 
 @click.command()

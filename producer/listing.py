@@ -72,4 +72,4 @@ def show(session: Session, run_name: str, question_id: str, as_json: bool) -> No
     if as_json:
         echo_json(question_json(run, question, verdict))
     else:
-        echo_lines(question_lines(run, question, verdict, sampling_lines(session.ledger, run)))
+        echo_lines(question_lines(run, question, verdict, sampling_lines(run, session.ledger.engines(run.run_id))))

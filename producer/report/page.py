@@ -97,8 +97,8 @@ def _view(
             if table:
                 table.add(question, verdict)
     here = [each for each in live if each.queue == score_queue(run.spec.model)]
-    content = summary_json(summary, here, ledger.engines(run.run_id))
-    return RunView(run, summary, measures, content, engine_lines(ledger, run))
+    used = ledger.engines(run.run_id)
+    return RunView(run, summary, measures, summary_json(summary, here, used), engine_lines(run, used))
 
 
 def _asset(name: str) -> str:

@@ -67,7 +67,7 @@ def export_and_print(session: Session, run: Run, out: Path, formats: Sequence[st
     if as_json:
         echo_json({**done.content, "files": [str(path) for path in done.files]})
     else:
-        echo_lines(summary_lines(session.ledger, done.summary, done.files))
+        echo_lines(summary_lines(done.summary, session.ledger.engines(run.run_id), done.files))
     _exit_if_failed(done.summary.tally)
 
 
@@ -78,19 +78,17 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
     """
     with reading(session.ledger, run, "results") as results:
         summary = Summary.of(run, counts.state, results)
-    found = summary.tally
-    files = _exported(out / run.run_id, summary)
+    files, used = _exported(out / run.run_id, summary), session.ledger.engines(run.run_id)
     if as_json:
-        live = workers_of(run, session.live_workers())
-        content = summary_json(summary, live, session.ledger.engines(run.run_id))
+        content = summary_json(summary, workers_of(run, session.live_workers()), used)
         del content["exported_at"]
         echo_json({**content, "files": [str(path) for path in files]})
     else:
-        echo_lines(summary_lines(session.ledger, summary, files))
+        echo_lines(summary_lines(summary, used, files))
         if not files:
             note(f"export the results with: python -m producer export {run.run_id}")
     _exit_if_cancelled(counts)
-    _exit_if_failed(found)
+    _exit_if_failed(summary.tally)
 
 
 def _exported(folder: Path, summary: Summary) -> list[Path]:

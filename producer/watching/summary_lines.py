@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.ledger import Ledger
+from contract.engine_info import EngineUsed
 from contract.verdict import Outcome
 from contract.wording import number
 from producer.engine_differences import engine_lines
@@ -32,24 +32,27 @@ from producer.watching.progress import duration
 __all__ = ["summary_lines", "summary_warnings"]
 
 
-def summary_lines(ledger: Ledger, summary: Summary, files: Sequence[Path]) -> Lines:
-    """Return the results of the run that `summary` counts; `ledger` knows its engines, `files` were exported."""
-    run, tally = summary.run, summary.tally
-    why = failed_lines(run.run_id, summary.failures)
-    judge = judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read)
+def summary_lines(summary: Summary, used: Sequence[EngineUsed], files: Sequence[Path]) -> Lines:
+    """Return the results of the run that `summary` counts; `used` by which engines, `files` its export."""
+    run = summary.run
+    beside = [
+        *_normalized_lines(summary),
+        *taken_lines(run),
+        *_context_lines(summary),
+        *_subject_lines(summary),
+        *_rotation_lines(summary),
+    ]
     more = [
         *position_lines(summary.preferred_position, run.spec),
-        *judge,
+        *judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read),
         *retrieval_lines(summary.retrieval),
-        *why,
+        *failed_lines(run.run_id, summary.failures),
         *_speed_lines(summary),
+        *engine_lines(run, used),
     ]
-    more += engine_lines(ledger, run)
-    beside = [*_normalized_lines(summary), *taken_lines(run), *_context_lines(summary)]
-    beside += [*_subject_lines(summary), *_rotation_lines(summary)]
     constant = _constant(summary)
     remark = constant and f"; {constant}"
-    return result_lines(run, tally, summary.standing, files, beside=beside, remark=remark, more=more)
+    return result_lines(run, summary.tally, summary.standing, files, beside=beside, remark=remark, more=more)
 
 
 def summary_warnings(summary: Summary) -> Lines:

@@ -24,10 +24,10 @@ def test_a_run_that_engines_of_other_weights_answered_says_so_and_its_summary_by
     run = open_run(books, make_questions(2))
     books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE))
     books.note_engine(run.run_id, EngineUsed(worker="gpu1@a", since=60.0, engine=ENGINE | {"max_num_seqs": 256}))
-    assert engine_lines(books, run) == []
+    assert engine_lines(run, books.engines(run.run_id)) == []
 
     books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=86_400.0, engine=ENGINE | {"weights": "bb"}))
-    (what, by_whom) = engine_lines(books, run)
+    (what, by_whom) = engine_lines(run, books.engines(run.run_id))
     assert what == ("engines", 'not identical: they differ in weights ("aa", "bb")')
     assert "lists the engine of each of gpu0@a, gpu1@a over time" in by_whom[1]
     found = export(books, run.run_id, tmp_path).content["environment"]["answered_by"]
@@ -80,7 +80,7 @@ def test_mutual_information_computed_in_16_bits_is_told_beside_the_results(dtype
     for normalization in (Normalization.MUTUAL_INFO, Normalization.NONE):
         run = open_run(books, make_questions(1), mode=Mode.LIKELIHOOD, normalization=normalization)
         books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine={**ENGINE, "dtype": dtype}))
-        said = dict(engine_lines(books, run)).get("precision", "")
+        said = dict(engine_lines(run, books.engines(run.run_id))).get("precision", "")
         assert (f"computed in {dtype}" in said) is (told and normalization is Normalization.MUTUAL_INFO)
 
 
@@ -123,7 +123,7 @@ def test_nothing_is_told_where_the_model_sampled_as_the_run_says_or_not_at_all(
     ledger: MemoryLedger, left_to_model: list[str], temperature: float
 ) -> None:
     run = written(ledger, left_to_model, temperature=temperature)
-    assert sampling_lines(ledger, run) == []
+    assert sampling_lines(run, ledger.engines(run.run_id)) == []
 
 
 def test_a_text_that_was_cut_off_before_it_began_is_told_with_the_setting_to_raise(
