@@ -19,7 +19,7 @@ import redis
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from contract import keys
-from contract.connection import connect, lua, translating
+from contract.connection import connect, connect_hurried, lua, translating
 from contract.errors import NameTaken
 from contract.process import died_here, process_place, process_start
 from contract.settings import Settings
@@ -164,6 +164,11 @@ class Fleet:
     def connect(cls, settings: Settings) -> Self:
         """Open a separate connection to the Redis named in `settings`. Raises RedisUnreachable."""
         return cls(connect(settings), settings.redis_place)
+
+    @classmethod
+    def connect_hurried(cls, settings: Settings) -> Self:
+        """`connect`, for whoever must not wait long for an answer."""
+        return cls(connect_hurried(settings), settings.redis_place)
 
     # Starts
 

@@ -17,7 +17,6 @@ from typing import Any
 from celery import Celery
 
 from contract import address
-from contract.connection import connect_hurried
 from contract.errors import LedgerError, McqueueError
 from contract.fleet import LEASE_S, Fleet, Wish, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
@@ -106,7 +105,7 @@ class Worker:
         hardware = HardwareMetrics(Hardware(words_of(self._gpus)))
         return Exporter(
             [self._metrics.registry, RedisMetrics.connect(self._settings), hardware],
-            targets=partial(scrape_targets, Fleet(connect_hurried(self._settings), self._ledger.place)),
+            targets=partial(scrape_targets, Fleet.connect_hurried(self._settings)),
             ready=lambda: self.state is WorkerState.READY,
         )
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from contract.commands import note
-from contract.connection import connect_hurried
 from contract.errors import InputError
 from contract.fleet import Fleet
 from contract.ledger import RedisLedger
@@ -36,7 +35,7 @@ def serve(
     ledger = session.ledger
     workers, metrics = session.broker.all_workers, []
     if isinstance(ledger, RedisLedger):
-        workers = Fleet(connect_hurried(session.settings), ledger.place).alive
+        workers = Fleet.connect_hurried(session.settings).alive
         metrics = [RedisMetrics.connect(session.settings)]
     base = load_run_config(config, overrides)
     app = make_app(session.settings, ledger, session.broker, base, workers, metrics)

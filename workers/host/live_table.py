@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from contract.connection import connect_hurried
 from contract.errors import LedgerError
 from contract.fleet import Fleet, WorkerRecord
 from contract.logs import formatted
@@ -85,7 +84,7 @@ class Observer(threading.Thread):
         fleet: Fleet | None = None
         while not self._stopped.wait(LOOK_EVERY_S):
             try:
-                fleet = fleet or Fleet(connect_hurried(self._settings), self._settings.redis_place)
+                fleet = fleet or Fleet.connect_hurried(self._settings)
                 records = _records(fleet, self._children)
             except LedgerError:
                 records = {}

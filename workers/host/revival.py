@@ -6,7 +6,6 @@ import threading
 from collections.abc import Collection
 from contextlib import suppress
 
-from contract.connection import connect_hurried
 from contract.errors import LedgerError
 from contract.fleet import Fleet, Wish
 from contract.settings import Settings
@@ -40,7 +39,7 @@ class Revival(Rounds):
 
     def _look(self) -> None:
         for name in self._given_up:
-            self._fleet = self._fleet or Fleet(connect_hurried(self._settings), self._settings.redis_place)
+            self._fleet = self._fleet or Fleet.connect_hurried(self._settings)
             if self._fleet.wish(name) is Wish.RESTART:
                 self._fleet.fulfilled(name)
                 with self._lock:

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from contract.chunks import chunks
-from contract.connection import connect_hurried
 from contract.errors import LedgerError
 from contract.fleet import Fleet
 from contract.keys import PRIORITY_STEPS
@@ -60,7 +59,7 @@ def _split_queues(settings: Settings) -> None:
 def _served(settings: Settings) -> set[str]:
     """Return the queues of all live workers; none while Redis does not answer."""
     with suppress(LedgerError):
-        return {each.queue for each in Fleet(connect_hurried(settings), settings.redis_place).alive() if each.queue}
+        return {each.queue for each in Fleet.connect_hurried(settings).alive() if each.queue}
     return set()
 
 
