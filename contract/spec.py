@@ -339,6 +339,14 @@ class RunSpec(BaseModel):
         """How its prompts are put into the model's chat template."""
         return Chat(self.chat_template, self.chat_template_kwargs)
 
+    def without_examples(self) -> Self:
+        """Return the spec for those who need no few-shot examples, of which there may be thousands; the rest stays."""
+        if self.few_shot is None:
+            return self
+        # A copy of it would keep what it has cached of its examples.
+        bare = FewShot.model_construct(**self.few_shot.model_dump(exclude={"pool"}), pool=())
+        return self.model_copy(update={"few_shot": bare})
+
     def fingerprint(self) -> str:
         """Return the SHA-256 over the canonical JSON of all fields, as 64 hex digits.
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from contract import logs, variables
 from contract.chunks import chunks
 from contract.question import Question
-from contract.spec import FewShot, RunSpec
+from contract.spec import RunSpec
 from workers.engines.base import Completion
 from workers.parent import follow_parent
 from workers.scoring import MODES, FollowUp, Reading
@@ -113,7 +113,8 @@ class ReadingProcesses:
     def _read_apart(pool: Executor, unread: Sequence[Unread], slow: Sequence[int], found: dict[int, Found]) -> None:
         """Have those of `unread` at the positions `slow` read by `pool`; add what it reads to `found`."""
         specs = {id(each.spec): each.spec for each in unread}
-        small = {key: _without_examples(spec) for key, spec in specs.items()}
+        # The rules only ask whether there are examples; to send these would take longer than to read the texts.
+        small = {key: spec.without_examples() for key, spec in specs.items()}
         parts = list(chunks(slow, TOGETHER))
         sent = [
             pool.submit(read_here, [unread[i]._replace(spec=small[id(unread[i].spec)]) for i in part]) for part in parts
@@ -127,16 +128,6 @@ class ReadingProcesses:
             log.warning("a process that reads texts has ended: the worker reads them itself from now on")
         else:
             log.debug("texts were not read by another process", exc_info=trouble)
-
-
-def _without_examples(spec: RunSpec) -> RunSpec:
-    """Return `spec` with only one of its examples, of which there may be 10,000: the rules ask whether there are any.
-
-    Sending those to another process would take longer than reading what it is to read.
-    """
-    if spec.few_shot is None:
-        return spec
-    return spec.model_copy(update={"few_shot": FewShot.model_construct(k=1, pool=spec.few_shot.pool[:1])})
 
 
 def _set_up() -> None:

@@ -29,13 +29,6 @@ def _ignored(run_id: str, trouble: UnreadableRun) -> None:
     """Do nothing about a run that cannot be read."""
 
 
-def _without_examples(run: Run) -> Run:
-    if run.spec.few_shot is None:
-        return run
-    few_shot = run.spec.few_shot.model_copy(update={"pool": ()})
-    return run.model_copy(update={"spec": run.spec.model_copy(update={"few_shot": few_shot})})
-
-
 class Begun(NamedTuple):
     """An unsettled question handed to a worker, with its number of attempts.
 
@@ -112,7 +105,7 @@ class Ledger(abc.ABC):
         known, found = known or {}, {}
         for run_id in self.open_runs():
             try:
-                found[run_id] = known.get(run_id) or _without_examples(self.run(run_id))
+                found[run_id] = known.get(run_id) or self.run(run_id).without_examples()
             except UnknownRun:
                 continue
             except UnreadableRun as trouble:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -64,6 +65,10 @@ class Run(BaseModel):
     priority: Priority = Priority.NORMAL
     #: None if nothing was selected from a source, and for older runs that did not record it.
     taken: Taken | None = None
+
+    def without_examples(self) -> Self:
+        """Return the run without its few-shot examples."""
+        return self.model_copy(update={"spec": self.spec.without_examples()})
 
     @property
     def repeats(self) -> bool:

@@ -218,3 +218,15 @@ def test_a_changed_template_is_another_version_and_a_renamed_one_is_not() -> Non
 def test_an_empty_text_to_stop_at_is_refused_before_any_worker_is_asked() -> None:
     with pytest.raises(ValidationError, match="at least 1 character"):
         Sampling(stop=("###", ""))
+
+
+def test_a_spec_without_examples_has_none_of_them_left_and_says_how_they_were_chosen() -> None:
+    few_shot = FewShot(k=1, pool=REASONED, selection=ExampleSelection.SUBJECT, rationale="cot")
+    assert few_shot.places, "which it remembers"
+    assert few_shot.by_subject
+
+    bare = make_spec(mode=Mode.GENERATE, sampling=Sampling(), few_shot=few_shot).without_examples().few_shot
+
+    assert bare is not None
+    assert vars(bare) == {**few_shot.model_dump(), "pool": ()}
+    assert make_spec().without_examples().few_shot is None
