@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 
@@ -25,6 +25,8 @@ FORMER_NAMES = {
     "retrieval_score_threshold": "In a run's configuration it is rag.retrieval_score_threshold.",
     "use_context_field": "In a run's configuration it is rag.use_context_field.",
 }
+
+SECRETS = (SecretStr, SecretBytes)
 
 
 def explain(trouble: ValidationError, model: type[BaseModel], source: str | Place) -> str:
@@ -62,11 +64,7 @@ def _nearest_setting(model: type[BaseModel], group: tuple[Any, ...], unknown: st
 def _nested_names(model: type[BaseModel], name: str) -> list[str]:
     """Return the settings called `name` in a group of `model`, as `sampling.temperature` for `temperature`."""
     groups = ((group, field.annotation) for group, field in model.model_fields.items())
-    return [
-        f"{group}.{name}"
-        for group, kind in groups
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and name in kind.model_fields
-    ]
+    return [f"{group}.{name}" for group, kind in groups if _is_group(kind) and name in kind.model_fields]
 
 
 def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
@@ -75,22 +73,22 @@ def _known_names(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
     for part in path:
         field = here.model_fields.get(str(part))
         annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        if not _is_group(annotation):
             return []
         here = annotation
     return list(here.model_fields)
+
+
+def _is_group(annotation: object) -> TypeGuard[type[BaseModel]]:
+    """Whether a field of this type is a group of settings."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _is_secret(model: type[BaseModel], path: tuple[Any, ...]) -> bool:
     """Whether the value at `path` is a secret or contains one."""
     fields = model.model_fields
     annotations = [fields[name].annotation for name in map(str, path[:1] or fields) if name in fields]
-    return any(
-        _is_secret(each, path[1:])
-        if isinstance(each, type) and issubclass(each, BaseModel)
-        else each in {SecretStr, SecretBytes}
-        for each in annotations
-    )
+    return any(_is_secret(each, path[1:]) if _is_group(each) else each in SECRETS for each in annotations)
 
 
 def with_secrets(model: type[BaseModel]) -> frozenset[str]:
@@ -103,9 +101,9 @@ def without_secrets(layer: Mapping[str, Any], model: type[BaseModel]) -> dict[st
     kept: dict[str, Any] = {}
     for name, value in layer.items():
         annotation = model.model_fields[name].annotation if name in model.model_fields else None
-        if annotation in {SecretStr, SecretBytes}:
+        if annotation in SECRETS:
             continue
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if _is_group(annotation):
             if block := without_secrets(value, annotation):
                 kept[name] = block
         else:
