@@ -257,7 +257,7 @@ def _on_gpus(settings: Settings, devices: Sequence[Device]) -> WorkerPlan:
     names = tuple(device.name for device in devices)
     # By default CUDA orders GPUs by speed; nvidia-smi, which people look at, orders them by bus.
     pin = {"CUDA_VISIBLE_DEVICES": ",".join(names), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return _plan(settings, group_name(devices), gpus=names, environment=pin)
+    return replace(_plan(settings, group_name(devices), pin), gpus=names)
 
 
 def _on_cpu(settings: Settings, i: int, workers: int, machine: Machine) -> WorkerPlan:
@@ -270,27 +270,16 @@ def _on_cpu(settings: Settings, i: int, workers: int, machine: Machine) -> Worke
     if machine.quota:
         each = str(share // settings.gpus_per_worker or 1)
         environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": each, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-        return _plan(settings, name, threads=share or 1, environment=environment)
+        return replace(_plan(settings, name, environment), threads=share or 1)
     cores = tuple(machine.cores[i * share : (i + 1) * share])
     environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(share or 1)}
-    return _plan(settings, name, cores=cores, environment=environment)
+    return replace(_plan(settings, name, environment), cores=cores)
 
 
-def _plan(
-    settings: Settings,
-    name: str,
-    *,
-    gpus: tuple[str, ...] = (),
-    cores: tuple[int, ...] = (),
-    threads: int = 0,
-    environment: Mapping[str, str],
-) -> WorkerPlan:
+def _plan(settings: Settings, name: str, environment: Mapping[str, str]) -> WorkerPlan:
     return WorkerPlan(
         name=name,
         serves=settings.served_model,
-        gpus=gpus,
-        cores=cores,
-        threads=threads,
         environment=environment,
         concurrency=settings.max_batches_in_flight,
         startup_timeout_s=settings.server_startup_timeout,
