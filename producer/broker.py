@@ -78,26 +78,25 @@ class RedisBroker:
     """The implementation backed by Redis."""
 
     def __init__(self, settings: Settings, ledger: RedisLedger) -> None:
-        self._settings = settings
+        self._batch_size = settings.question_batch_size
         self._ledger = ledger
         self._app = make_celery(settings)
         self._fleet = Fleet(ledger.client, ledger.place)
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
-        size = self._settings.question_batch_size
-        return publish(self._app, keys.route(run.spec)[0], run.run_id, question_ids, size, priority)
+        return publish(self._app, keys.route(run.spec)[0], run.run_id, question_ids, self._batch_size, priority)
 
     def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
-        return audit.send_missing(self._ledger, self._app, run, self._settings.question_batch_size, priority)
+        return audit.send_missing(self._ledger, self._app, run, self._batch_size, priority)
 
     def heal(self, run: Run) -> tuple[int, int]:
-        return audit.heal(self._ledger, self._app, run, self._settings.question_batch_size)
+        return audit.heal(self._ledger, self._app, run, self._batch_size)
 
     def sole_sender(self, run_id: str) -> AbstractContextManager[None]:
         return sole_sender(self._ledger, run_id)
 
     def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
-        return audit.go_on(self._ledger, self._app, run, self._settings.question_batch_size, priority)
+        return audit.go_on(self._ledger, self._app, run, self._batch_size, priority)
 
     def looks_stalled(self, run: Run) -> bool:
         return audit.looks_stalled(self._ledger, run)
@@ -109,17 +108,17 @@ class RedisBroker:
         return fair_share.weight_of(self._ledger, run_id)
 
     def queue_length(self, queue: str) -> int:
-        with translating(self._settings.redis_place):
+        with translating(self._ledger.place):
             return queue_length(self._ledger.client, queue)
 
     def messages_of(self, run: Run) -> int:
-        with translating(self._settings.redis_place):
+        with translating(self._ledger.place):
             return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
 
     def in_flight(self, run: Run) -> bool:
         queues = keys.route(run.spec)
         names = [each.name for each in self.all_workers() if each.queue in queues]
-        with translating(self._settings.redis_place):
+        with translating(self._ledger.place):
             return bool(held_question_ids(self._ledger.client, names, run.run_id))
 
     def all_workers(self) -> list[WorkerRecord]:

@@ -58,13 +58,7 @@ class Share:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for summary.json."""
-        return {
-            "value": round(self.value, 6),
-            "low": round(self.low, 6),
-            "high": round(self.high, 6),
-            "right": self.right,
-            "of": self.of,
-        }
+        return {"value": round(self.value, 6), **self.interval.to_json(), "right": self.right, "of": self.of}
 
     @property
     def variance(self) -> float:
@@ -92,12 +86,7 @@ class Mean:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for summary.json."""
-        return {
-            "value": round(self.value, 6),
-            "low": round(self.low, 6),
-            "high": round(self.high, 6),
-            "of": self.of,
-        }
+        return {"value": round(self.value, 6), **Interval(self.low, self.high).to_json(), "of": self.of}
 
 
 @dataclass(slots=True)

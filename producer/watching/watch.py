@@ -18,7 +18,7 @@ from producer.watching.pace import Pace
 from producer.watching.progress import Snapshot
 from producer.watching.screens import Screen
 from producer.watching.unserved import unserved_queues, workers_of
-from producer.watching.worker_status import AT_WORK, Member, RunWorkers
+from producer.watching.worker_status import AT_WORK, RunWorkers
 
 if TYPE_CHECKING:
     from producer.broker import Broker
@@ -118,8 +118,18 @@ class Watcher:
         scores = keys.route(self.run.spec)[-1]
         working = any(each.state in AT_WORK for each in there if each.queue == scores)
         self._pace.observe(now, counts.settled, working=working, halted=counts.halted)
-        crew = self._crew.look(there)
-        self.screen.show(self._snapshot(seen, crew, served=not unserved))
+        self.screen.show(
+            Snapshot(
+                self.run.run_id,
+                counts,
+                self._pace.rates,
+                crew=self._crew.look(there),
+                queued=seen.queued,
+                served=not unserved,
+                without_key=self.run.without_key,
+                in_flight=seen.in_flight,
+            )
+        )
         if not counts.finished:
             self._check_halt(counts)
             self._check_in_flight(in_flight=seen.in_flight)
@@ -133,18 +143,6 @@ class Watcher:
                 if why := self._stalled.look(now):
                     self._refused.tell(now, why)
             self._missing.look(now, counts)
-
-    def _snapshot(self, seen: Seen, crew: Sequence[Member], *, served: bool) -> Snapshot:
-        return Snapshot(
-            self.run.run_id,
-            seen.counts,
-            self._pace.rates,
-            crew,
-            seen.queued,
-            served,
-            self.run.without_key,
-            seen.in_flight,
-        )
 
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:
