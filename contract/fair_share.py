@@ -95,7 +95,7 @@ def _moving(ledger: RedisLedger, queue: str) -> Lock:
 
 
 class _Leveller:
-    def __init__(self, client: redis.Redis, name: str, put_off: Collection[str] = ()) -> None:
+    def __init__(self, client: redis.Redis, name: str, put_off: Collection[str]) -> None:
         self._client = client
         self._name = name
         self._put_off = put_off

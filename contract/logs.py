@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 #: Attributes of every LogRecord; any other came from `extra=`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+#: Libraries that tell of every call.
+NOISY = ("celery", "kombu", "amqp", "httpx", "httpcore", "httpx2", "httpcore2", "openai", "urllib3", "asyncio")
 
 
 class PersonFormatter(logging.Formatter):
@@ -81,18 +83,7 @@ def set_up(who: str = "") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for noisy in (
-        "celery",
-        "kombu",
-        "amqp",
-        "httpx",
-        "httpcore",
-        "httpx2",
-        "httpcore2",
-        "openai",
-        "urllib3",
-        "asyncio",
-    ):
+    for noisy in NOISY:
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 

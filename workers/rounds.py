@@ -6,7 +6,6 @@ import abc
 import logging
 import threading
 import time
-from types import TracebackType
 from typing import Self
 
 from contract.errors import McqueueError
@@ -52,7 +51,7 @@ class Rounds(threading.Thread, abc.ABC):
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()  # not joined: it may be waiting for an answer
 
     def stop(self) -> None:

@@ -12,11 +12,7 @@ from contract.settings.fields import (
     SimulatedSettings,
     refuse_no_server,
 )
-from contract.settings.loading import (
-    as_file,
-    load_fleet,
-    load_settings,
-)
+from contract.settings.loading import as_file, load_fleet, load_settings
 
 __all__ = [
     "MOST_QUESTIONS",

@@ -131,13 +131,13 @@ class _Layers:
         def place(path: tuple[Any, ...]) -> str:
             if not path:
                 return all_of(*lower, (OVERRIDE, self.over), ("environment", self.environment))
-            variables = [PREFIX + "__".join(map(str, path[:end])).upper() for end in range(1, len(path) + 1)]
-            if variables[-1] in os.environ:
-                return variables[-1]
+            names = [PREFIX + "__".join(map(str, path[:end])).upper() for end in range(1, len(path) + 1)]
+            if names[-1] in os.environ:
+                return names[-1]
             if has(self.over, path):
                 return OVERRIDE
             sources = [source for source, layer in lower if has(layer, path)]
-            sources += [each for each in variables if each in os.environ]  # JSON with this setting in it
+            sources += [each for each in names if each in os.environ]  # JSON with this setting in it
             return sources[0] if sources else lower[-1][0]
 
         return place

@@ -24,17 +24,7 @@ from producer.stats.guessing import Guessing
 from producer.stats.paired import ALPHA
 from producer.stats.side import Side
 
-__all__ = [
-    "MANY",
-    "UNDECIDED",
-    "Comparison",
-    "Failed",
-    "First",
-    "Flip",
-    "Pairing",
-    "differences",
-    "pair_up",
-]
+__all__ = ["MANY", "UNDECIDED", "Comparison", "Failed", "First", "Flip", "Pairing", "pair_up"]
 
 #: Shown with the differences by subject.
 MANY = "not adjusted for multiple comparisons: without any true difference, one interval in twenty still excludes zero"

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from types import TracebackType
 from typing import Self, TextIO, cast
 
 import psutil
@@ -52,7 +51,7 @@ class Screen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
 
@@ -138,7 +137,7 @@ class LiveScreen(Screen):
         self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._observer.stop()
         if self._console.is_terminal:
             if self._children:

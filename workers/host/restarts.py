@@ -53,7 +53,7 @@ def needs_a_fix(ended: Exit) -> bool:
     return not ended.was_ready and not ended.proven and ended.code in {1, EXIT_UNBOOTABLE}
 
 
-def after_exit(ended: Exit, failures: int, failed_boots: int = 0) -> Decision:
+def after_exit(ended: Exit, failures: int, failed_boots: int) -> Decision:
     """Decide what follows; `failures` and `failed_boots` are the previous consecutive ones.
 
     Exit code 0 was requested (a drain by name): stop. So was EXIT_RESTART: restart at once. A boot failure that the
