@@ -2,53 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from contract.engine_info import EngineUsed, is_simulated
 from contract.ledger import Counts, Run
 from contract.verdict import Outcome
-from producer.output import Lines
+from producer.engine_differences import untaken
+from producer.export.summary import Summary
 from producer.stats import Interval, Share, Tally
-from producer.stats.failures import Failures
+from producer.stats.denominators import RESPONDED
 
 __all__ = ["Cell"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
     """One run, that is an entry asked of a model, in its current state."""
 
     entry: str
     run: Run
     counts: Counts
-    #: Whether the simulated engine answered any question, so that the figures are meaningless.
-    simulated: bool = False
-    #: Sampling parameters of which the model did not take the run's value.
-    left_to_model: tuple[str, ...] = ()
-    #: Intervals clustered by context of the accuracy over all questions, and excluding failed ones, for a run that is
-    #: over and whose questions share contexts.
-    context_interval: Interval | None = None
-    responded_context_interval: Interval | None = None
-    #: Read from the individual questions of a run that is over: its tally, what makes its accuracy doubtful, and why
-    #: questions failed.
-    tally_read: Tally | None = None
-    warnings: Lines = field(default_factory=list)
-    failures: Failures = field(default_factory=Failures)
+    #: The engines that have answered it.
+    used: Sequence[EngineUsed] = ()
+    #: Read from the individual questions of a run that is over.
+    summary: Summary | None = None
 
     @property
     def model(self) -> str:
         """The model's name."""
         return self.run.spec.model
 
-    @property
+    @cached_property
     def tally(self) -> Tally:
         """Its outcomes; until it is over, it may be unknown which questions without a choice have a key."""
-        return self.tally_read or Tally.of_counts(self.counts, self.run.without_key)
+        return self.summary.tally if self.summary else Tally.of_counts(self.counts, self.run.without_key)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the simulated engine answered any question, so that the figures are meaningless."""
+        return any(is_simulated(each.engine) for each in self.used)
+
+    @property
+    def left_to_model(self) -> list[str]:
+        """Sampling parameters of which the model did not take the run's value."""
+        return untaken(self.run, self.used)
 
     @property
     def accuracy(self) -> Share | None:
         """Accuracy over all settled questions with a key; None if there are none, or all failed."""
         return self.tally.over_all()
+
+    @cached_property
+    def context_interval(self) -> Interval | None:
+        """Interval of the accuracy clustered by context, of a run that is over and whose questions share contexts."""
+        return self.summary.context_interval() if self.summary else None
+
+    @cached_property
+    def responded_context_interval(self) -> Interval | None:
+        """The same, excluding failed questions."""
+        return self.summary.context_interval(RESPONDED) if self.summary else None
 
     @property
     def interval(self) -> Interval | None:
@@ -93,7 +108,7 @@ class Cell:
             ),
             "chance": self.run.chance,
             "simulated": self.simulated,
-            "left_to_model": list(self.left_to_model),
+            "left_to_model": self.left_to_model,
         }
 
 

@@ -15,6 +15,7 @@ from producer.stats import Interval, Share
 from producer.suite.cell import Cell
 from producer.suite.pairs import Paired
 from producer.suite.table import MeanOver, Table
+from producer.watching.summary_lines import summary_warnings
 
 __all__ = ["echo_figures", "figure_lines", "markdown"]
 
@@ -172,7 +173,7 @@ def _warnings(table: Table) -> list[str]:
     return [
         f"{each.entry}{f' · {each.model}' if several else ''}: {what}: {text}"
         for each in table.cells
-        for what, text in each.warnings
+        for what, text in (summary_warnings(each.summary) if each.summary else ())
     ]
 
 

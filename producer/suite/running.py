@@ -10,18 +10,15 @@ from pathlib import Path
 import click
 
 from contract.commands import INTERRUPTED, note
-from contract.engine_info import is_simulated
 from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
-from producer.engine_differences import untaken
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import FOLDER, progress_console
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
 from producer.runs.submit import Submitted, about_namesake, asked_already
 from producer.session import Session
-from producer.stats.denominators import RESPONDED
 from producer.suite.cell import Cell
 from producer.suite.config import Suite
 from producer.suite.export import write_table
@@ -33,7 +30,6 @@ from producer.suite.table import Table
 from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
 from producer.watching.screens import screen_for
-from producer.watching.summary_lines import summary_warnings
 from producer.watching.unserved import remedy, unserved_queues, workers_of
 
 __all__ = ["Work"]
@@ -86,9 +82,7 @@ class Work:
 
     def _cell(self, entry: str, run: Run) -> Cell:
         ledger = self._session.ledger
-        engines = ledger.engines(run.run_id)
-        simulated = any(is_simulated(each.engine) for each in engines)
-        return Cell(entry, run, ledger.counts(run.run_id), simulated, tuple(untaken(run, engines)))
+        return Cell(entry, run, ledger.counts(run.run_id), ledger.engines(run.run_id))
 
     def _refined(self, cell: Cell, summaries: Mapping[str, Summary]) -> Cell:
         """Return `cell` with all that requires reading its questions, if it is over or they have just been read.
@@ -100,15 +94,7 @@ class Work:
         if found is None and not cell.counts.over:
             return cell
         found = found or self._read(cell)
-        return replace(
-            cell,
-            counts=found.counts,  # as in its results, though more may be settled since
-            context_interval=found.context_interval(),
-            responded_context_interval=found.context_interval(RESPONDED),
-            tally_read=found.tally,
-            warnings=summary_warnings(found),
-            failures=found.failures,
-        )
+        return replace(cell, counts=found.counts, summary=found)  # as in its results, though more may be settled since
 
     def _read(self, cell: Cell) -> Summary:
         with reading(self._session.ledger, cell.run, "results") as results:
@@ -198,7 +184,7 @@ class Work:
         echo_figures(table)
         click.echo()
         why: Lines = []
-        failed = [each for each in table.cells if each.failures.count]
+        failed = [each.summary for each in table.cells if each.summary and each.summary.failures.count]
         for each in failed[:MOST_FAILED]:
             why += failed_lines(each.run.run_id, each.failures)
         if len(failed) > MOST_FAILED:

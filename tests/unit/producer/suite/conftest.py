@@ -70,7 +70,8 @@ def settle_all(ledger: MemoryLedger, right: int = 3) -> None:
 def cell(entry: str, model: str, right: int, of: int, **more: Any) -> Cell:
     """A run with so many of `of` questions right, none `unsettled` or `failed` unless `more` says so."""
     unsettled, failed = more.pop("unsettled", 0), more.pop("failed", 0)
-    spec = make_spec(model=model, questions_digest=more.pop("digest", entry[0].encode().hex()[:2] * 32))
+    digest = more.pop("digest", entry[0].encode().hex()[:2] * 32)
+    spec = make_spec(model=model, questions_digest=digest, **more.pop("spec", {}))
     run = Run(run_id=slug(f"{entry}-{model}"), spec=spec, source="made up", questions=of, chance=0.25, created_at=0.0)
     outcomes = {Outcome.CORRECT: right, Outcome.FAILED: failed, Outcome.WRONG: of - unsettled - failed - right}
     counts = Counts(total=of, todo=unsettled, outcomes=outcomes, state=more.pop("state", RunState.RUNNING))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from contract.errors import InputError
 from contract.ledger import MemoryLedger, RunState
 from contract.spec import Mode, Sampling
 from contract.verdict import Outcome, Verdict
+from producer.export.summary import Summary
 from producer.result_lines import doubt_lines, warning_lines
 from producer.stats import Tally, share
+from producer.stats.proportion import Sum
 from producer.stats.subjects import macro_interval
 from producer.suite.cell import Cell
 from producer.suite.export import write_table
@@ -240,7 +243,9 @@ def test_values_that_a_model_did_not_sample_with_are_told_with_the_entries_that_
 
 
 def test_a_model_whose_entries_all_have_the_same_values_is_told_once() -> None:
-    cells = [cell(entry, model, 1, 2, left_to_model=("seed",)) for entry in "ab" for model in ("m", "n")]
+    reasoner = EngineUsed(worker="w", since=0.0, engine={"left_to_model": ["seed"]})
+    writes = {"mode": Mode.GENERATE, "sampling": Sampling()}
+    cells = [cell(entry, model, 1, 2, used=[reasoner], spec=writes) for entry in "ab" for model in ("m", "n")]
     text = markdown(table(*cells[:3]))
     assert text.count("does not take a seed") == 2
     assert "m: the model does not take a seed" in text
@@ -338,11 +343,14 @@ def test_texts_that_ended_where_the_context_was_full_are_told_from_those_that_re
 
 
 def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
-    many = [cell(f"set {at}", "m", 1, 2, warnings=[("label mass", "0.010 is low")]) for at in range(10)]
+    cells = [cell(f"set {at}", "m", 1, 2) for at in range(10)]
+    hardly_a_letter = Tally(label_mass=Sum(0.1, 10))
+    many = [replace(each, summary=Summary(each.run, counted=hardly_a_letter)) for each in cells]
 
-    *shown, last = [text for name, text in figure_lines(table(*many)) if "low" in text or "more, listed" in text]
+    *shown, last = [text for _, text in figure_lines(table(*many)) if "label mass" in text or "more, listed" in text]
 
-    assert (shown[0], len(shown)) == ("set 0: label mass: 0.010 is low", 8)
+    assert shown[0].startswith("set 0: label mass: 0.010 is the mean probability")
+    assert len(shown) == 8
     assert last == "and 2 more, listed by suite.md"
     assert markdown(table(*many)).count("Warning for set ") == 10
 
