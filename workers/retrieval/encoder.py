@@ -96,13 +96,22 @@ class TextEncoder:
         return np.ascontiguousarray(found, dtype=np.float32)
 
     def too_long(self, texts: Sequence[str]) -> int:
-        """Return how many of `texts` have more tokens than are read; the rest is ignored."""
-        limit = self.info.max_tokens
+        """Return how many of `texts`, as passages with their prompt, have more tokens than are read."""
+        limit, prompt = self.info.max_tokens, self._passage_prompt
         if limit is None:
             return 0
+        prompted = [prompt + each for each in texts]
         with self._lock:
-            read = self._model.tokenizer(list(texts), truncation=False, padding=False, verbose=False)
+            read = self._model.tokenizer(prompted, truncation=False, padding=False, verbose=False)
         return sum(len(each) > limit for each in read["input_ids"])
+
+    @property
+    def _passage_prompt(self) -> str:
+        """What the library puts before a passage."""
+        if self.info.passage_prompt is not None:
+            return self.info.passage_prompt
+        names = ("document", "passage", "corpus", self._model.default_prompt_name)
+        return next((self._model.prompts[name] for name in names if name in self._model.prompts), "")
 
 
 _OPTIONS: dict[str, Any] = {"normalize_embeddings": True, "convert_to_numpy": True, "show_progress_bar": False}

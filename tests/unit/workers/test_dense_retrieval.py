@@ -250,6 +250,17 @@ def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+@pytest.mark.parametrize("given", [None, "passage: "], ids=["registered", "given"])
+def test_what_is_put_before_a_passage_counts_among_the_tokens_that_are_read(
+    own_encoder: Path, given: str | None
+) -> None:
+    """Passages of which the last words were cut off were not told."""
+    if given is None:
+        edit(own_encoder / "config_sentence_transformers.json", prompts={"document": "passage: "})
+    encoder = TextEncoder(str(own_encoder), "cpu", passage_prompt=given)
+    assert encoder.too_long(["word " * 252, "word " * 253]) == 1
+
+
 @pytest.mark.parametrize(
     ("file", "changes"),
     [
