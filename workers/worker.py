@@ -128,7 +128,8 @@ class Worker:
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
         self._start_job(boots_before)
-        for finding in alike([self.record(), *(each for each in self._fleet.alive() if each.queue == self._queue)]):
+        others = [each for each in self._fleet.alive() if each.queue == self._queue and each.name != self.name]
+        for finding in alike([self.record(), *others]):
             log.warning("%s. %s", finding.found, finding.remedy)
         _collect_seldom()
 
