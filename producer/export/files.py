@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,18 +37,18 @@ class Drafts:
 
     def text(self, path: Path) -> TextIO:
         """Open a draft of `path` for UTF-8 text."""
-        return cast(TextIO, self._draft(path, "w", encoding="utf-8", newline=""))
+        return cast(TextIO, self._draft(path, "x", encoding="utf-8", newline=""))
 
     def binary(self, path: Path) -> BinaryIO:
         """Open a draft of `path` for bytes."""
-        return cast(BinaryIO, self._draft(path, "wb"))
+        return cast(BinaryIO, self._draft(path, "xb"))
 
     def _draft(self, path: Path, mode: str, **how: str) -> IO[Any]:
         _refuse_folder(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
         while True:
+            draft = _beside(path)
             file: IO[Any] = draft.open(mode, **how)  # type: ignore[call-overload]
             if hold(file.fileno(), draft):  # else it was swept already
                 break
@@ -104,9 +105,14 @@ class Drafts:
                 draft.replace(path)
 
 
+def _beside(path: Path, ending: str = "") -> Path:
+    """Return a hidden name next to `path` that nobody else has: in containers, all processes may have the same id."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ending}")
+
+
 def _put_away(seal: Path) -> Path:
     """Rename the old seal, if there is one; return its new name."""
-    away = seal.with_name(f".{seal.name}.{os.getpid()}.old")
+    away = _beside(seal, ".old")
     with suppress(FileNotFoundError):
         seal.replace(away)
         _settle({seal.parent})
@@ -144,20 +150,21 @@ def _settle(folders: set[Path]) -> None:
 
 def _sweep(path: Path) -> None:
     """Remove the drafts of `path` left by killed processes: those that are not locked."""
-    for left in _leftovers(path, r"\.\d+"):
+    for left in _leftovers(path):
         with suppress(OSError), abandoned(left):
             left.unlink()
 
 
 def _sweep_seals(seal: Path) -> None:
     """Remove the old seals that killed processes put away; they have no lock, so the caller must be alone there."""
-    for left in _leftovers(seal, r"\.\d+\.old"):
+    for left in _leftovers(seal, ".old"):
         with suppress(OSError):
             left.unlink()
 
 
-def _leftovers(path: Path, ending: str) -> list[Path]:
-    ours = re.compile(rf"\.{re.escape(path.name)}{ending}")
+def _leftovers(path: Path, ending: str = "") -> list[Path]:
+    """Return what has a name of `_beside`."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(ending)}")
     try:
         return [each for each in path.parent.iterdir() if ours.fullmatch(each.name)]
     except OSError:

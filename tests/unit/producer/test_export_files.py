@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -320,6 +321,18 @@ def test_where_the_folder_itself_is_lost_nothing_is_replaced_and_what_is_left_is
         assert hidden(RUN) == []
 
 
+def test_two_exports_at_a_time_have_drafts_of_their_own_whatever_their_processes_are_called(tmp_path: Path) -> None:
+    """In containers, each process has the id 1: two wrote into one draft, and results.csv was full of NUL."""
+    path = tmp_path / "results.csv"
+    with Drafts() as slow, Drafts() as fast:
+        begun = slow.text(path)
+        begun.write("slow" * 10_000)
+        begun.flush()
+        fast.text(path).write("fast")
+    assert path.read_text() == "slow" * 10_000
+    assert hidden(tmp_path) == []
+
+
 def test_drafts_of_an_export_that_still_goes_on_are_left_alone_and_so_are_strangers_files(
     filled: MemoryLedger, tmp_path: Path
 ) -> None:
@@ -337,7 +350,9 @@ def test_drafts_of_an_export_that_still_goes_on_are_left_alone_and_so_are_strang
     try:
         assert here.recv() == "open"
         export(filled, "run-1", tmp_path)
-        assert hidden(tmp_path) == [f".results.csv.{process.pid}", ".results.csv.swp"]
+        draft, strangers = hidden(tmp_path)
+        assert re.fullmatch(r"\.results\.csv\.[0-9a-f]{8}", draft)
+        assert strangers == ".results.csv.swp"
     finally:
         here.send("go on")
         process.join()
