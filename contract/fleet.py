@@ -159,6 +159,7 @@ class Fleet:
         self._redis = client
         self._place = place
         self._hold = lua(client, "hold")
+        self._leave = lua(client, "leave")
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -217,10 +218,10 @@ class Fleet:
         Another start follows a stop that is not: it fulfils a wish to restart, and grants one to drain, which may have
         come too late for this process. The name stays on the list while kombu may hold messages for it.
         """
-        there = self.get(record.name)
-        if there is None or there.owner == record.owner:
-            with translating(self._place):
-                self._redis.delete(keys.worker(record.name), *([keys.wish(record.name)] if for_good else []))
+        with translating(self._place):
+            wish = [keys.wish(record.name)] if for_good else []
+            left = self._leave([keys.worker(record.name), *wish], [record.owner])
+        if left:
             self._stop_missing({record.name})
 
     def _held(self, record: WorkerRecord, dead_owner: str) -> bool:

@@ -79,7 +79,7 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
             f"{', '.join(alone)} cannot be restarted: not started by `python -m workers up`.",
             hint="Drain and start it by hand.",
         )
-    for failure in unbooted.values():
+    for failure in dict.fromkeys(unbooted.values()):
         _start_again(fleet, settings, failure, say)
     for before in chosen:
         record = _there_now(fleet, before)
