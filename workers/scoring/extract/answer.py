@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from workers.scoring.extract.combined import combined
-from workers.scoring.extract.matched import matched
 from workers.scoring.extract.normalize import lowered, plain, unemphasized
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
@@ -69,11 +67,9 @@ class Answer(NamedTuple):
             marked = _NEGATIVE.sub("-", marked)
         text = unemphasized(marked)  # first, as single marks may be in bold: "**A**-3, **B**-1"
         if options.matching:
-            marked = text = matched(text)
-        if options.marks:
-            own = dict(zip(options.labels, options.texts, strict=True))
-            marked, text = combined(marked, options.marks, own), combined(text, options.marks, own)
-        return cls(marked, text, lowered(text), options)
+            marked = text
+        text = options.respelled(text)
+        return cls(options.respelled(marked), text, lowered(text), options)
 
     def place(self, at: int = 0, *, clear: bool = True) -> Place:
         """The position `at` of the text."""

@@ -82,6 +82,12 @@ class Options:
         """What the question asks for, if that is no exception and a plain sentence may answer it."""
         return None if self.sought else asked_by(self.question, self.texts)
 
+    def respelled(self, text: str) -> str:
+        """`text` with its matchings, or combinations of statements, in the spelling that the choices have here."""
+        if self.matching:
+            return matched(text)
+        return combined(text, self.marks, dict(zip(self.labels, self.texts, strict=True))) if self.marks else text
+
     def text(self, label: str) -> str:
         """Folded text of the choice `label`."""
         return self.texts[self.labels.index(label)]
