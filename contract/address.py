@@ -16,7 +16,7 @@ import ssl
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-__all__ = ["before_port", "check", "facing", "place", "tls"]
+__all__ = ["before_port", "check", "facing", "is_public", "place", "tls"]
 
 SCHEMES = ("redis", "rediss")
 CERT_REQS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
@@ -55,6 +55,14 @@ def place(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{before_port(parts.hostname or '')}{port}{parts.path}"
+
+
+def is_public(url: str) -> bool:
+    """Whether the URL has no user name, password or options, so that messages may show all of it."""
+    try:
+        return place(url) == url
+    except ValueError:  # of a port that is none
+        return False
 
 
 def before_port(host: str) -> str:

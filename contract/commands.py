@@ -14,8 +14,9 @@ import click
 
 from contract.errors import McqueueError
 from contract.sanitize import for_terminal
+from contract.suggested import as_called
 
-__all__ = ["INTERRUPTED", "NO_ROOM", "Command", "Commands", "config_options", "note", "tell"]
+__all__ = ["INTERRUPTED", "NO_ROOM", "Command", "Commands", "config_options", "for_reader", "note", "tell"]
 
 #: Exit code after Ctrl-C, as in a shell.
 INTERRUPTED = 130
@@ -34,9 +35,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class _OneLine(click.ClickException):
     """An expected error, shown with its remedy and without a traceback."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(for_reader(message))
+
     def show(self, file: IO[Any] | None = None) -> None:
         click.secho("error: ", fg="red", nl=False, file=file, err=True)
-        click.echo(for_terminal(self.message), file=file, err=True)
+        click.echo(self.message, file=file, err=True)
 
 
 class Commands(click.Group):
@@ -125,11 +129,16 @@ def config_options(config: str, overrides: str) -> Callable[[Command], Command]:
     return add
 
 
+def for_reader(message: str) -> str:
+    """Return the message as a terminal may show it, and as this command's reader can use what it suggests."""
+    return for_terminal(as_called(message))
+
+
 def tell(message: str) -> None:
     """Print a result to stdout."""
-    click.echo(for_terminal(message))
+    click.echo(for_reader(message))
 
 
 def note(message: str) -> None:
     """Print a remark for the user to stderr, separate from the results on stdout."""
-    click.echo(for_terminal(message), err=True)
+    click.echo(for_reader(message), err=True)

@@ -10,6 +10,7 @@ import click
 from contract import logs
 from contract.commands import Commands
 from contract.settings import PREFIX
+from contract.suggested import repeat
 from producer.session import Session
 
 __all__ = ["main"]
@@ -56,6 +57,7 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     if redis:
         # The environment overrides every other layer, so a flag takes precedence only if it is set there.
         os.environ[f"{PREFIX}REDIS_URL"] = redis
+    repeat(deploy, redis)
     session = ctx.ensure_object(Session)
     session.deploy = deploy or session.deploy
     ctx.call_on_close(session.close)

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from contract.commands import for_reader
 from contract.sanitize import for_json, for_terminal
 
 __all__ = ["Line", "Lines", "echo_json", "echo_lines", "echo_table", "fits", "labelled"]
@@ -34,7 +35,7 @@ def echo_lines(lines: Lines) -> None:
     """Print `label  value` lines with the values aligned."""
     width = max(len(label) for label, _ in lines) + 2
     for label, value in lines:
-        click.echo(for_terminal(f"{label:<{width}}{value}").replace("\n", "\n" + " " * width).rstrip())
+        click.echo(for_reader(f"{label:<{width}}{value}").replace("\n", "\n" + " " * width).rstrip())
 
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

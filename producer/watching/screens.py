@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from contract.sanitize import for_terminal
+from contract.commands import for_reader
 from producer.options import LINE_EVERY_S
 from producer.watching.progress import Snapshot
 
@@ -96,7 +96,7 @@ class BarScreen:
 
 def _print_line(console: Console, message: str) -> None:
     """Print a message, parts of which may come from workers, in one piece: it may contain a command to be copied."""
-    console.print(Text(for_terminal(message)), soft_wrap=True)
+    console.print(Text(for_reader(message)), soft_wrap=True)
 
 
 def screen_for(console: Console) -> LineScreen | BarScreen:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from pathlib import Path
+from typing import Any, cast
 
-from contract.commands import config_options
+from contract.commands import Command, config_options
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_fleet
+from contract.suggested import repeat
 from workers.recheck.serving import serving
 
 __all__ = ["asked_of", "settings_options"]
 
 
-settings_options = config_options(
-    "Deploy file, e.g. configs/deploy/laptop.yaml.", "Override a setting, e.g. batch_size=8."
-)
+def settings_options(command: Command) -> Command:
+    """Add `--config` and `--set`, which commands that the command suggests repeat."""
+
+    @wraps(command)
+    def with_settings(config: Path | None, overrides: tuple[str, ...], **others: Any) -> Any:
+        repeat(config, overrides=overrides)
+        return command(config=config, overrides=overrides, **others)
+
+    add = config_options("Deploy file, e.g. configs/deploy/laptop.yaml.", "Override a setting, e.g. batch_size=8.")
+    return add(cast(Command, with_settings))
 
 
 def asked_of(name: str, config: Path | None, overrides: tuple[str, ...]) -> tuple[Settings, Ledger, Run]:

@@ -23,6 +23,7 @@ from contract.fleet import Fleet, WorkerRecord
 from contract.logs import formatted
 from contract.pace import remembered
 from contract.settings import Settings
+from contract.suggested import as_called
 from workers.gpus.nvidia import memory_used_bytes
 from workers.host.child import Child
 from workers.host.launcher import node_name
@@ -43,7 +44,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Print a line about an event."""
-        self._console.print(Text(formatted(line)), soft_wrap=True)
+        self._console.print(Text(formatted(as_called(line))), soft_wrap=True)
 
     def show(self, children: Sequence[Child]) -> None:
         """Update the display of the workers; plain output has none."""
