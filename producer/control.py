@@ -28,8 +28,11 @@ __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 @click.pass_obj
 def pause(session: Session, run_names: tuple[str, ...]) -> None:
     """Pause each RUN until it is resumed. Questions in flight are finished; other runs continue."""
-    for run in _all_named(session, run_names):
-        _halt(session, run, RunState.PAUSED)
+    refused = [run.run_id for run in _all_named(session, run_names) if not _halt(session, run, RunState.PAUSED)]
+    if refused:
+        are = "is" if len(refused) == 1 else "are"
+        resume = f"python -m producer resume {' '.join(refused)}"
+        raise InputError(f"{', '.join(refused)} {are} cancelled.", hint=f"Resume it first: {resume}")
 
 
 @click.command()
@@ -49,16 +52,18 @@ def _all_named(session: Session, run_names: Sequence[str]) -> list[Run]:
     return [session.run(each) for each in run_names]
 
 
-def _halt(session: Session, run: Run, state: RunState) -> None:
+def _halt(session: Session, run: Run, state: RunState) -> bool:
+    """Pause or cancel the run unless it is settled. Returns False for one to be paused that is cancelled."""
     counts = session.ledger.counts(run.run_id)
     if counts.finished:
         click.echo(f"{run.run_id} is already settled")
-        return
+        return True
     if session.ledger.halt(run.run_id, state) is not state:
-        raise InputError(f"{run.run_id} is cancelled.", hint=f"Resume it first: python -m producer resume {run.run_id}")
+        return False
     rest = f"{counts.settled:,} of {counts.total:,} settled"
     more = ", and workers finish what they have begun" if session.broker.in_flight(run) else ""
     click.echo(f"{run.run_id} is {'already ' if counts.state is state else ''}{state}: {rest}{more}")
+    return True
 
 
 @click.command()

@@ -176,6 +176,14 @@ def test_a_cancelled_run_cannot_be_paused_and_can_be_resumed(producer: Producer,
     assert "was cancelled, now resumed" in producer("resume", run_id).stdout
 
 
+def test_a_cancelled_run_keeps_none_of_those_named_with_it_from_being_paused(producer: Producer, five: Path) -> None:
+    ended, open_ = (producer.json("enqueue", five, "--run", each)["run_id"] for each in ("one", "two"))
+    producer("cancel", ended)
+    told = producer("pause", ended, open_, exit_code=1)
+    assert told.stdout == f"{open_} is paused: 0 of 5 settled\n"
+    assert told.stderr == f"error: {ended} is cancelled. Resume it first: python -m producer resume {ended}\n"
+
+
 def test_several_runs_are_halted_and_resumed_in_the_order_in_which_they_are_named(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:
