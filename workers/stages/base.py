@@ -285,12 +285,11 @@ class BatchWork(abc.ABC):
         seconds = time.time() - batch.started_at
         fill = batch.begun / self._settings.full_batch
         log.info(
-            "batch %d: %d question%s in %.2f s, %.1f questions/s, fill %.0f %%, flushed by %s%s",
+            "batch %d: %d question%s in %.2f s, fill %.0f %%, flushed by %s%s",
             batch.number,
             batch.begun,
             "" if batch.begun == 1 else "s",
             seconds,
-            batch.begun / seconds if seconds else 0.0,
             100 * fill,
             batch.flush,
             f": {batch.fatal}" if batch.fatal else "",
