@@ -11,6 +11,7 @@ from contract.verdict import Outcome
 from contract.wording import number
 from producer.output import Line, Lines, labelled
 from producer.stats import Calibration, Contexts, Interval, Mean, Pairs, Share, Tally
+from producer.stats.agreement import Agreement
 from producer.stats.calibration import PROBABILITIES, confidence_of
 from producer.stats.denominators import ANSWERED, RESPONDED
 from producer.stats.normalized import HOW, METRIC
@@ -226,13 +227,13 @@ def position_lines(found: Preference | None, spec: RunSpec) -> Lines:
     return [("position", f"{counted}; {remedy}")]
 
 
-def judge_lines(judge: Judge | None, agrees: int, of: int) -> Lines:
+def judge_lines(judge: Judge | None, agreement: Agreement) -> Lines:
     """Return who judged, and how often the judge agrees with the key on answers that name a choice."""
     if judge is None:
         return []
     who = judge.model or "the model graded itself: small models accept nearly every answer"
-    agreement = f"agrees with the key on {agrees:,} of {number(of, 'answer')} naming a choice"
-    return [("judge", who), *([("", agreement)] if of else [])]
+    said = f"agrees with the key on {agreement.agrees:,} of {number(agreement.of, 'answer')} naming a choice"
+    return [("judge", who), *([("", said)] if agreement.of else [])]
 
 
 def _calibration_lines(calibration: Calibration, spec: RunSpec) -> Lines:

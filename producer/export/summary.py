@@ -13,6 +13,7 @@ from contract.prompts import shows_choices
 from contract.question import Question
 from contract.spec import Mode, Normalization
 from contract.verdict import Outcome, Verdict
+from producer.export.cost import Times, Tokens
 from producer.stats import (
     Contexts,
     Interval,
@@ -26,6 +27,7 @@ from producer.stats import (
     mean_interval,
     share,
 )
+from producer.stats.agreement import Agreement
 from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.stats.failures import Failures
@@ -69,10 +71,7 @@ class Summary:
     subjects: defaultdict[str, Outcomes] = field(default_factory=_outcomes)
     #: None if the run has no retrieval.
     retrieval: RetrievalTally | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prefill_tokens: int = 0
-    cached_tokens: int = 0
+    tokens: Tokens = field(default_factory=Tokens)
     #: Fraction of each question's rotations that are correct (`circular`).
     rotations: Sum = field(default_factory=Sum)
     #: Number of questions that are correct under each normalization (`likelihood`).
@@ -82,15 +81,11 @@ class Summary:
     failures: Failures = field(default_factory=Failures)
     #: By subject and outcome, the right answers to questions with a key, with their contexts.
     found_in: defaultdict[tuple[str, Outcome], ContextValues] = field(default_factory=_values)
-    #: Number of judged answers that also name a choice, and of those in which the judge agrees with the key; in a
-    #: `circular` run, of questions whose rotations were all graded alike.
-    judged_and_read: int = 0
-    judge_agrees: int = 0
+    #: Of the judge with the key (`judge`).
+    agreement: Agreement = field(default_factory=Agreement)
     workers: set[str] = field(default_factory=set)
-    #: Start of the first generate call, first and last verdict, in seconds since the epoch.
-    started_at: float = float("inf")
-    first_settled_at: float = float("inf")
-    last_settled_at: float = 0.0
+    #: Empty for a rescored run, whose verdicts keep the times at which the model was asked.
+    times: Times = field(default_factory=Times)
     #: Results of `accuracies_over` since something was last added: most figures over subjects need them, and a run may
     #: have as many subjects as questions.
     _accuracies: dict[frozenset[Outcome], Mapping[str, Share]] = field(default_factory=dict, init=False)
@@ -138,22 +133,16 @@ class Summary:
             self.subjects[name].include(outcomes)
         if self.retrieval is not None and other.retrieval is not None:
             self.retrieval.include(other.retrieval)
-        self.prompt_tokens += other.prompt_tokens
-        self.completion_tokens += other.completion_tokens
-        self.prefill_tokens += other.prefill_tokens
-        self.cached_tokens += other.cached_tokens
+        self.tokens.include(other.tokens)
         self.rotations.include(other.rotations)
         self.normalized.update(other.normalized)
         self.positions.include(other.positions)
         self.failures.include(other.failures)
         for where, found in other.found_in.items():
             self.found_in[where].include(found)
-        self.judged_and_read += other.judged_and_read
-        self.judge_agrees += other.judge_agrees
+        self.agreement.include(other.agreement)
         self.workers |= other.workers
-        self.started_at = min(self.started_at, other.started_at)
-        self.first_settled_at = min(self.first_settled_at, other.first_settled_at)
-        self.last_settled_at = max(self.last_settled_at, other.last_settled_at)
+        self.times.include(other.times)
 
     @property
     def tally(self) -> Tally:
@@ -170,33 +159,25 @@ class Summary:
         return self.tally.guessing(outcomes).chance(self.run.spec.model_copy(update=ONE_ORDER))
 
     def _add(self, verdict: Verdict) -> None:
-        self.prompt_tokens += verdict.prompt_tokens
-        self.completion_tokens += verdict.completion_tokens
-        self.prefill_tokens += verdict.prefill_tokens
-        self.cached_tokens += verdict.cached_tokens
+        self.tokens.add(verdict)
         if verdict.worker:
             self.workers.add(verdict.worker)
-        if settled_at := verdict.settled_at:
-            self.started_at = min(self.started_at, settled_at - verdict.latency_ms / 1000)
-            self.first_settled_at = min(self.first_settled_at, settled_at)
-            self.last_settled_at = max(self.last_settled_at, settled_at)
+        if not self.run.spec.rescored_from:
+            self.times.add(verdict)
 
     def _add_keyed(self, question: Question, verdict: Verdict) -> None:
         """Count the figures that need a key."""
-        spec, is_right = self.run.spec, verdict.outcome is Outcome.CORRECT
+        spec = self.run.spec
         shared = shared_by(question, repeats=self.run.repeats, hides_contexts=self.run.hides_contexts)
-        self.found_in[question.subject or "", verdict.outcome].add(shared, int(is_right))
+        self.found_in[question.subject or "", verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
         self.positions.add(question, verdict, spec)
         if verdict.rotations:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
         if spec.mode is Mode.LIKELIHOOD and verdict.choice_scores:
             for normalization, right in right_by(question, verdict, spec).items():
                 self.normalized[normalization] += right
-        # Of rotations that were graded differently, the verdict does not say how the one with this choice was.
-        graded_alike = verdict.rotations_right in {0, verdict.rotations}
-        if spec.mode is Mode.JUDGE and verdict.choice and graded_alike:
-            self.judged_and_read += 1
-            self.judge_agrees += (verdict.choice in question.right) == is_right
+        if spec.mode is Mode.JUDGE:
+            self.agreement.add(question, verdict)
 
     @property
     def counts(self) -> Counts:
@@ -321,12 +302,3 @@ class Summary:
     def _contexts(self, subject: str, outcomes: frozenset[Outcome]) -> Contexts:
         """Return the contexts of one subject's questions with one of `outcomes`."""
         return Contexts.of(self.found_in[subject, each] for each in outcomes if (subject, each) in self.found_in)
-
-    @property
-    def wall_s(self) -> float | None:
-        """Seconds from the start of the first generate call to the last verdict, by the workers' clocks, or None.
-
-        A rescored run has none: its verdicts keep the times at which the model was asked.
-        """
-        asked_now = self.last_settled_at and not self.run.spec.rescored_from
-        return self.last_settled_at - self.started_at if asked_now else None

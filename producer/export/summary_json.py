@@ -52,7 +52,7 @@ def summary_json(
         **_rotations(summary),
         **_judge_agreement(summary),
         **_retrieval(summary),
-        "tokens": _tokens(summary),
+        "tokens": summary.tokens.to_json(),
         **times_json(summary),
         "workers": sorted(summary.workers),
         "environment": _environment(live, answered_by),
@@ -142,35 +142,22 @@ def _by_subject(summary: Summary) -> dict[str, Any]:
 
 
 def _judge_agreement(summary: Summary) -> dict[str, Any]:
-    """Return how often the judge agrees with a comparison of the named choice with the key (`judge` only)."""
+    """Return how often the judge agrees with the key (`judge` only)."""
     if summary.run.spec.mode is not Mode.JUDGE:
         return {}
-    agrees, of = summary.judge_agrees, summary.judged_and_read
-    return {"judge_agreement": {"value": round(agrees / of, 6) if of else None, "agrees": agrees, "of": of}}
-
-
-def _tokens(summary: Summary) -> dict[str, Any]:
-    """Return the token counts; `cache_hit_rate` is the fraction of all `prefill` tokens in the prefix cache."""
-    cached, prefill = summary.cached_tokens, summary.prefill_tokens
-    return {
-        "prompt": summary.prompt_tokens,
-        "completion": summary.completion_tokens,
-        "prefill": prefill,
-        "cached": cached,
-        "cache_hit_rate": round(cached / prefill, 6) if prefill else None,
-    }
+    return {"judge_agreement": summary.agreement.to_json()}
 
 
 def times_json(summary: Summary) -> dict[str, Any]:
     """Return when the first and the last question were settled, and the speed; null for a rescored run."""
-    wall_s = summary.wall_s
-    if wall_s is None:
-        return {"first_settled_at": None, "last_settled_at": None, "wall_s": None, "questions_per_s": None}
+    times = summary.times
+    if times.wall_s is None:
+        return dict.fromkeys(("first_settled_at", "last_settled_at", "wall_s", "questions_per_s"))
     return {
-        "first_settled_at": iso(summary.first_settled_at),
-        "last_settled_at": iso(summary.last_settled_at),
-        "wall_s": round(wall_s, 3),
-        "questions_per_s": round(summary.tally.settled / wall_s, 3) if wall_s > 0 else None,
+        "first_settled_at": iso(times.first_settled_at),
+        "last_settled_at": iso(times.last_settled_at),
+        "wall_s": round(times.wall_s, 3),
+        "questions_per_s": round(summary.tally.settled / times.wall_s, 3) if times.wall_s > 0 else None,
     }
 
 

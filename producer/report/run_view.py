@@ -159,7 +159,7 @@ class RunView:
     @property
     def doubts(self) -> Lines:
         """Warnings about the quality of the answers."""
-        judge = judge_lines(self.run.spec.judge, self.summary.judge_agrees, self.summary.judged_and_read)
+        judge = judge_lines(self.run.spec.judge, self.summary.agreement)
         position = position_lines(self.summary.preferred_position, self.run.spec)
         return [*doubt_lines(self.run.spec, self.tally), *position, *judge, *self.engines]
 
@@ -189,7 +189,7 @@ class RunView:
         """Charts about the run's speed; none for a rescored run."""
         if self.run.spec.rescored_from:
             return []
-        started_at = self.summary.started_at
+        started_at = self.summary.times.started_at
         drawn = (
             figures.rate_over_time(self.measures, started_at),
             figures.latency(self.measures),

@@ -44,7 +44,7 @@ def summary_lines(summary: Summary, used: Sequence[EngineUsed], files: Sequence[
     ]
     more = [
         *position_lines(summary.preferred_position, run.spec),
-        *judge_lines(run.spec.judge, summary.judge_agrees, summary.judged_and_read),
+        *judge_lines(run.spec.judge, summary.agreement),
         *retrieval_lines(summary.retrieval),
         *failed_lines(run.run_id, summary.failures),
         *_speed_lines(summary),
@@ -81,7 +81,7 @@ def _speed_lines(summary: Summary) -> Lines:
 
     Not if all failed: the engine may not even have been asked.
     """
-    wall_s, settled = summary.wall_s, summary.tally.settled
+    wall_s, settled = summary.times.wall_s, summary.tally.settled
     if wall_s is None or wall_s <= 0 or summary.tally.count(Outcome.FAILED) == settled:
         return []
     took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
