@@ -201,11 +201,10 @@ def worker(
     `environment` and `settings` override the stand's.
     """
     overrides = merge(json.loads(at.environment[variables.OVERRIDES]), settings)
-    in_flight = int(overrides.get("max_batches_in_flight", at.settings.max_batches_in_flight))
     within_s = float(overrides.get("server_startup_timeout", at.settings.server_startup_timeout)) + PYTHON_S
     environment = {**at.environment, **(environment or {}), variables.OVERRIDES: json.dumps(overrides)}
     log = at.folder / f"{name}.log"
-    command = worker_command(f"{name}@bench", in_flight, queue)
+    command = worker_command(f"{name}@bench", queue)
     with started(command, environment, log, lambda: "ready: takes question batches" in _said(log), within_s) as child:
         found = Worker(psutil.Process(child.pid), log)
         at.workers.append(found)

@@ -224,8 +224,7 @@ def worker(log: Path, name: str = "w0", queue: str = "", **settings: object) -> 
     """
     ours = {"engine": "simulated", "model": SIMULATED_MODEL, "batch_timeout": 0.1, "drain_timeout_s": 600}
     overrides = {**ours, **settings}
-    concurrency = int(str(overrides.get("max_batches_in_flight", 64)))
-    command = worker_command(f"{name}@test", concurrency, queue)[1:]
+    command = worker_command(f"{name}@test", queue)[1:]
     with process(*command, environment={variables.OVERRIDES: json.dumps(overrides)}, log=log) as child:
         wait_until(
             lambda: child.poll() is not None or "ready: takes question batches" in log.read_text(),

@@ -62,7 +62,7 @@ class WorkerProcess:
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*self._prefix, *worker_command(self.name, 2)],
+                [*self._prefix, *worker_command(self.name)],
                 cwd=ROOT,
                 env={**os.environ, **self._environment},
                 stdin=subprocess.DEVNULL,

@@ -98,7 +98,7 @@ def closing_ledger(*settings: str) -> Iterator[RedisLedger]:
 @contextmanager
 def alone(log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker started by hand, ready."""
-    with process(*worker_command("alone@test", 64)[1:], log=log) as worker:
+    with process(*worker_command("alone@test")[1:], log=log) as worker:
         wait_until(lambda: worker.poll() is not None or "ready: takes" in log.read_text(), f"it; see {log}", BOOT_S)
         assert worker.poll() is None, log.read_text()
         yield worker

@@ -156,7 +156,7 @@ def test_what_could_not_go_back_to_the_queue_goes_back_once_redis_takes_writes(
 def test_a_worker_that_starts_meanwhile_is_to_come_again_later(refusing: Refusing, tmp_path: Path) -> None:
     refusing.refuse("MISCONF")
     with process(
-        *worker_command("w0@test", 2)[1:], environment={"MCQUEUE_ENGINE": "simulated"}, log=tmp_path / "log"
+        *worker_command("w0@test")[1:], environment={"MCQUEUE_ENGINE": "simulated"}, log=tmp_path / "log"
     ) as child:
         assert child.wait(timeout=PATIENCE_S) == EXIT_RETRY
     assert "it cannot write to its disk (MISCONF). Free space on Redis' disk" in (tmp_path / "log").read_text()

@@ -37,7 +37,7 @@ from workers.host.launcher import worker_command
 def test_sigterm_while_the_engine_boots_ends_the_worker_and_frees_its_name(redis_url: str, tmp_path: Path) -> None:
     given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_REDIS_URL": redis_url, "MCQUEUE_SIMULATED__BOOT_S": "600"}
     log = tmp_path / "log"
-    with process(*worker_command("w0@test", 2)[1:], environment=given, log=log) as child:
+    with process(*worker_command("w0@test")[1:], environment=given, log=log) as child:
         wait_until(lambda: "booting simulated" in log.read_text(), "the boot to begin")
         child.send_signal(signal.SIGTERM)
         assert child.wait(timeout=PATIENCE_S) == 0
@@ -110,7 +110,7 @@ def test_sigterm_drains_a_worker_whose_log_is_on_a_full_disk(app: Celery, redis_
         "MCQUEUE_DRAIN_TIMEOUT_S": "600",
         "PYTHONUNBUFFERED": "",  # so that something is left to be written at the end
     }
-    with process(*worker_command("w0@test", 2)[1:], environment=given, log=Path("/dev/full")) as leaving:
+    with process(*worker_command("w0@test")[1:], environment=given, log=Path("/dev/full")) as leaving:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         leaving.send_signal(signal.SIGTERM)
         assert leaving.wait(timeout=PATIENCE_S) == 0
@@ -218,7 +218,7 @@ def run_to_its_end(*command: str, environment: dict[str, str], log: Path) -> tup
 def test_a_worker_that_cannot_work_says_why_in_one_line(
     redis_url: str, tmp_path: Path, environment: dict[str, str], pool: str, exit_code: int, says: str
 ) -> None:
-    command = [pool if word == "threads" else word for word in worker_command("w0@test", 2)[1:]]
+    command = [pool if word == "threads" else word for word in worker_command("w0@test")[1:]]
     given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_REDIS_URL": redis_url, **environment}
     code, output = run_to_its_end(*command, environment=given, log=tmp_path / "log")
     assert code == exit_code, output
@@ -229,6 +229,6 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(
 def test_two_living_workers_never_share_a_name(redis_url: str, tmp_path: Path) -> None:
     given = {"MCQUEUE_ENGINE": "simulated", "MCQUEUE_MODEL": SIMULATED_MODEL, "MCQUEUE_REDIS_URL": redis_url}
     with worker(tmp_path / "first"):
-        code, output = run_to_its_end(*worker_command("w0@test", 2)[1:], environment=given, log=tmp_path / "second")
+        code, output = run_to_its_end(*worker_command("w0@test")[1:], environment=given, log=tmp_path / "second")
     assert code == EXIT_RETRY  # it may just have died: a launcher tries again
     assert "A worker named 'w0@test' is alive" in output

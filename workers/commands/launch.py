@@ -90,4 +90,4 @@ def run(config: Path | None, overrides: tuple[str, ...], gpus: str, name: str) -
     plan = plan_worker(settings, chosen, this_machine(), SettingsSources(config, overrides), name)
     bind(plan.cores)
     environment = {**os.environ, **plan.environment}
-    os.execve(sys.executable, worker_command(node_name(plan), plan.concurrency), environment)
+    os.execve(sys.executable, worker_command(node_name(plan)), environment)

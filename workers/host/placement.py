@@ -63,7 +63,6 @@ class WorkerPlan:
     threads: int = 0
     #: Variables to set before its Python starts, in addition to the launcher's environment.
     environment: Mapping[str, str] = field(default_factory=dict)
-    concurrency: int = 2
     startup_timeout_s: float = 600
     drain_timeout_s: float = 60
 
@@ -281,7 +280,6 @@ def _plan(settings: Settings, name: str, environment: Mapping[str, str]) -> Work
         name=name,
         serves=settings.served_model,
         environment=environment,
-        concurrency=settings.max_batches_in_flight,
         startup_timeout_s=settings.server_startup_timeout,
         drain_timeout_s=settings.drain_timeout_s,
     )
