@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from pydantic import TypeAdapter
@@ -140,9 +140,9 @@ def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:
     if arrangement.as_enqueued:
         return reading
     original = arrangement.original
-    scores, unconditional = (
-        dict(sorted((original(label), score) for label, score in of_choices.items()))
-        for of_choices in (reading.choice_scores, reading.unconditional_scores)
-    )
-    choice = reading.choice and original(reading.choice)
-    return reading._replace(choice=choice, choice_scores=scores, unconditional_scores=unconditional)
+    by_label: dict[str, Any] = {
+        name: dict(sorted((original(label), score) for label, score in found.items()))
+        for name, found in reading._asdict().items()
+        if isinstance(found, Mapping)
+    }
+    return reading._replace(choice=reading.choice and original(reading.choice), **by_label)

@@ -26,7 +26,7 @@ class Item(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The result that a mode reads from the completions; the fields are Verdict's."""
+    """The result that a mode reads from the completions; the fields are Verdict's, and mappings are by label."""
 
     choice: str | None
     rule: str
