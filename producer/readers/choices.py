@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
-from producer.readers.field_names import spelled
+from producer.readers.field_names import CHOICE_FLAGS, CHOICE_LABELS, CHOICE_TEXTS, spelled
 from producer.readers.inline import Mark, joins, mark_of, split_choices, split_list
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, shown_value
@@ -33,11 +33,8 @@ __all__ = [
 ]
 
 EXAMPLE = 'For example ["red", "blue"].'
-_TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
-#: Names of which a file may also call the letter: {"option": "A", "answer": "Rome"}.
+#: Names of a choice's text of which a file may also call the letter: {"option": "A", "answer": "Rome"}.
 _TEXTS_OR_LETTERS = ("choice", "option", "answer")
-_LABELS = ("label", "letter", "aid", "key", "id")
-_FLAGS = frozenset({"correct", "is_correct", "right", "is_right", "is_answer"})
 
 
 class Choices(NamedTuple):
@@ -253,7 +250,9 @@ def _printed(cell: str) -> object:
 
 
 def _in_object(found: Mapping[Any, Any]) -> object:
-    texts, labels = (next((found[each] for each in names if each in found), None) for names in (_TEXTS, _LABELS))
+    texts, labels = (
+        next((found[each] for each in names if each in found), None) for names in (CHOICE_TEXTS, CHOICE_LABELS)
+    )
     if isinstance(texts, list | tuple):
         marks = [str(each) for each in labels] if isinstance(labels, list | tuple) else []
         if marks and len(marks) != len(texts):
@@ -265,12 +264,12 @@ def _in_object(found: Mapping[Any, Any]) -> object:
 
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
-    texts: list[Any] = [next((each[name] for name in _TEXTS if name in each), None) for each in found]
-    if not any(name in each for each in found for name in _TEXTS):
-        known = f"{', '.join(_TEXTS[:-1])} or {_TEXTS[-1]}"
+    texts: list[Any] = [next((each[name] for name in CHOICE_TEXTS if name in each), None) for each in found]
+    if not any(name in each for each in found for name in CHOICE_TEXTS):
+        known = f"{', '.join(CHOICE_TEXTS[:-1])} or {CHOICE_TEXTS[-1]}"
         message = f"found {shown_value(found[0])}, in which no field is called {known}."
         raise FieldTrouble("choices", message, "Rename the field that has the text.", kind="no text field")
-    labels = [next((str(each[name]) for name in _LABELS if each.get(name) is not None), "") for each in found]
+    labels = [next((str(each[name]) for name in CHOICE_LABELS if each.get(name) is not None), "") for each in found]
     if any(labels) and not all(labels):
         raise _not_all_labelled(f"choice {labels.index('') + 1} of {len(labels)} has no label, but others have.")
     if in_order(texts) and all(labels) and not in_order(labels):
@@ -278,7 +277,7 @@ def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
         texts, labels = list(labels), [str(each) for each in texts]
     if in_order(texts) and not any(labels) and (behind := _behind_letters(found)):
         texts, labels = behind, [str(each) for each in texts]
-    flags = [next((value for name, value in each.items() if spelled(name) in _FLAGS), None) for each in found]
+    flags = [next((value for name, value in each.items() if spelled(name) in CHOICE_FLAGS), None) for each in found]
     called = labels if all(labels) else None
     right = [(called or LABELS)[at] for at, flag in enumerate(flags[: len(LABELS)]) if flag]
     # If one choice is flagged as right, a choice without a flag is wrong.
@@ -295,9 +294,9 @@ def _behind_letters(found: Sequence[Mapping[str, Any]]) -> list[str] | None:
     """The one text of each object beside the first of `_TEXTS_OR_LETTERS` that it has; None: not all have just one."""
     texts: list[str] = []
     for each in found:
-        letter = next((name for name in _TEXTS if name in each), None)
+        letter = next((name for name in CHOICE_TEXTS if name in each), None)
         written = {name: value for name, value in each.items() if isinstance(value, str)}
-        others = [value for name, value in written.items() if name != letter and spelled(name) not in _FLAGS]
+        others = [value for name, value in written.items() if name != letter and spelled(name) not in CHOICE_FLAGS]
         if letter not in _TEXTS_OR_LETTERS or len(others) != 1:
             return None
         texts += others

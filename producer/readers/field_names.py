@@ -12,7 +12,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_lowercase
 
-__all__ = ["INDEX_NAMES", "PARTS", "WRONG_LISTS", "Names", "is_table_header", "names_of", "spelled"]
+__all__ = [
+    "CHOICE_FLAGS",
+    "CHOICE_LABELS",
+    "CHOICE_TEXTS",
+    "CONTEXT_TEXTS",
+    "INDEX_NAMES",
+    "PARTS",
+    "WRONG_LISTS",
+    "Names",
+    "is_table_header",
+    "names_of",
+    "spelled",
+]
 
 #: Part → the names in use for it, the most reliable first.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -41,6 +53,13 @@ PARTS: dict[str, tuple[str, ...]] = {
         "gold_passages": "gold_passages gold",
     }.items()
 }
+#: In a choice that is an object: names of its text and of its label, in no other spelling, and of what is true for the
+#: right one.
+CHOICE_TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
+CHOICE_LABELS = ("label", "letter", "aid", "key", "id")
+CHOICE_FLAGS = frozenset({"correct", "is_correct", "right", "is_right", "is_answer"})
+#: In a context that is an object: names of its texts, or of that of one passage beside its title and score.
+CONTEXT_TEXTS = ("contexts", "text", "sentences", "passage", "paragraph", "content", "page_content", "context")
 #: Names of an answer that say it is an index.
 INDEX_NAMES = frozenset(["answer_idx", "answer_index", "correct_answer_index", "correct_index", "gold_index"])
 #: Columns with one choice each: a common prefix followed by a letter or a number. The prefix may be empty for letters.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeGuard
 
 from producer.readers.choices import decoded
-from producer.readers.field_names import Names, spelled
+from producer.readers.field_names import CONTEXT_TEXTS, Names, spelled
 from producer.readers.record import FieldTrouble
 
 __all__ = [
@@ -30,9 +30,6 @@ Fields = Mapping[str, Any]
 PAIRED = "--answer-key"
 #: Names that can only mean the answer key: they are used if the field with the most reliable name is empty.
 _SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", "label", "labels", "correct_answer"})
-
-#: Names of the texts in an object that is a context: several, or that of one passage beside its title and score.
-_TEXTS = ("contexts", "text", "sentences", "passage", "paragraph", "content", "page_content", "context")
 
 
 class Used(NamedTuple):
@@ -157,7 +154,7 @@ def _joined(found: object) -> str:
     if isinstance(found, str):
         return found
     if isinstance(found, Mapping):
-        inside = next((found[each] for each in _TEXTS if each in found), None)
+        inside = next((found[each] for each in CONTEXT_TEXTS if each in found), None)
         return _joined(inside)
     if isinstance(found, list | tuple):
         return "\n\n".join(filter(None, map(_joined, found)))
