@@ -33,11 +33,11 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     if run.spec.rescored_from:
         return []
     accounted: set[str] = set()
-    with translating(ledger.place):
+    with translating(ledger.client):
         for queue in keys.route(run.spec):
             with at_rest(ledger, queue):
                 accounted |= queued_question_ids(ledger.client, queue, run.run_id)
-        accounted |= held_question_ids(ledger.client, Fleet(ledger.client, ledger.place).names(), run.run_id)
+        accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
 
 
@@ -54,7 +54,7 @@ def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[i
     Sends nothing while another process is sending the run or has just audited it, or while the run is halted or still
     being written.
     """
-    with translating(ledger.place):
+    with translating(ledger.client):
         counts = ledger.counts(run.run_id)
         if counts.halted or not counts.written or not claim(ledger.client, keys.audit_lock(run.run_id)):
             return 0, 0
@@ -93,10 +93,10 @@ def looks_stalled(ledger: RedisLedger, run: Run) -> bool:
     """
     if run.spec.rescored_from:
         return False
-    with translating(ledger.place):
+    with translating(ledger.client):
         if any(queue_length(ledger.client, queue) for queue in keys.route(run.spec)):
             return False
-        names = Fleet(ledger.client, ledger.place).names()
+        names = Fleet(ledger.client).names()
         held = (held_question_ids(ledger.client, [name], run.run_id) for name in names)
         counts = ledger.counts(run.run_id)
         return counts.todo > 0 and counts.written and not counts.halted and not any(held)

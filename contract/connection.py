@@ -15,7 +15,7 @@ from redis.connection import AbstractConnection
 from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError
 from redis.retry import Retry
 
-from contract import keys
+from contract import address, keys
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.settings import Settings
 
@@ -23,6 +23,7 @@ __all__ = [
     "connect",
     "connect_hurried",
     "lua",
+    "place_of",
     "refusal",
     "refused",
     "translating",
@@ -86,7 +87,7 @@ def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> red
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=retries),
     )
     try:
-        with translating(settings.redis_place):
+        with translating(client):
             _ping(client)
     except LedgerError:
         client.close()
@@ -114,13 +115,23 @@ def lua(client: redis.Redis, name: str) -> Script:
     return client.register_script(text)
 
 
+def place_of(client: redis.Redis) -> str:
+    """Return the URL of the client's Redis for messages, like `address.place`."""
+    pool = client.connection_pool
+    known = pool.connection_kwargs
+    scheme = "rediss" if issubclass(pool.connection_class, redis.SSLConnection) else "redis"
+    port = f":{known['port']}" if "port" in known else ""
+    number = f"/{known['db']}" if "db" in known else ""
+    return f"{scheme}://{address.before_port(known['host'])}{port}{number}"
+
+
 @contextmanager
-def translating(place: str) -> Iterator[None]:
-    """Translate redis-py's errors into ours."""
+def translating(client: redis.Redis) -> Iterator[None]:
+    """Translate the errors of redis-py's `client` into ours."""
     try:
         yield
     except (redis.RedisError, OSError) as trouble:
-        raise _ours(trouble, place) from None
+        raise _ours(trouble, place_of(client)) from None
 
 
 def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
@@ -165,10 +176,10 @@ def try_writing(client: redis.Redis) -> None:
     client.set(keys.trial(), "", ex=1)
 
 
-def why_no_writes(client: redis.Redis, place: str) -> WritesRefused | None:
+def why_no_writes(client: redis.Redis) -> WritesRefused | None:
     """Return why Redis refuses writes at the moment; None if it accepts them. Raises RedisUnreachable."""
     try:
-        with translating(place), suppress(redis.exceptions.NoPermissionError):  # a read-only user
+        with translating(client), suppress(redis.exceptions.NoPermissionError):  # a read-only user
             try_writing(client)
     except WritesRefused as trouble:
         return trouble

@@ -40,7 +40,7 @@ SERVER_SHARE = 0.1
 
 def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
     """Give the run `weight` turns where others get one. Takes effect at the janitors' next pass."""
-    with translating(ledger.place):
+    with translating(ledger.client):
         if weight == 1:
             ledger.client.hdel(keys.weights(), run_id)
         else:
@@ -49,19 +49,19 @@ def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
 
 def weight_of(ledger: RedisLedger, run_id: str) -> int:
     """Return the run's weight."""
-    with translating(ledger.place):
+    with translating(ledger.client):
         return int(cast("str | None", ledger.client.hget(keys.weights(), run_id)) or 1)
 
 
 def level_if_due(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> None:
     """`level`, unless that was done recently. Raises LedgerError."""
-    with translating(ledger.place):
+    with translating(ledger.client):
         if not claim(ledger.client, keys.levelled(queue)):
             return
     started = time.monotonic()
     level(ledger, queue, put_off)
     took_s = time.monotonic() - started
-    with translating(ledger.place):
+    with translating(ledger.client):
         ledger.client.pexpire(keys.levelled(queue), round(1000 * max(EVERY_S, took_s / SERVER_SHARE)))
 
 
@@ -73,7 +73,7 @@ def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> Non
     Raises LedgerError.
     """
     lock = _moving(ledger, queue)
-    with translating(ledger.place):
+    with translating(ledger.client):
         if lock.acquire(blocking=False):
             with releasing(lock), renewing(lock):
                 for name in keys.broker_lists(queue):
@@ -84,7 +84,7 @@ def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> Non
 def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
     """Prevent reordering of `queue` in the block: reading it in pieces misses no message. Raises LedgerError."""
     lock = _moving(ledger, queue)
-    with translating(ledger.place):
+    with translating(ledger.client):
         lock.acquire()
         with releasing(lock), renewing(lock):
             yield

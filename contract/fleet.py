@@ -155,27 +155,26 @@ class BootFailure(BaseModel):
 class Fleet:
     """The workers' records in Redis. Redis errors are raised as LedgerError."""
 
-    def __init__(self, client: redis.Redis, place: str = "redis") -> None:
+    def __init__(self, client: redis.Redis) -> None:
         self._redis = client
-        self._place = place
         self._hold = lua(client, "hold")
         self._leave = lua(client, "leave")
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
         """Open a separate connection to the Redis named in `settings`. Raises RedisUnreachable."""
-        return cls(connect(settings), settings.redis_place)
+        return cls(connect(settings))
 
     @classmethod
     def connect_hurried(cls, settings: Settings) -> Self:
         """`connect`, for whoever must not wait long for an answer."""
-        return cls(connect_hurried(settings), settings.redis_place)
+        return cls(connect_hurried(settings))
 
     # Starts
 
     def announce(self, queues: Mapping[str, str]) -> None:
         """Record that workers are being started, given as name → queue: it takes them some seconds to join."""
-        with translating(self._place):
+        with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
             for name, queue in queues.items():
                 pipeline.hset(keys.starting(queue), name, str(time.time()))
@@ -184,7 +183,7 @@ class Fleet:
 
     def starting(self, queue: str) -> list[str]:
         """Return the workers of `queue` that were started in the last `STARTING_S` seconds and have not joined yet."""
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("dict[str, str]", self._redis.hgetall(keys.starting(queue)))
         return sorted(name for name, at in found.items() if float(at) > time.time() - STARTING_S)
 
@@ -202,7 +201,7 @@ class Fleet:
                 hint="Is `workers up` already running there? To start one beside it: python -m workers run -n NAME."
                 f" If it just died elsewhere, wait {LEASE_S} s.",
             )
-        with translating(self._place):
+        with translating(self._redis):
             self._redis.hdel(keys.starting(record.queue), record.name)
         # Most names of containers never come back, and must not pile up.
         self._stop_missing({each.name for each in self._seen() if each.seen_at < time.time() - MISSING_S})
@@ -218,7 +217,7 @@ class Fleet:
         Another start follows a stop that is not: it fulfils a wish to restart, and grants one to drain, which may have
         come too late for this process. The name stays on the list while kombu may hold messages for it.
         """
-        with translating(self._place):
+        with translating(self._redis):
             wish = [keys.wish(record.name)] if for_good else []
             left = self._leave([keys.worker(record.name), *wish], [record.owner])
         if left:
@@ -226,7 +225,7 @@ class Fleet:
 
     def _held(self, record: WorkerRecord, dead_owner: str) -> bool:
         fresh = record.model_copy(update={"seen_at": time.time()}).model_dump_json()
-        with translating(self._place):
+        with translating(self._redis):
             script_keys = [keys.worker(record.name), keys.workers(), keys.seen()]
             return bool(self._hold(script_keys, [record.name, record.owner, fresh, str(LEASE_S), dead_owner]))
 
@@ -234,20 +233,20 @@ class Fleet:
 
     def get(self, name: str) -> WorkerRecord | None:
         """Return the record of `name`, if its lease is valid."""
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("str | None", self._redis.get(keys.worker(name)))
         return WorkerRecord.read(name, found) if found else None
 
     def names(self) -> list[str]:
         """Return every worker that may hold messages, alive or not."""
-        with translating(self._place):
+        with translating(self._redis):
             return sorted(cast("set[str]", self._redis.smembers(keys.workers())))
 
     def alive(self) -> list[WorkerRecord]:
         """Return the records of workers with a valid lease whose process, as far as visible from here, is running."""
         if not (names := self.names()):
             return []
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("list[str | None]", self._redis.mget([keys.worker(name) for name in names]))
         records = [WorkerRecord.read(name, each) for name, each in zip(names, found, strict=True) if each]
         return [record for record in records if not record.died_here()]
@@ -260,7 +259,7 @@ class Fleet:
 
     def forget(self, name: str) -> None:
         """Remove the name from the list: no messages are held under it any more."""
-        with translating(self._place):
+        with translating(self._redis):
             self._redis.srem(keys.workers(), name)
 
     def missing(self) -> list[WorkerRecord]:
@@ -278,13 +277,13 @@ class Fleet:
         ]
 
     def _seen(self) -> list[WorkerRecord]:
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("dict[str, str]", self._redis.hgetall(keys.seen()))
         return [WorkerRecord.read(name, found[name]) for name in sorted(found)]
 
     def _stop_missing(self, names: Collection[str]) -> None:
         if names:
-            with translating(self._place):
+            with translating(self._redis):
                 self._redis.hdel(keys.seen(), *names)
 
     # Commands
@@ -295,7 +294,7 @@ class Fleet:
         One that boots, for at most `boot_s` from now, grants the wish to restart only afterwards. That wish does not
         replace one to drain, which somebody else is waiting for. Returns the wish that stands.
         """
-        with translating(self._place):
+        with translating(self._redis):
             kept = not self._redis.set(
                 keys.wish(name), wish.value, ex=WISH_S + math.ceil(boot_s), nx=wish is Wish.RESTART
             )
@@ -303,20 +302,20 @@ class Fleet:
 
     def wish(self, name: str) -> Wish | None:
         """Return the pending wish for worker `name`; None also for a newer version's, which it could not grant."""
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("str | None", self._redis.get(keys.wish(name)))
         return Wish(found) if found in set(Wish) else None
 
     def fulfilled(self, name: str) -> None:
         """Delete the wish for worker `name`, which is fulfilled."""
-        with translating(self._place):
+        with translating(self._redis):
             self._redis.delete(keys.wish(name))
 
     # Boots
 
     def boots(self, name: str) -> int:
         """Return the number of boots under `name` without a gap of `BOOTS_S` seconds."""
-        with translating(self._place):
+        with translating(self._redis):
             return int(cast("str | None", self._redis.get(keys.boots(name))) or 0)
 
     def booted(self, name: str, boots: int) -> None:
@@ -324,7 +323,7 @@ class Fleet:
 
         Only the holder of the name's lease calls this. It counts, because Redis may execute a call twice.
         """
-        with translating(self._place):
+        with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.set(keys.boots(name), boots, ex=BOOTS_S)
             pipeline.hdel(keys.unbooted(), name)
@@ -333,7 +332,7 @@ class Fleet:
     def boot_failed(self, name: str, queue: str, reason: str) -> None:
         """Record why worker `name` could not boot to serve `queue`, for those waiting for it."""
         failure = BootFailure(worker=name, queue=queue, reason=reason, at=time.time())
-        with translating(self._place):
+        with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.hset(keys.unbooted(), name, failure.model_dump_json())
             pipeline.expire(keys.unbooted(), UNBOOTED_S)
@@ -341,7 +340,7 @@ class Fleet:
 
     def boot_failures(self) -> list[BootFailure]:
         """Return the workers whose last boot failed, in the last `UNBOOTED_S` seconds, by name."""
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted()))
         failures: list[BootFailure] = []
         for name in sorted(found):

@@ -31,17 +31,17 @@ log = logging.getLogger(__name__)
 class RedisMetrics(Collector):
     """Collector of queue depths, ages, open runs and leases. Without Redis it only reports `mcqueue_redis_up 0`."""
 
-    def __init__(self, ledger: Ledger, client: redis.Redis, place: str = "redis") -> None:
+    def __init__(self, ledger: Ledger, client: redis.Redis) -> None:
         self._ledger = ledger
         self._client = client
-        self._fleet = Fleet(client, place)
+        self._fleet = Fleet(client)
         self._open: dict[str, Run] = {}
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisMetrics:
         """Return a collector with a connection of its own, which does not wait long. Raises RedisUnreachable."""
-        hurried = RedisLedger(connect_hurried(settings), settings.redis_place)
-        return cls(hurried, hurried.client, hurried.place)
+        hurried = RedisLedger(connect_hurried(settings))
+        return cls(hurried, hurried.client)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; called by prometheus_client."""

@@ -33,7 +33,7 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
     A sender that died on this machine is not waited for; one that died elsewhere blocks for ten seconds.
     """
     lock = _lock(ledger, run_id)
-    with translating(ledger.place):
+    with translating(ledger.client):
         if not _acquired(lock, ledger):
             log.warning(
                 "another process is sending questions of %s; waiting until it is done, or has been silent for %d s",
@@ -50,7 +50,7 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
 def sole_sender_if_free(ledger: RedisLedger, run_id: str) -> Iterator[bool]:
     """Like `sole_sender`, without waiting: False, and no lock, while another process is sending."""
     lock = _lock(ledger, run_id)
-    with translating(ledger.place):
+    with translating(ledger.client):
         free = _acquired(lock, ledger)
     if not free:
         yield False

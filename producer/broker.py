@@ -81,7 +81,7 @@ class RedisBroker:
         self._batch_size = settings.question_batch_size
         self._ledger = ledger
         self._app = make_celery(settings)
-        self._fleet = Fleet(ledger.client, ledger.place)
+        self._fleet = Fleet(ledger.client)
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         return publish(self._app, keys.route(run.spec)[0], run.run_id, question_ids, self._batch_size, priority)
@@ -108,17 +108,17 @@ class RedisBroker:
         return fair_share.weight_of(self._ledger, run_id)
 
     def queue_length(self, queue: str) -> int:
-        with translating(self._ledger.place):
+        with translating(self._ledger.client):
             return queue_length(self._ledger.client, queue)
 
     def messages_of(self, run: Run) -> int:
-        with translating(self._ledger.place):
+        with translating(self._ledger.client):
             return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
 
     def in_flight(self, run: Run) -> bool:
         queues = keys.route(run.spec)
         names = [each.name for each in self.all_workers() if each.queue in queues]
-        with translating(self._ledger.place):
+        with translating(self._ledger.client):
             return bool(held_question_ids(self._ledger.client, names, run.run_id))
 
     def all_workers(self) -> list[WorkerRecord]:
@@ -131,7 +131,7 @@ class RedisBroker:
         return [each for each in self._fleet.boot_failures() if each.queue == queue]
 
     def why_no_writes(self) -> WritesRefused | None:
-        return why_no_writes(self._ledger.client, self._ledger.place)
+        return why_no_writes(self._ledger.client)
 
     def close(self) -> None:
         self._app.close()

@@ -43,7 +43,7 @@ class Session:
     def live_workers(self) -> list[WorkerRecord]:
         """Return all live workers; unlike `Broker.all_workers`, without loading Celery."""
         ledger = cast(RedisLedger, self.ledger)
-        return Fleet(ledger.client, ledger.place).alive()
+        return Fleet(ledger.client).alive()
 
     def reach(self) -> None:
         """Raise RedisUnreachable now rather than after a long file has been read."""

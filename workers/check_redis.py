@@ -45,13 +45,13 @@ def check_redis(fleet: Sequence[Settings], planned: Mapping[str, str]) -> Iterat
         client = connect(settings)
         yield Finding("ok", "Redis", f"{settings.redis_place} answers")
         yield from _configuration(client)
-        if refused := why_no_writes(client, settings.redis_place):
+        if refused := why_no_writes(client):
             raise refused  # no worker can renew its lease, so all would seem to be gone
-        registry = Fleet(client, settings.redis_place)
+        registry = Fleet(client)
         records = registry.alive()
         yield from _workers(client, registry, records)
         yield from taken_names(records, planned)
-        yield from _queues(RedisLedger(client, settings.redis_place), fleet, records)
+        yield from _queues(RedisLedger(client), fleet, records)
     except McqueueError as trouble:
         yield Finding("error", "Redis", trouble.message, trouble.hint)
     except RedisError as trouble:

@@ -52,7 +52,7 @@ class Janitor(Rounds):
         self._app = app
         # A separate connection: a generate call or a commit in another thread never waits for a round.
         self._ledger = RedisLedger.connect(settings)
-        self._fleet = Fleet(self._ledger.client, self._ledger.place)
+        self._fleet = Fleet(self._ledger.client)
         self._stalled: set[str] = set()
         self._quiet = StallWatch()
         #: The open runs of all queues.
@@ -141,12 +141,12 @@ class Janitor(Rounds):
 
         If none were recorded, it held nothing, or died after taking a message but before recording it.
         """
-        with translating(self._ledger.place):
+        with translating(self._ledger.client):
             holds_none = not self._ledger.client.exists(keys.unacked(name))
         if holds_none:
             self._fleet.forget(name)
             return True
-        with translating(self._ledger.place):
+        with translating(self._ledger.client):
             if not claim(self._ledger.client, keys.restore_lock(name)):
                 return False
         messages = restore_held(self._settings, name)

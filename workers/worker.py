@@ -92,7 +92,7 @@ class Worker:
         self._job = make_job(context, queue, room_came)
         self._job_is: dict[str, Any] = {}
         self._load = Load()
-        self._fleet = Fleet(self._ledger.client, self._ledger.place)
+        self._fleet = Fleet(self._ledger.client)
         self._events = BatchEvents(app, name, task_name(queue))
         self._hardware = Hardware(words_of(self._gpus))
         self._exporter = self._make_exporter()

@@ -17,7 +17,7 @@ from redis.commands.core import Script
 
 from contract import keys
 from contract.chunks import TOGETHER, chunks
-from contract.connection import connect, lua, translating
+from contract.connection import connect, lua, place_of, translating
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, RunConflict, UnknownRun, UnreadableRun, nearest
 from contract.ledger.base import Begun, Ledger
@@ -86,9 +86,8 @@ def _first(trouble: ValidationError) -> str:
 class RedisLedger(Ledger):
     """The ledger in Redis."""
 
-    def __init__(self, client: redis.Redis, place: str = "redis") -> None:
+    def __init__(self, client: redis.Redis) -> None:
         self._redis = client
-        self._place = place
         self._add = lua(self._redis, "add")
         self._begin = lua(self._redis, "begin")
         self._uncount = lua(self._redis, "uncount")
@@ -105,12 +104,7 @@ class RedisLedger(Ledger):
     @classmethod
     def connect(cls, settings: Settings) -> RedisLedger:
         """Connect to the Redis named in `settings`. Raises RedisUnreachable."""
-        return cls(connect(settings), settings.redis_place)
-
-    @property
-    def place(self) -> str:
-        """Address of the Redis server without credentials, for messages."""
-        return self._place
+        return cls(connect(settings))
 
     @property
     def client(self) -> redis.Redis:
@@ -118,7 +112,7 @@ class RedisLedger(Ledger):
         return self._redis
 
     def open_run(self, run: Run) -> Run:
-        with translating(self._place):
+        with translating(self._redis):
             is_new = self._redis.set(keys.RunKeys(run.run_id).meta, run.model_dump_json(), nx=True)
             there = run if is_new else self.run(run.run_id)
             if there.spec.fingerprint() != run.spec.fingerprint():
@@ -141,19 +135,19 @@ class RedisLedger(Ledger):
             self._step(self._add, run_id, script_keys, arguments)
 
     def run(self, run_id: str) -> Run:
-        with translating(self._place):
+        with translating(self._redis):
             found = self._redis.get(keys.RunKeys(run_id).meta)
             if found is None:
                 self._unknown(run_id)
         return _run(run_id, cast(str, found))
 
     def run_ids(self) -> list[str]:
-        with translating(self._place):
+        with translating(self._redis):
             return cast("list[str]", self._redis.zrevrange(keys.runs(), 0, -1))
 
     def runs(self, among: Sequence[str] | None = None) -> list[Run]:
         ids = self.run_ids() if among is None else among
-        with translating(self._place):
+        with translating(self._redis):
             found = self._redis.mget([keys.RunKeys(each).meta for each in ids]) if ids else []
         runs: list[Run] = []
         for run_id, body in zip(ids, cast("list[str | None]", found), strict=True):
@@ -164,12 +158,12 @@ class RedisLedger(Ledger):
         return runs
 
     def open_runs(self) -> list[str]:
-        with translating(self._place):
+        with translating(self._redis):
             return sorted(cast("set[str]", self._redis.smembers(keys.open_runs())))
 
     def counts(self, run_id: str) -> Counts:
         own = keys.RunKeys(run_id)
-        with translating(self._place):
+        with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.zscore(keys.runs(), run_id)
             pipeline.scard(own.todo)
@@ -188,14 +182,14 @@ class RedisLedger(Ledger):
     def unsettled(self, run_id: str) -> Iterator[str]:
         own = keys.RunKeys(run_id)
         for ids in self._ids(run_id):
-            with translating(self._place):
+            with translating(self._redis):
                 open_here = cast("list[int]", self._redis.smismember(own.todo, ids))
             yield from (each for each, is_open in zip(ids, open_here, strict=True) if is_open)
 
     def questions(self, run_id: str, question_ids: Sequence[str]) -> dict[str, Question]:
         found: dict[str, Question] = {}
         for ids in chunks(question_ids, CHUNK):
-            with translating(self._place):
+            with translating(self._redis):
                 bodies = cast("list[str | None]", self._redis.hmget(keys.RunKeys(run_id).questions, ids))
             for question_id, body in zip(ids, bodies, strict=True):
                 with suppress(ValidationError):
@@ -228,7 +222,7 @@ class RedisLedger(Ledger):
     def _uncount_those_of(self, call: str, run_id: str, question_ids: Sequence[str], stage: Stage) -> None:
         """Take back the attempts that this call of `begin` counted: suspects have been handed out uncounted."""
         attempts = keys.RunKeys(run_id).attempts_at(stage)
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("list[str | None]", self._redis.hmget(attempts, list(question_ids)))
         counted = [each for each, said in zip(question_ids, found, strict=True) if said and said.endswith(f" {call}")]
         self.uncount(run_id, counted, stage)
@@ -240,7 +234,7 @@ class RedisLedger(Ledger):
         return [int(each) for each in found]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("str | None", self._redis.hget(keys.RunKeys(run_id).troubles, question_id))
         return _REASONS.validate_json(found[found.index("[") :]) if found else []
 
@@ -255,7 +249,7 @@ class RedisLedger(Ledger):
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
         if not question_ids:
             return {}
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("list[str | None]", self._redis.hmget(keys.RunKeys(run_id).passages, list(question_ids)))
         there = zip(question_ids, found, strict=True)
         return {each: _read_passages(run_id, each, body) for each, body in there if body is not None}
@@ -287,7 +281,7 @@ class RedisLedger(Ledger):
 
     def engines(self, run_id: str) -> list[EngineUsed]:
         self._refuse_unknown(run_id)
-        with translating(self._place):
+        with translating(self._redis):
             found = cast("list[str]", self._redis.hvals(keys.RunKeys(run_id).engines))
         try:
             return sorted((EngineUsed.model_validate_json(each) for each in found), key=lambda each: each.since)
@@ -299,7 +293,7 @@ class RedisLedger(Ledger):
     ) -> Iterator[tuple[Question, Verdict | None]]:
         own = keys.RunKeys(run_id)
         for ids in self._ids(run_id, start, stop):
-            with translating(self._place):
+            with translating(self._redis):
                 pipeline = self._redis.pipeline(transaction=False)
                 pipeline.hmget(own.questions, ids)
                 pipeline.hmget(own.verdicts, ids)
@@ -310,7 +304,7 @@ class RedisLedger(Ledger):
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         own = keys.RunKeys(run_id)
         self._refuse_unknown(run_id)
-        with translating(self._place):
+        with translating(self._redis):
             body = self._redis.hget(own.questions, question_id)
             verdict = self._redis.hget(own.verdicts, question_id)
         if body is None:
@@ -330,7 +324,7 @@ class RedisLedger(Ledger):
     def take_aside(self, run_id: str) -> Iterator[str]:
         own = keys.RunKeys(run_id)
         for ids in self._ids(run_id):
-            with translating(self._place):
+            with translating(self._redis):
                 pipeline = self._redis.pipeline(transaction=True)
                 pipeline.smismember(own.aside, ids)
                 pipeline.smismember(own.todo, ids)
@@ -345,7 +339,7 @@ class RedisLedger(Ledger):
         script_keys = [own.meta, own.state, own.verdicts, own.todo, own.counts, own.attempts, keys.open_runs()]
         reopened = 0
         for ids in self._ids(run_id):
-            with translating(self._place):
+            with translating(self._redis):
                 bodies = cast("list[str | None]", self._redis.hmget(own.verdicts, ids))
             arguments = [_new_call(), run_id]
             for each, body in zip(ids, bodies, strict=True):
@@ -359,7 +353,7 @@ class RedisLedger(Ledger):
 
     def purge(self, run_id: str) -> None:
         self._refuse_unknown(run_id)
-        with translating(self._place):
+        with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
             pipeline.unlink(*keys.RunKeys(run_id).all())
             pipeline.zrem(keys.runs(), run_id)
@@ -371,7 +365,7 @@ class RedisLedger(Ledger):
         self, script: Script, run_id: str, script_keys: Sequence[str], arguments: Sequence[str | bytes | int]
     ) -> Any:
         """Run a Lua script and return its result. Raises UnknownRun."""
-        with translating(self._place):
+        with translating(self._redis):
             found = script(script_keys, arguments)
             if found is None:
                 self._unknown(run_id)
@@ -408,7 +402,7 @@ class RedisLedger(Ledger):
 
     def _unreadable(self, run_id: str, of: str, trouble: ValidationError) -> LedgerError:
         return LedgerError(
-            f"Run {run_id}, {of}: cannot be read from the ledger at {self._place} ({_first(trouble)}).",
+            f"Run {run_id}, {of}: cannot be read from the ledger at {place_of(self._redis)} ({_first(trouble)}).",
             hint="Another version of mcqueue wrote it, or it is damaged: use that version, or purge the run.",
         )
 
@@ -417,7 +411,7 @@ class RedisLedger(Ledger):
         order = keys.RunKeys(run_id).order
         while stop is None or start < stop:
             end = start + CHUNK if stop is None else min(start + CHUNK, stop)
-            with translating(self._place):
+            with translating(self._redis):
                 ids = cast("list[str]", self._redis.lrange(order, start, end - 1))
             if not ids:
                 self._refuse_unknown(run_id)  # what was purged meanwhile must not pass for a run that ends here
@@ -427,14 +421,14 @@ class RedisLedger(Ledger):
 
     def _refuse_unknown(self, run_id: str) -> None:
         """Raise UnknownRun without reading the run: its spec may hold a whole training split as examples."""
-        with translating(self._place):
+        with translating(self._redis):
             if not self._redis.exists(keys.RunKeys(run_id).meta):
                 self._unknown(run_id)
 
     def _unknown(self, run_id: str) -> NoReturn:
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
         hint = nearest(run_id, known) or "`python -m producer runs` lists them."
-        raise UnknownRun(f"No run {run_id!r} in the ledger at {self._place}.", hint=hint)
+        raise UnknownRun(f"No run {run_id!r} in the ledger at {place_of(self._redis)}.", hint=hint)
 
 
 def _new_call() -> str:

@@ -323,7 +323,7 @@ def test_a_scrape_does_not_read_what_an_open_run_asks_again(
 
 def test_redis_is_not_reported_away_because_a_run_was_purged_during_a_scrape(redis_ledger: RedisLedger) -> None:
     _, there = (open_run(redis_ledger, make_questions(1), name) for name in ("gone", "there"))
-    ledger = Forgetful(redis_ledger.client, redis_ledger.place)
+    ledger = Forgetful(redis_ledger.client)
 
     found = {each.name: each.samples for each in RedisMetrics(ledger, redis_ledger.client).collect()}
 

@@ -44,7 +44,7 @@ class RedisWatch(Rounds):
     def _what_is_wrong(self) -> LedgerError | None:
         try:
             self._client = self._client or connect(self._settings, retries=1)
-            return why_no_writes(self._client, self._settings.redis_place)
+            return why_no_writes(self._client)
         except LedgerError as trouble:
             return trouble
 

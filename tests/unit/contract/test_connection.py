@@ -9,10 +9,12 @@ import pytest
 import redis
 from pydantic import SecretStr
 
-from contract.connection import connect, translating
+from contract import address
+from contract.connection import connect, place_of, translating
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.settings import Settings
 
+HERE = redis.Redis.from_url("redis://here")
 #: As Valkey 9.1 and redis-py 8.1 have them.
 FOR_NOW = [
     (redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.", status_code="OOM"), "OOM"),
@@ -46,9 +48,21 @@ CLUSTERED = [
 ]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://here",
+        "redis://user:secret@127.0.0.1:6380/2",
+        "rediss://:secret@[::1]:6379/0?ssl_cert_reqs=none",
+    ],
+)
+def test_a_client_is_told_by_its_url_without_secrets_and_options(url: str) -> None:
+    assert place_of(redis.Redis.from_url(url)) == address.place(url)
+
+
 @pytest.mark.parametrize(("answer", "word"), FOR_NOW, ids=lambda each: str(each)[:40])
 def test_what_waiting_can_mend_is_told_with_its_remedy_and_can_be_tried_again(answer: Exception, word: str) -> None:
-    with pytest.raises(WritesRefused) as caught, translating("redis://here"):
+    with pytest.raises(WritesRefused) as caught, translating(HERE):
         raise answer
     assert caught.value.retryable
     assert caught.value.message.startswith("Redis at redis://here refuses writes: ")
@@ -58,7 +72,7 @@ def test_what_waiting_can_mend_is_told_with_its_remedy_and_can_be_tried_again(an
 
 @pytest.mark.parametrize("answer", FOR_GOOD, ids=lambda each: str(each)[:40])
 def test_what_no_waiting_mends_is_no_such_refusal(answer: Exception) -> None:
-    with pytest.raises(LedgerError) as caught, translating("redis://here"):
+    with pytest.raises(LedgerError) as caught, translating(HERE):
         raise answer
     assert not caught.value.retryable
     assert str(answer) in str(caught.value)
@@ -66,7 +80,7 @@ def test_what_no_waiting_mends_is_no_such_refusal(answer: Exception) -> None:
 
 @pytest.mark.parametrize("answer", CLUSTERED, ids=lambda each: type(each).__name__)
 def test_a_redis_cluster_is_told_as_what_cannot_be_used(answer: Exception) -> None:
-    with pytest.raises(LedgerError) as caught, translating("redis://here"):
+    with pytest.raises(LedgerError) as caught, translating(HERE):
         raise answer
     assert not caught.value.retryable
     assert "Redis at redis://here is part of a Redis Cluster" in caught.value.message
@@ -74,7 +88,7 @@ def test_a_redis_cluster_is_told_as_what_cannot_be_used(answer: Exception) -> No
 
 
 def test_a_redis_that_loads_its_data_is_to_be_waited_for_and_not_to_be_started() -> None:
-    with pytest.raises(RedisUnreachable) as caught, translating("redis://here"):
+    with pytest.raises(RedisUnreachable) as caught, translating(HERE):
         raise redis.BusyLoadingError("Valkey is loading the dataset in memory")
     assert caught.value.retryable
     assert caught.value.message == "Redis at redis://here was started and is still loading its data."
