@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -41,6 +42,20 @@ _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3
 #: Marks that follow a symbol, not a letter: whether it is shown as an emoji.
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _SOFT_HYPHEN = "\u00ad"
+#: What keeps BM25 from finding words, and what to do about it, as said to the user behind "3 of 12 passages with".
+WITHOUT_SPACES = (
+    "text in a script without spaces between words: BM25 takes everything between two punctuation marks as one word "
+    "and rarely finds it. Use --kind dense with an encoder for that language instead."
+)
+WITH_MARKS = (
+    "combining marks, as in Hindi or Bengali, or for accents that are characters of their own: BM25 ends a word at "
+    "each of them and rarely finds it. If these are accents, normalize the texts and the questions to NFC. Otherwise "
+    "use --kind dense with an encoder for that language."
+)
+WITH_SOFT_HYPHENS = (
+    "soft hyphens (U+00AD), as extracted from PDF: BM25 takes what is on either side of one as words of their own. "
+    "Remove them from the texts."
+)
 #: Passages encoded between two reports; within such a block, the encoder sorts by length.
 ENCODED_AT_ONCE = 1024
 #: A GPU with more than this share of its memory in use is considered taken: an engine uses nine tenths of it.
@@ -71,43 +86,34 @@ def build_index(folder: Path, report: Report, device: str = "auto") -> None:
 
 
 def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: Report) -> None:
-    unparted, marked, hyphened, before, total = 0, 0, 0, used_bytes(), len(passages)
+    found: Counter[str] = Counter()
+    before, total = used_bytes(), len(passages)
 
-    def counted() -> Iterator[str]:
-        nonlocal unparted, marked, hyphened
+    def looked_at() -> Iterator[str]:
         for done, text in enumerate(passages.texts()):
             if done % REPORT_EVERY == 0:
                 report(step="words", done=done, total=total)
             if done and done % LOOK_EVERY == 0:
                 taken = used_bytes() - before
                 require_memory(taken / done * total * BM25_PEAK - taken, f"The words of {total:,} passages")
-            if _UNPARTED.search(text):
-                unparted += 1
-            elif not _marks().isdisjoint(text):
-                marked += 1
-            hyphened += _SOFT_HYPHEN in text
+            found.update(_rarely_found(text))
             yield text
         report(step="words", done=total, total=total)
 
-    build_bm25(counted(), options, folder)
-    if unparted:
-        report(
-            note=f"{unparted:,} of {number(total, 'passage')} with text in a script without spaces between words: "
-            "BM25 takes everything between two punctuation marks as one word and rarely finds it. Use --kind dense "
-            "with an encoder for that language instead."
-        )
-    if marked:
-        report(
-            note=f"{marked:,} of {number(total, 'passage')} with combining marks, as in Hindi or Bengali, or for "
-            "accents that are characters of their own: BM25 ends a word at each of them and rarely finds it. If these "
-            "are accents, normalize the texts and the questions to NFC. Otherwise use --kind dense with an encoder for "
-            "that language."
-        )
-    if hyphened:
-        report(
-            note=f"{hyphened:,} of {number(total, 'passage')} with soft hyphens (U+00AD), as extracted from PDF: BM25 "
-            "takes what is on either side of one as words of their own. Remove them from the texts."
-        )
+    build_bm25(looked_at(), options, folder)
+    for what in (WITHOUT_SPACES, WITH_MARKS, WITH_SOFT_HYPHENS):
+        if found[what]:
+            report(note=f"{found[what]:,} of {number(total, 'passage')} with {what}")
+
+
+def _rarely_found(text: str) -> Iterator[str]:
+    """Yield what keeps BM25 from finding the words of `text`."""
+    if _UNPARTED.search(text):
+        yield WITHOUT_SPACES
+    elif not _marks().isdisjoint(text):
+        yield WITH_MARKS
+    if _SOFT_HYPHEN in text:
+        yield WITH_SOFT_HYPHENS
 
 
 @cache
