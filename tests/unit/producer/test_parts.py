@@ -80,6 +80,7 @@ def verdict(number: int) -> Verdict:
         label_mass=number / 64,
         simulated=number % 4 == 1,
         truncated=number % 4 == 3,
+        context_full=number % 8 == 7,
         rotations_right=(0, 1, 4)[number % 3],
         rotations=4,
         prompt_tokens=number,
