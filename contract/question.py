@@ -76,6 +76,11 @@ class Question(BaseModel):
         return () if self.answer is None else (self.answer, *self.also_right)
 
     @property
+    def key(self) -> str | None:
+        """The key as one text, `B`, or `B,D` if several choices are right; None without one."""
+        return ",".join(self.right) if self.also_right else self.answer
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """One letter per choice, from A."""
         return _FIRST_LABELS[len(self.choices)]

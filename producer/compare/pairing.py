@@ -366,7 +366,7 @@ def _side(run: Run, question: Question, verdict: Verdict | None) -> Side:
 
 
 def _flip(question: Question, a: Side, b: Side, retrieval: Effect | None, hit: bool | None) -> Flip:
-    of_question = question.id, question.subject, ",".join(question.right) or None
+    of_question = question.id, question.subject, question.key
     return Flip(*of_question, a.outcome, a.choice, b.outcome, b.choice, retrieval, hit)
 
 

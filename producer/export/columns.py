@@ -96,10 +96,6 @@ def _correct(question: Question, verdict: Verdict) -> bool | None:
     return outcome is Outcome.CORRECT if question.answer is not None and outcome in RESPONDED else None
 
 
-def _right(question: Question) -> str | None:
-    return ",".join(question.right) if question.also_right else question.answer
-
-
 def _choice_text(question: Question, verdict: Verdict) -> str | None:
     return question.choice_text(verdict.choice) if verdict.choice in question.labels else None
 
@@ -164,7 +160,9 @@ COLUMNS = (
         "Whether the choice is right; empty without a key, without a verdict, and if the question failed.",
         _correct,
     ),
-    _of_question("answer", Kind.WORD, "The key's label; several right ones are separated by commas.", _right),
+    _of_question(
+        "answer", Kind.WORD, "The key's label; several right ones are separated by commas.", attrgetter("key")
+    ),
     _of_verdict("choice", Kind.TEXT, "Label of the model's choice.", attrgetter("choice")),
     _of_both("choice_text", Kind.TEXT, "That choice's text.", _choice_text),
     _of_verdict(

@@ -83,10 +83,8 @@ class Table:
             if new or hash(prompts) != self._prompts[number]:
                 detail["prompts"] = _without_question(prompts, question)
         if new:
-            right = ",".join(question.right)
-            self._questions.append(
-                (question.id, question.subject or "", right, question.question, question.choices, self._rows)
-            )
+            texts = question.question, question.choices
+            self._questions.append((question.id, question.subject or "", question.key or "", *texts, self._rows))
             detail |= {"context": question.context, "metadata": question.metadata}
         for column, value in zip(columns, _row(verdict), strict=True):
             column.append(value)
