@@ -157,6 +157,11 @@ class Comparison:
         return self.contexts.interval(self.pairs, lowest=-1.0)
 
     @property
+    def interval(self) -> Interval:
+        """The interval to quote: clustered by context if questions share contexts."""
+        return self.context_interval or self.pairs.interval()
+
+    @property
     def p_value(self) -> float:
         """McNemar's p-value, or the one clustered by context if questions share contexts."""
         clustered = self.contexts.p_value(self.pairs)
@@ -165,7 +170,7 @@ class Comparison:
     @property
     def undecided(self) -> bool:
         """Whether test and interval, two approximations, disagree about the presence of a difference."""
-        bounds = self.context_interval or self.pairs.interval()
+        bounds = self.interval
         return (bounds.low > 0 or bounds.high < 0) != (self.p_value < ALPHA)
 
     def _side_json(self, at: int, run: Run, accuracy: Share) -> dict[str, Any]:

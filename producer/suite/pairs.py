@@ -10,7 +10,6 @@ from typing import Any
 from contract.errors import InputError
 from contract.ledger import Ledger
 from producer.compare.pairing import Comparison, First, Pairing
-from producer.stats import Interval
 from producer.stats.paired import holm
 from producer.suite.cell import Cell
 
@@ -34,11 +33,6 @@ class Paired:
             return f"{self.a.entry}: {self.b.model} vs. {self.a.model}"
         return f"{self.a.model}: {self.b.entry} vs. {self.a.entry}"
 
-    @property
-    def interval(self) -> Interval:
-        """Interval of the difference, clustered by context if questions share contexts."""
-        return self.found.context_interval or self.found.pairs.interval()
-
     def to_json(self) -> dict[str, Any]:
         """Return the content for suite.json and `--json`; `compare` has more."""
         return {
@@ -46,7 +40,7 @@ class Paired:
             "b": self.b.run.run_id,
             "pairs": self.found.pairs.of,
             "either_failed": self.found.failed.of,
-            "difference": {"value": round(self.found.pairs.difference, 6), **self.interval.to_json()},
+            "difference": {"value": round(self.found.pairs.difference, 6), **self.found.interval.to_json()},
             "p_value": self.found.p_value,
             "p_value_together": self.adjusted_p,
             "undecided": self.found.undecided,

@@ -191,7 +191,7 @@ def _sampling(table: Table) -> list[str]:
 
 
 def _paired(each: Paired) -> str:
-    found, bounds = each.found, each.interval
+    found, bounds = each.found, each.found.interval
     text = f"{found.pairs.difference:+.3f} ({bounds.low:+.3f} to {bounds.high:+.3f}), {p_value(found.p_value)}"
     if each.adjusted_p != found.p_value:
         text += f", {p_value(each.adjusted_p)} adjusted (Holm)"
