@@ -6,7 +6,7 @@ import abc
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict
 
 from contract import keys
 from contract.errors import EXIT_RETRY, IndexUnusable, SettingsError
@@ -33,6 +33,15 @@ log = logging.getLogger(__name__)
 LAST_WORDS_S = 1.0
 
 
+class Standing(TypedDict, total=False):
+    """What a worker's record says of its job; the fields are those of `WorkerRecord`."""
+
+    done: int
+    puts_off: dict[str, str]
+    refused: str
+    waits_for: str
+
+
 class Job(abc.ABC):
     """A job, as the rest of the worker sees it: a stage, and what it needs to be started, described and closed."""
 
@@ -41,25 +50,10 @@ class Job(abc.ABC):
     #: None until it is known.
     _stage: BatchWork | None = None
 
-    @property
-    def done(self) -> int:
-        """Number of questions settled or sent on so far."""
-        return self._stage.done if self._stage else 0
-
-    @property
-    def puts_off(self) -> dict[str, str]:
-        """Run → why this worker currently requeues its questions."""
-        return self._stage.puts_off if self._stage else {}
-
-    @property
-    def refused(self) -> str:
-        """Why Redis refuses what is to be written into the ledger; empty: it does not."""
-        return self._stage.refused if self._stage else ""
-
-    @property
-    def waits_for(self) -> str:
-        """What it needs from elsewhere and does not get for now; empty: nothing."""
-        return ""
+    def standing(self) -> Standing:
+        """Return how its work stands."""
+        stage = self._stage
+        return {"done": stage.done, "puts_off": stage.puts_off, "refused": stage.refused} if stage else {}
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -110,10 +104,9 @@ class Scoring(Job):
         telling.join(LAST_WORDS_S)
         end_at_once(EXIT_RETRY)
 
-    @property
-    def waits_for(self) -> str:
-        """The server that the engine is on, while it does not answer."""
-        return self._engine.waits_for
+    def standing(self) -> Standing:
+        """Return the same, and which server the engine waits for."""
+        return {**super().standing(), "waits_for": self._engine.waits_for}
 
     def start(self) -> None:
         """Boot the engine."""
