@@ -155,14 +155,7 @@ def plan_retrieval(
     """Return one plan per index: without a GPU, on a quarter of the cores, which leaves the rest to the models."""
     threads = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(max(1, machine.usable_cores // 4))}
     plans = [
-        WorkerPlan(
-            name=keys.retriever_name(name),
-            serves=name,
-            queue=keys.retrieve_queue(name),
-            environment=threads,
-            startup_timeout_s=settings.server_startup_timeout,
-            drain_timeout_s=settings.drain_timeout_s,
-        )
+        replace(_plan(settings, keys.retriever_name(name), threads), serves=name, queue=keys.retrieve_queue(name))
         for name in names
     ]
     return [_finished(plan, sources, several=False) for plan in plans]
