@@ -173,9 +173,8 @@ class Summary:
         self.positions.add(question, verdict, spec)
         if verdict.rotations:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
-        if spec.mode is Mode.LIKELIHOOD and verdict.choice_scores:
-            for normalization, right in right_by(question, verdict, spec).items():
-                self.normalized[normalization] += right
+        for normalization, right in right_by(question, verdict, spec).items():
+            self.normalized[normalization] += right
         if spec.mode is Mode.JUDGE:
             self.agreement.add(question, verdict)
 

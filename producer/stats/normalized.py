@@ -43,9 +43,9 @@ def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normal
     """Return whether the likeliest choice is right by the sum, per character and per byte.
 
     Whether it is by mutual information, only the outcomes of runs normalized so tell. Empty for runs in other modes,
-    and for circular ones, whose verdicts have the scores of one rotation only.
+    for circular ones, whose verdicts have the scores of one rotation only, and for a verdict without scores.
     """
-    if spec.mode is not Mode.LIKELIHOOD or spec.circular:
+    if spec.mode is not Mode.LIKELIHOOD or spec.circular or not verdict.choice_scores:
         return {}
     # In the order in which they were shown, because the first of several equal choices is chosen.
     shown, labels, right = orders(question, spec)[0], question.labels, question.right
