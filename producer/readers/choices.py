@@ -250,8 +250,9 @@ def _printed(cell: str) -> object:
 
 
 def _in_object(found: Mapping[Any, Any]) -> object:
+    known = {spelled(str(name)): value for name, value in found.items()}
     texts, labels = (
-        next((found[each] for each in names if each in found), None) for names in (CHOICE_TEXTS, CHOICE_LABELS)
+        next((known[each] for each in names if each in known), None) for names in (CHOICE_TEXTS, CHOICE_LABELS)
     )
     if isinstance(texts, list | tuple):
         marks = [str(each) for each in labels] if isinstance(labels, list | tuple) else []
@@ -264,10 +265,11 @@ def _in_object(found: Mapping[Any, Any]) -> object:
 
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
+    first, found = found[0], [{spelled(name): value for name, value in each.items()} for each in found]
     texts: list[Any] = [next((each[name] for name in CHOICE_TEXTS if name in each), None) for each in found]
     if not any(name in each for each in found for name in CHOICE_TEXTS):
         known = f"{', '.join(CHOICE_TEXTS[:-1])} or {CHOICE_TEXTS[-1]}"
-        message = f"found {shown_value(found[0])}, in which no field is called {known}."
+        message = f"found {shown_value(first)}, in which no field is called {known}."
         raise FieldTrouble("choices", message, "Rename the field that has the text.", kind="no text field")
     labels = [next((str(each[name]) for name in CHOICE_LABELS if each.get(name) is not None), "") for each in found]
     if any(labels) and not all(labels):
@@ -277,7 +279,7 @@ def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
         texts, labels = list(labels), [str(each) for each in texts]
     if in_order(texts) and not any(labels) and (behind := _behind_letters(found)):
         texts, labels = behind, [str(each) for each in texts]
-    flags = [next((value for name, value in each.items() if spelled(name) in CHOICE_FLAGS), None) for each in found]
+    flags = [next((value for name, value in each.items() if name in CHOICE_FLAGS), None) for each in found]
     called = labels if all(labels) else None
     right = [(called or LABELS)[at] for at, flag in enumerate(flags[: len(LABELS)]) if flag]
     # If one choice is flagged as right, a choice without a flag is wrong.
@@ -296,7 +298,7 @@ def _behind_letters(found: Sequence[Mapping[str, Any]]) -> list[str] | None:
     for each in found:
         letter = next((name for name in CHOICE_TEXTS if name in each), None)
         written = {name: value for name, value in each.items() if isinstance(value, str)}
-        others = [value for name, value in written.items() if name != letter and spelled(name) not in CHOICE_FLAGS]
+        others = [value for name, value in written.items() if name != letter and name not in CHOICE_FLAGS]
         if letter not in _TEXTS_OR_LETTERS or len(others) != 1:
             return None
         texts += others

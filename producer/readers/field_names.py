@@ -53,11 +53,34 @@ PARTS: dict[str, tuple[str, ...]] = {
         "gold_passages": "gold_passages gold",
     }.items()
 }
-#: In a choice that is an object: names of its text and of its label, in no other spelling, and of what is true for the
-#: right one.
-CHOICE_TEXTS = ("text", "content", "atext", "value", "choice", "option", "answer")
+#: In a choice that is an object: names of its text, of its label, and of what is true for the right one.
+CHOICE_TEXTS = (
+    "text",
+    "content",
+    "atext",
+    "value",
+    "choice",
+    "option",
+    "answer",
+    "choice_text",
+    "option_text",
+    "answer_text",
+)
 CHOICE_LABELS = ("label", "letter", "aid", "key", "id")
-CHOICE_FLAGS = frozenset({"correct", "is_correct", "right", "is_right", "is_answer"})
+CHOICE_FLAGS = frozenset(
+    [
+        "correct",
+        "is_correct",
+        "right",
+        "is_right",
+        "is_answer",
+        "is_correct_answer",
+        "is_key",
+        "gold",
+        "is_gold",
+        "is_true",
+    ]
+)
 #: In a context that is an object: names of its texts, or of that of one passage beside its title and score.
 CONTEXT_TEXTS = ("contexts", "text", "sentences", "passage", "paragraph", "content", "page_content", "context")
 #: Names of an answer that say it is an index.
@@ -97,6 +120,7 @@ class Names:
     golds: tuple[str, ...]
 
 
+@lru_cache(maxsize=1024)
 def spelled(name: str) -> str:
     """Return `name` in normalised spelling."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)

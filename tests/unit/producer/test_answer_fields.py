@@ -417,8 +417,9 @@ def test_answers_beside_choices_are_the_right_ones(tmp_path: Path) -> None:
     assert keys(tmp_path, columns) == ["AC"]
 
 
-def test_choices_that_are_marked_as_right_are_the_key(tmp_path: Path) -> None:
-    marked = [{"text": each, "isCorrect": each == "Fe"} for each in METALS]
+@pytest.mark.parametrize("flag", ["isCorrect", "is_key", "gold"])
+def test_choices_that_are_marked_as_right_are_the_key(tmp_path: Path, flag: str) -> None:
+    marked = [{"text": each, flag: each == "Fe"} for each in METALS]
 
     assert keys(tmp_path, lines({"question": "q", "options": marked})) == ["B"]
     (told,) = keys(tmp_path, lines({"question": "q", "options": marked, "answer": "A"}))

@@ -53,9 +53,22 @@ def test_a_key_that_is_the_text_of_two_choices_is_called_so(tmp_path: Path) -> N
 
 
 def test_choices_whose_texts_are_in_no_known_field_are_told_with_what_is_there(tmp_path: Path) -> None:
-    row = {"question": "q", "options": [{"optionText": "x"}, {"optionText": "y"}], "answer": "A"}
+    row = {"question": "q", "options": [{"wording": "x"}, {"wording": "y"}], "answer": "A"}
     (told,) = told_of(tmp_path, row)
-    assert "found {'optionText': 'x'}, in which no field is called text, content," in told
+    assert "found {'wording': 'x'}, in which no field is called text, content," in told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [{"Label": "A", "Text": "red"}, {"Label": "B", "Text": "blue"}],
+        [{"optionText": "red"}, {"optionText": "blue"}],
+        {"Label": ["A", "B"], "Text": ["red", "blue"]},
+    ],
+)
+def test_names_inside_choices_may_be_spelled_in_any_way(tmp_path: Path, options: object) -> None:
+    (question,) = questions(read(tmp_path, lines({"question": "q", "options": options, "answer": "B"})))
+    assert (list(question.choices), question.right) == (["red", "blue"], ("B",))
 
 
 IN_ORDER = ["A. red", "B. blue", "C. green"]
