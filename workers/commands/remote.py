@@ -33,7 +33,8 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
 def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Restart workers NAME… (default: all) one at a time, each once the previous one is ready again.
 
-    One that its launcher has given up, as it could not boot, is started again if it is named.
+    Each reads anew the deploy file that its `workers up` was started with; --config here only says which Redis. One
+    that its launcher has given up, as it could not boot, is started again if it is named.
     """
     settings = load_settings(config, overrides)
     restart(Fleet.connect(settings), settings, names, tell)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contract.errors import InputError, WorkerStays
 from contract.fleet import LEASE_S, STARTING_S, WISH_S, BootFailure, Fleet, Wish, WorkerRecord, WorkerState
 from contract.settings import Settings
+from workers.host.restarts import GIVE_UP_AFTER, LONGEST_PAUSE_S
 
 __all__ = ["drain", "find", "restart"]
 
@@ -20,6 +21,8 @@ LOOK_S = 0.2
 GRACE_S = 2.0 * LEASE_S
 #: Within this a launcher, or the worker that it is starting just then, has read a wish.
 TAKEN_UP_S = 60.0
+#: A worker whose boot has failed and that has not joined again after this long has been given up by its launcher.
+GIVEN_UP_S = LONGEST_PAUSE_S + STARTING_S
 
 Say = Callable[[str], object]
 
@@ -93,7 +96,7 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
         say(f"{record.name}: asked to restart" + (", which it does once it has booted" if boot_s else ""))
         _await_end(fleet, settings, record, boot_s)
         ended = time.monotonic()
-        _await_successor(fleet, settings, record)
+        _await_successor(fleet, settings, record, say)
         say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
 
 
@@ -169,12 +172,52 @@ def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: f
     )
 
 
-def _await_successor(fleet: Fleet, settings: Settings, record: WorkerRecord) -> None:
+def _await_successor(fleet: Fleet, settings: Settings, record: WorkerRecord, say: Say) -> None:
+    """Wait until a successor of `record` is ready, and tell why one could not boot. Raises WorkerStays."""
+    boots = _Boots(fleet, record, say)
     _wait(
-        lambda: _is_ready(fleet.get(record.name), record),
+        boots.is_ready,
         _startup_timeout_s(settings, record) + GRACE_S,
         f"{record.name} stopped but did not come back. See its log.",
     )
+
+
+class _Boots:
+    """The boots of the processes that follow the one of a record, until one of them is ready."""
+
+    def __init__(self, fleet: Fleet, before: WorkerRecord, say: Say) -> None:
+        self._fleet = fleet
+        self._before = before
+        self._say = say
+        #: None of before the restart: a worker's own are deleted once it is ready.
+        self._last: BootFailure | None = None
+        self._failed = 0
+        #: When one of them was seen alive, or its failure was noticed.
+        self._seen = 0.0
+
+    def is_ready(self) -> bool:
+        """Look once. Raises WorkerStays if the launcher will not start another one."""
+        there = self._fleet.get(self._before.name)
+        failure = _failure_of(self._fleet, self._before.name)
+        if failure != self._last and failure is not None:
+            self._failed += 1
+            if self._last is None or failure.reason != self._last.reason:
+                self._say(f"{failure.worker}: could not boot: {failure.reason}")
+        if there is not None or failure != self._last:
+            self._seen = time.monotonic()
+        self._last = failure
+        if failure is not None and (self._failed >= GIVE_UP_AFTER or time.monotonic() > self._seen + GIVEN_UP_S):
+            reason = failure.reason if failure.reason.endswith((".", "?", "!")) else f"{failure.reason}."
+            raise WorkerStays(
+                f"{failure.worker} could not boot, and its launcher has given it up: {reason}",
+                hint=f"Fix that, then: {self._start_again()}",
+            )
+        return _is_ready(there, self._before)
+
+    def _start_again(self) -> str:
+        """Return the command that starts it again: a launcher that has no other worker left has ended."""
+        left = any(each.launched and each.host == self._before.host for each in self._fleet.alive())
+        return f"python -m workers restart {self._before.name}" if left else "python -m workers up, on its host"
 
 
 def _startup_timeout_s(settings: Settings, record: WorkerRecord) -> float:

@@ -195,3 +195,71 @@ def test_a_worker_that_was_about_to_restart_is_drained_once_its_successor_is(
 
     assert said == ["gpu0@host: asked to drain", f"gpu0@host: {last}"]
     assert after_s[0] <= clock.now_s <= after_s[1]
+
+
+class Unbootable(Booting):
+    """The registry where one worker restarts and cannot boot any more; each attempt takes a second.
+
+    Its launcher makes `boots` attempts, twenty seconds apart, and the last succeeds if it is `repaired`.
+    """
+
+    def __init__(self, clock: Clock, boots: int, *, repaired: bool = False, others: bool = True) -> None:
+        super().__init__(clock, 0)
+        self._boots = boots
+        self._repaired = repaired
+        self._others = others
+
+    def alive(self) -> list[WorkerRecord]:
+        return [*super().alive(), *([self._record("gpu1@host", 1, WorkerState.READY)] if self._others else [])]
+
+    def boot_failures(self) -> list[BootFailure]:
+        ended = min(int((self._clock.now_s + 19) // 20), self._boots)
+        failed = ended - (self._repaired and ended == self._boots)
+        if not failed or failed < ended:
+            return []
+        return [BootFailure(worker="gpu0@host", queue="score.m", reason="no room", at=20.0 * failed)]
+
+    def get(self, name: str) -> WorkerRecord | None:
+        attempt, since_s = divmod(self._clock.now_s, 20)
+        if self._clock.now_s == 0:
+            return self._record(name, 1, WorkerState.READY)
+        if self._repaired and attempt + 1 >= self._boots and since_s > 1:
+            return self._record(name, 99, WorkerState.READY)
+        return self._record(name, 2, WorkerState.BOOTING) if attempt < self._boots and since_s < 1 else None
+
+
+@pytest.mark.parametrize(("boots", "after_s"), [(5, (80, 90)), (1, (60, 70))], ids=["five attempts", "one attempt"])
+def test_a_worker_that_cannot_boot_after_its_restart_is_waited_for_until_its_launcher_gives_it_up(
+    clock: Clock, boots: int, after_s: tuple[float, float]
+) -> None:
+    """The command was silent for the ten minutes that a boot may take, and did not say why."""
+    said: list[str] = []
+    fleet = cast("Fleet", cast(Any, Unbootable(clock, boots)))
+
+    with pytest.raises(WorkerStays, match="gpu0@host could not boot, and its launcher has given it up: no room") as why:
+        restart(fleet, load_settings(None, ["server_startup_timeout=600"]), ["gpu0"], said.append)
+
+    assert said == ["gpu0@host: asked to restart", "gpu0@host: could not boot: no room"]
+    assert why.value.hint == "Fix that, then: python -m workers restart gpu0@host"
+    assert after_s[0] <= clock.now_s <= after_s[1]
+
+
+def test_the_only_worker_of_a_launcher_is_started_again_by_up_once_it_is_given_up(clock: Clock) -> None:
+    """Its launcher has ended with it, so no launcher would take up a restart."""
+    fleet = cast("Fleet", cast(Any, Unbootable(clock, 5, others=False)))
+
+    with pytest.raises(WorkerStays) as why:
+        restart(fleet, load_settings(), ["gpu0"], lambda _: None)
+
+    assert why.value.hint == "Fix that, then: python -m workers up, on its host"
+
+
+def test_a_worker_that_boots_at_its_third_attempt_is_restarted_and_what_kept_it_is_told(clock: Clock) -> None:
+    said: list[str] = []
+    fleet = cast("Fleet", cast(Any, Unbootable(clock, boots=3, repaired=True)))
+
+    restart(fleet, load_settings(), ["gpu0"], said.append)
+
+    assert said[:2] == ["gpu0@host: asked to restart", "gpu0@host: could not boot: no room"]
+    assert said[2].startswith("gpu0@host: ready again 4")
+    assert len(said) == 3
