@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from contract.commands import note
-from contract.ledger import Counts, Run
+from contract.engine_info import is_simulated
+from contract.errors import UnknownRun, UnreadableRun
+from contract.ledger import Counts, Ledger, Run
 from contract.verdict import Outcome
 from producer.engine_differences import sampling_lines
 from producer.export.cells import iso
@@ -29,7 +31,10 @@ COLUMNS = ("run", "created (UTC)", "state", "settled", "accuracy", "chance", "mo
 @click.pass_obj
 def runs(session: Session, as_json: bool) -> None:
     """List all runs, newest first."""
-    found = list(session.ledger.standings(session.ledger.runs()))
+    found = [
+        (run, counts, _made_up(session.ledger, run.run_id))
+        for run, counts in session.ledger.standings(session.ledger.runs())
+    ]
     if as_json:
         echo_json([_run_json(*each) for each in found])
     elif found:
@@ -38,7 +43,15 @@ def runs(session: Session, as_json: bool) -> None:
         note("There are no runs yet. Create one with: python -m producer enqueue FILE")
 
 
-def _run_json(run: Run, counts: Counts) -> dict[str, Any]:
+def _made_up(ledger: Ledger, run_id: str) -> bool:
+    """Whether the simulated engine answered the run, whose accuracy is then worth nothing."""
+    try:
+        return any(is_simulated(each.engine) for each in ledger.engines(run_id))
+    except (UnknownRun, UnreadableRun):  # purged meanwhile, or answered by an engine of another version
+        return False
+
+
+def _run_json(run: Run, counts: Counts, made_up: bool) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "created_at": iso(run.created_at),
@@ -48,14 +61,15 @@ def _run_json(run: Run, counts: Counts) -> dict[str, Any]:
         "state": counts.standing,
         **Tally.of_counts(counts, run.without_key).to_json(),
         "chance": run.chance,
+        "simulated": made_up,
     }
 
 
-def _run_row(run: Run, counts: Counts) -> tuple[str, ...]:
+def _run_row(run: Run, counts: Counts, made_up: bool) -> tuple[str, ...]:
     share = Tally.of_counts(counts, run.without_key).over_all()
     failed = f", {counts.of(Outcome.FAILED):,} failed" if counts.of(Outcome.FAILED) else ""
     settled = f"{counts.settled:,}/{counts.total:,}{failed}"
-    accuracy = f"{share.value:.3f}" if share else "-"
+    accuracy = "simulated" if made_up else f"{share.value:.3f}" if share else "-"
     how = (run.spec.model, run.spec.mode, run.source)
     return run.run_id, iso(run.created_at)[:19], counts.standing, settled, accuracy, chance(run.chance), *how
 

@@ -590,5 +590,11 @@ def test_a_run_is_called_simulated_by_who_answered_it_and_not_by_who_is_there_no
         broker.live = [WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{run.spec.model}")]
     assert not producer.json("status", "real")["simulated"]
     assert producer.json("status", "made-up")["simulated"]
+    assert {each["run_id"].rpartition("-")[0]: each["simulated"] for each in producer.json("runs")} == {
+        "real": False,
+        "made-up": True,
+    }
+    accuracies = {line.split("-")[0]: line.split()[4] for line in producer("runs").stdout.splitlines()[1:]}
+    assert accuracies == {"real": "-", "made": "simulated"}
     assert "made up answers, so the figures are meaningless" in producer("status", "made-up").stdout
     assert "meaningless" not in producer("status", "real").stdout
