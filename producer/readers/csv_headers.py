@@ -1,9 +1,14 @@
-"""Refusing tables that would be misread: a row is taken for the header, or a column of ids for the questions."""
+"""Refusing tables that would be misread: a row is taken for the header, or a column of ids for the questions.
+
+And what to say of columns whose names tell nothing.
+"""
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import pairwise, takewhile
+from string import ascii_lowercase, ascii_uppercase, digits
 
 from contract.errors import QuestionFileError
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
@@ -11,12 +16,32 @@ from producer.readers.csv_dialect import Dialect, sample
 from producer.readers.record import shown_value
 from producer.readers.text import Text
 
-__all__ = ["refuse_column_before_question", "refuse_row_as_header"]
+__all__ = ["mapping_for", "refuse_column_before_question", "refuse_row_as_header"]
 
 #: Maximum number of words in the name of a column.
 _MOST_WORDS = 4
 #: What hardly is the name of a column, as "Correct?" may be.
 _ASKS = re.compile(r"\S+\s+\S+\s.*\?|.*？", re.DOTALL)
+
+#: What a shell leaves as it is.
+_PLAIN = re.compile(r"[\w+=,.…-]*")
+
+
+def mapping_for(columns: Sequence[str]) -> str:
+    """Return what to give to --map for a table with these columns, as far as their names tell the choices."""
+    choices = "+".join(_enumerated(columns)) or "NAME+NAME+…"
+    mapping = f"question=NAME,choices={choices},answer=NAME"
+    return mapping if _PLAIN.fullmatch(mapping) else f"'{mapping}'"
+
+
+def _enumerated(columns: Sequence[str]) -> list[str]:
+    """Return the columns whose names differ only by A, B, … or 1, 2, … at their end: Antwort A, Antwort B."""
+    for ends in (ascii_uppercase, ascii_lowercase, digits[1:]):
+        for stem in dict.fromkeys(each[:-1] for each in columns if each.endswith(ends[0])):
+            found = list(takewhile(columns.__contains__, (stem + end for end in ends)))
+            if len(found) >= MIN_CHOICES and not set("+,='") & set(stem):  # --map would read these otherwise
+                return found
+    return []
 
 
 def refuse_column_before_question(text: Text, dialect: Dialect) -> None:

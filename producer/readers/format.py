@@ -12,7 +12,7 @@ from contract.errors import QuestionFileError
 from producer.readers.articles import one_by_one
 from producer.readers.csv import read_csv
 from producer.readers.csv_dialect import Dialect, dialect_of
-from producer.readers.csv_headers import refuse_column_before_question, refuse_row_as_header
+from producer.readers.csv_headers import mapping_for, refuse_column_before_question, refuse_row_as_header
 from producer.readers.field_names import is_table_header
 from producer.readers.json import read_json
 from producer.readers.jsonl import DECODER, read_jsonl
@@ -163,6 +163,6 @@ def _dialect(text: Text, source: Source) -> Dialect | None:
             path=source.shown,
             line=1,
             hint="Expected question, answer, and choice_a, choice_b, … (or A, B, …, or a single column choices);"
-            " name other columns with --map question=NAME,choices=NAME.",
+            f" name other columns with --map {mapping_for(found.names)}.",
         )
     return found

@@ -159,8 +159,18 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
         (
             "q.csv",
             "Nr;Frage;A1;A2;A3;Lösung\n1;Rot?;x;y;z;B\n2;Blau?;x;y;z;C\n",
-            ["q.csv:1:", "no columns for question and choices among Nr, Frage, A1", "--map question=NAME"],
+            [
+                "q.csv:1:",
+                "columns for question and choices among Nr, Frage, A1",
+                "--map question=NAME,choices=A1+A2+A3,",
+            ],
         ),
+        (
+            "q.csv",
+            "ID;Frage;Antwort A;Antwort B;Lösung\n1;Rot?;x;y;B\n2;Blau?;x;y;A\n",
+            ["--map 'question=NAME,choices=Antwort A+Antwort B,answer=NAME'."],
+        ),
+        ("q.csv", "Frage,Wahl,Wahl,Richtig?\nq,x,y,x\n", ["--map question=NAME,choices=NAME+NAME+…,answer=NAME."]),
         (
             "q.csv",
             "Is it red?,x,x,y\nIs it blue?,y,x,y\n",
