@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Any
 
 from contract.errors import QuestionFileError
+from contract.question import MAX_CHOICES
 from producer.readers.field_names import names_of
 from producer.readers.record import Record
 
@@ -40,6 +41,8 @@ def refuse_row_per_choice(records: Iterable[Record], shown: str) -> None:
     # With two choices for each question, half of the rows are followed by one with the same question.
     if not again or len(again) * 3 < len(rows):
         return
+    if len(again) == len(rows) - 1 >= MAX_CHOICES:  # more than one question has choices
+        raise _always_the_same(rows, shown)
     untyped = again[0].untyped
     example = "question,A,B,C,answer" if untyped else '{"question": "…", "choices": ["…", "…"], "answer": "A"}'
     raise QuestionFileError(
@@ -48,6 +51,22 @@ def refuse_row_per_choice(records: Iterable[Record], shown: str) -> None:
         line=again[0].line,
         field=names_of(tuple(again[0].fields or ())).question,
         hint=f"Expected one row per question, with all of its choices: {example}.",
+    )
+
+
+def _always_the_same(rows: Sequence[Record], shown: str) -> QuestionFileError:
+    """Return the error for a file that begins with `rows`, which all have one text where the question is looked for."""
+    row = rows[0]
+    fields = row.fields or {}
+    name = names_of(tuple(fields)).question
+    others = [each for each, value in fields.items() if each != name and isinstance(value, str)]
+    which = f", such as {', '.join(others)}" if others else ""
+    return QuestionFileError(
+        f"the first {len(rows)} rows have the same text here, which cannot be the question of each.",
+        path=row.file or shown,
+        line=row.line,
+        field=name,
+        hint=f"Name the field that has the question with --map question=FIELD{which}.",
     )
 
 

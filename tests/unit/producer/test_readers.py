@@ -150,6 +150,11 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
             "".join(f'{{"question": "q", "choice": "{each}", "label": 0}}\n' for each in "xyz"),
             ["q.jsonl:1:", "successive rows repeat the question", '"choices": ["…", "…"]'],
         ),
+        (
+            "q.jsonl",
+            "".join(f'{{"instruction": "Answer.", "input": "{n}? A. x B. y", "output": "A"}}\n' for n in range(30)),
+            ["q.jsonl:1: field 'instruction': the first 30 rows have", "--map question=FIELD, such as input, output."],
+        ),
         ("q.json", "3", ["found '3'", "list of questions"]),
         ("q.json", "[" * 100_000, ["malformed JSON", "while decoding a JSON array"]),
         ("q.json", '[{"n": Infinity}]', ["Infinity is not a JSON number"]),
