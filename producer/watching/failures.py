@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from producer.output import Lines, labelled
 from producer.stats.failures import Failures
 
@@ -12,17 +14,20 @@ MOST = 300
 
 
 def failed_lines(run_id: str, failures: Failures) -> Lines:
-    """Return each kind of failure with its count and one example, most frequent first, and how to retry them."""
+    """Return each kind of failure with its count and examples, most frequent first, and how to retry them."""
     if not failures.count:
         return []
-    kinds = [
-        f"{count:,} × {kind}, for example {_example(failures, kind)}" for kind, count in failures.count.most_common()
-    ]
+    kinds = [line for kind, count in failures.count.most_common() for line in _kind(failures, kind, count)]
     retry = f"once that is fixed, retry with: python -m producer requeue {run_id} --failed"
     return labelled("failed", [*kinds, retry])
 
 
-def _example(failures: Failures, kind: str) -> str:
-    question_id, message = failures.example[kind]
+def _kind(failures: Failures, kind: str, count: int) -> Iterator[str]:
+    first, *others = (f"{question}: {_shown(message)}" for question, message in failures.examples[kind].values())
+    yield f"{count:,} × {kind}, for example {first}"
+    yield from (f"also for example {each}" for each in others)
+
+
+def _shown(message: str) -> str:
     line = " ".join(message.split())
-    return f"{question_id}: {line if len(line) <= MOST else f'{line[:MOST]}…'}"
+    return line if len(line) <= MOST else f"{line[:MOST]}…"

@@ -161,7 +161,7 @@ def test_two_processes_count_figures_of_likelihoods_as_one_does(ledger: MemoryLe
     assert {**figures, "exported_at": None} == {**expected, "exported_at": None}
     assert figures["positions"]["of"] > 2
     assert shared.failures.count == whole.failures.count
-    assert shared.failures.example.keys() == whole.failures.example.keys()
+    assert shared.failures.examples.keys() == whole.failures.examples.keys()
     assert len(whole.failures.count) > 2
     assert len(set(whole.by_normalization().values())) > 1
 

@@ -387,6 +387,28 @@ def test_a_run_with_failed_questions_ends_with_why_and_with_what_asks_them_anew(
     assert remedy.endswith(f"python -m producer requeue {run_id} --failed")
 
 
+def test_failures_of_one_type_for_different_reasons_have_an_example_of_each(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    """Of questions that had killed their workers and one that met an error, an example of the first was all."""
+    run_id = producer.json("enqueue", five)["run_id"]
+    died = ("attempted 5 times: 5 times its worker died", "attempted 6 times: 6 times its worker died")
+    reasons = [*died, "attempted 5 times: gpu0: ZeroDivisionError", "attempted 5 times: gpu1: ZeroDivisionError"]
+    failed = [
+        Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=Failure(type="TooManyAttempts", message=each))
+        for n, each in enumerate(reasons)
+    ]
+    ledger.commit(run_id, failed)
+    settle(ledger, run_id)
+
+    told = producer("export", exit_code=3).stdout
+
+    first, second, third = told[told.index("\nfailed ") + 1 :].splitlines()[:3]
+    assert first.endswith(f"4 × TooManyAttempts, for example q0: {reasons[0]}")
+    assert second.strip() == f"also for example q2: {reasons[2]}"
+    assert "retry with" in third
+
+
 def test_results_that_could_not_be_written_at_the_end_are_refused_at_the_beginning(
     producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:

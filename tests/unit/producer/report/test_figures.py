@@ -75,6 +75,17 @@ def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
     assert "0.0 %" not in text
 
 
+def test_failures_of_one_type_have_a_row_for_each_reason(ledger: MemoryLedger, report: Producer) -> None:
+    run = open_run(ledger, make_questions(4))
+    for n, why in enumerate(("needs 900 tokens", "needs 901 tokens", "no such adapter")):
+        error = Failure(type="RequestRejected", message=why)
+        ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error)])
+
+    report(run.run_id)
+
+    assert "RequestRejected 3 q0 needs 900 tokens q2 no such adapter" in page_of(run).text
+
+
 def test_calibration_over_fewer_questions_than_the_figure_before_it_says_over_how_many(
     ledger: MemoryLedger, report: Producer
 ) -> None:
