@@ -16,7 +16,7 @@ from contract.ledger import Run, RunState, halted
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
-from producer.options import priority_option, run_argument, runs_argument, to_weight
+from producer.options import KEEPS_PRIORITY, priority_option, run_argument, runs_argument, to_weight
 from producer.session import Session
 from producer.watching.status import unwritten
 
@@ -136,7 +136,7 @@ def _note_unwritten(session: Session, run: Run) -> None:
 
 def _sent(questions: int, messages: int, priority: Priority | None) -> str:
     if not questions:
-        kept = "" if priority is None else "; what is queued keeps its priority"
+        kept = "" if priority is None else f"; {KEEPS_PRIORITY}"
         return f"every unsettled question is already in a message, nothing was sent{kept}"
     return f"{number(questions, 'question')} sent in {number(messages, 'message')}"
 

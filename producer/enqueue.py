@@ -17,7 +17,7 @@ from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
-from producer.options import as_json, folder, priority_option, run_config_options, to_weight
+from producer.options import KEEPS_PRIORITY, as_json, folder, priority_option, run_config_options, to_weight
 from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
@@ -180,7 +180,7 @@ def _priority_lines(done: Submitted, asked: Priority | None) -> Lines:
     run = done.run
     if asked is None or asked is run.priority:
         return priority_lines(run)
-    rest = "only what was sent now has another" if done.sent else "what is queued keeps it"
+    rest = "only what was sent now has another" if done.sent else KEEPS_PRIORITY
     return [("priority", f"still {run.priority.name.lower()}, as first enqueued; {rest}")]
 
 

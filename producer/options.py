@@ -20,6 +20,7 @@ from contract.priority import Priority
 __all__ = [
     "CANCELLED",
     "FOLDER",
+    "KEEPS_PRIORITY",
     "LINE_EVERY_S",
     "SOME_FAILED",
     "as_json",
@@ -39,6 +40,8 @@ to_weight = click.IntRange(1, MOST_WEIGHT)
 FOLDER = Path("results")
 #: Seconds between plain lines of progress, where there is no terminal.
 LINE_EVERY_S = 5.0
+#: Said where another priority is asked for than that of the messages of a run that wait already.
+KEEPS_PRIORITY = "what is queued keeps its priority, and `pause` of other runs lets it go first"
 SOME_FAILED = 3
 CANCELLED = 4
 

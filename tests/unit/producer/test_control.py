@@ -330,7 +330,8 @@ def test_a_priority_is_shown_and_is_that_of_what_is_sent_now(
 ) -> None:
     """With --priority, a run whose messages waited was said to be re-sent, and nothing told that they kept theirs."""
     usual, low = (producer.json("enqueue", five, "--run", each, "--priority", each) for each in ("normal", "low"))
-    kept = "every unsettled question is already in a message, nothing was sent; what is queued keeps its priority\n"
+    queued = "what is queued keeps its priority, and `pause` of other runs lets it go first\n"
+    kept = f"every unsettled question is already in a message, nothing was sent; {queued}"
 
     assert [usual["priority"], low["priority"]] == ["normal", "low"]
     assert "\npriority " not in producer("status", usual["run_id"]).stdout
@@ -338,7 +339,7 @@ def test_a_priority_is_shown_and_is_that_of_what_is_sent_now(
     for verb in ("resume", "requeue"):
         assert producer(verb, low["run_id"], "--priority", "high").stdout.endswith(kept)
     again = producer("enqueue", five, "--run", "low", "--priority", "high").stdout
-    assert "priority   still low, as first enqueued; what is queued keeps it" in again
+    assert f"priority   still low, as first enqueued; {queued}" in again
 
 
 def test_enqueuing_a_settled_run_says_how_its_failed_questions_are_asked_again(
