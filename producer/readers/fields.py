@@ -98,7 +98,8 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
     text = parts.question
     if not isinstance(text, str) or not text.strip():
         message = "missing." if text is None else f"found {shown_value(text)}, expected text."
-        raise FieldTrouble("question", message, "Put the question's text there.", kind="not text")
+        kind = "missing" if text is None else "not text"
+        raise FieldTrouble("question", message, "Put the question's text there.", kind=kind)
     if parts.answer is None and record.fields is not None and not key.none:
         _refuse_look_alikes(tuple(record.fields), own=layout is OWN)
     right = _right(parts, layout, key)

@@ -10,6 +10,7 @@ from contract.engine_info import EngineUsed, is_simulated
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.priority import Priority
+from contract.verdict import Outcome
 from contract.wording import number
 from producer.output import Lines
 from producer.result_lines import result_lines
@@ -68,7 +69,9 @@ def status_json(run: Run, counts: Counts, broker: Broker, used: Sequence[EngineU
 def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
     """Return the output lines of `status`."""
     tally = Tally.of_counts(counts, run.without_key)
-    lines = result_lines(run, tally, counts.standing)
+    failed = "`export` says why, and `requeue --failed` asks them again once that is fixed"
+    more = [("failed", failed)] if counts.of(Outcome.FAILED) else []
+    lines = result_lines(run, tally, counts.standing, more=more)
     if counts.unwritten:
         lines.append(("unwritten", unwritten(run, counts)))
     done = 1000 * counts.settled // counts.total / 10  # rounded down: 100 % are all

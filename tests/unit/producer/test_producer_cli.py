@@ -259,6 +259,16 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
 
+def test_status_of_a_run_with_failed_questions_names_what_says_why_and_what_asks_them_again(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    remedy = "failed    `export` says why, and `requeue --failed` asks them again once that is fixed\n"
+    assert remedy not in producer("status").stdout
+    settle(ledger, run_id, but=Outcome.FAILED)
+    assert remedy in producer("status").stdout
+
+
 def test_the_accuracy_of_a_run_that_goes_on_is_said_to_be_over_what_is_settled_so_far(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:

@@ -379,6 +379,13 @@ def test_a_cell_whose_quote_follows_a_space_is_told_so_where_other_cells_begin_w
     assert "found 5 cells, expected 4. Remove the space in front of a quote that begins a cell" in str(bad.trouble)
 
 
+def test_a_row_without_a_question_counts_as_one_in_which_it_is_missing(tmp_path: Path) -> None:
+    *_, row = rows_of(write(tmp_path, "q.csv", "question,A,B,answer\nq,x,y,A\n,x,y,A\n"))
+
+    assert row.trouble
+    assert row.trouble.kind == "missing"
+
+
 def test_an_empty_csv_cell_between_choices_is_refused_by_its_letter_without_advice_for_json(tmp_path: Path) -> None:
     (row,) = rows_of(write(tmp_path, "q.csv", "question,A,B,C,answer\nq,x,,z,C\n"))
 
