@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import time
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from contract.commands import note
 from contract.fleet import WorkerRecord
@@ -64,6 +66,7 @@ def build(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = _code
     return environment.get_template("report.html.j2").generate(
         views=views,
         comparisons=comparisons,
@@ -83,6 +86,11 @@ def build(
         percent=percent,
         now=time.time(),
     )
+
+
+def _code(text: str) -> Markup:
+    """Return a line of the terminal as HTML, with `names` set as code, escaped like any other text."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _view(

@@ -17,7 +17,7 @@ from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, page_of, settle
+from tests.unit.producer.report.conftest import Page, html_of, page_of, settle
 
 
 def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_was_asked(
@@ -465,6 +465,7 @@ def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cu
     assert "1 of 1: two choices score the same, the first was chosen" in page.text
     assert "1 of 1: the text was cut off at max_tokens" in page.text
     assert "1 of 1: made up by the simulated engine" in page.text
+    assert "<code>purge</code> the run" in html_of(run), "it stood between backticks, as in the terminal"
     assert f"The simulated engine answered 1 question of {run.run_id}: its figures are meaningless." in page.text
 
 
