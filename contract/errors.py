@@ -70,6 +70,7 @@ __all__ = [
     "WaitEnded",
     "WorkerStays",
     "WritesRefused",
+    "closest",
     "first_line",
     "nearest",
 ]
@@ -264,5 +265,10 @@ def first_line(trouble: BaseException) -> str:
 
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
     """Return `Did you mean 'x'?` for the known word closest to `word`, or an empty string."""
-    found = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"Did you mean {found[0]!r}?" if found else ""
+    found = closest(word, known)
+    return f"Did you mean {found!r}?" if found else ""
+
+
+def closest(word: str, known: Mapping[str, object] | list[str]) -> str:
+    """Return the known word closest to `word`, or an empty string."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), "")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 
-from contract.errors import nearest
+from contract.errors import closest, nearest
 from contract.layers import Place
 from contract.yaml_files import brief
 
@@ -53,12 +53,25 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
 
 
 def _nearest_setting(model: type[BaseModel], group: tuple[Any, ...], unknown: str) -> str:
-    """Return `Did you mean 'x'?` for the setting, by its full name, that is closest to `unknown` in `group`."""
+    """Return `Did you mean 'x'?` for the setting, by its full name, that is closest to `unknown` in `group`.
+
+    Their common beginning is left out: with it, `rag.topk` would be close to `rag.kind`.
+    """
     start = "".join(f"{part}." for part in group if isinstance(part, str))
-    if near := nearest(start + unknown, [start + each for each in _known_names(model, group)]):
-        return near
+    known = _known_names(model, group)
+    if meant := closest(unknown, known) or _spelled_within(unknown, known):
+        return f"Did you mean {start + meant!r}?"
     nested = [] if group else _nested_names(model, unknown)
-    return f"Did you mean {' or '.join(map(repr, nested))}?" if nested else ""
+    if nested:
+        return f"Did you mean {' or '.join(map(repr, nested))}?"
+    return f"There are {', '.join(start + each for each in known)}." if start and known else ""
+
+
+def _spelled_within(word: str, known: Iterable[str]) -> str:
+    """Return the only one of `known` that has the letters of `word` in one piece, `retrieval_top_k` for `topk`."""
+    letters = word.replace("_", "").lower()
+    found = [each for each in known if letters in each.replace("_", "")]
+    return found[0] if len(found) == 1 else ""
 
 
 def _nested_names(model: type[BaseModel], name: str) -> list[str]:
