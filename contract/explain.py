@@ -68,9 +68,12 @@ def _nearest_setting(model: type[BaseModel], group: tuple[Any, ...], unknown: st
 
 
 def _spelled_within(word: str, known: Iterable[str]) -> str:
-    """Return the only one of `known` that has the letters of `word` in one piece, `retrieval_top_k` for `topk`."""
-    letters = word.replace("_", "").lower()
-    found = [each for each in known if letters in each.replace("_", "")]
+    """Return the only one of `known` that contains the letters of `word`, or that is a word of it.
+
+    `retrieval_top_k` for `topk`, `url` for `base_url`.
+    """
+    letters, words = word.replace("_", "").lower(), word.lower().split("_")
+    found = [each for each in known if letters in each.replace("_", "") or each in words]
     return found[0] if len(found) == 1 else ""
 
 

@@ -89,7 +89,7 @@ def _texts(row: Row) -> Sequence[str]:
         row.name,
         row.state,
         "-" if row.questions_per_s is None else f"{row.questions_per_s:.1f}",
-        "-" if row.fill is None else f"{row.fill:.0%}",
+        "-" if row.fill is None else f"{100 * row.fill:.0f} %",
         row.serves,
         row.place,
         _gigabytes(row.memory_bytes),

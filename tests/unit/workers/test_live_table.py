@@ -128,7 +128,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_each_worker_with_its_state(wi
     Console(file=out, width=width).print(table_of(rows))
     first, *others = (" ".join(line.split()) for line in out.getvalue().splitlines())
     assert first == head
-    assert [line.split(" meta")[0] for line in others] == [f"gpu{n} busy 1234.5 98%" for n in range(8)]
+    assert [line.split(" meta")[0] for line in others] == [f"gpu{n} busy 1234.5 98 %" for n in range(8)]
 
 
 def test_elsewhere_than_on_a_terminal_there_are_plain_lines_of_any_length() -> None:
