@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
@@ -141,7 +142,7 @@ def _nothing(found: Comparison) -> str:
 
 def _changes(found: Comparison) -> Iterator[str]:
     for name, (a, b) in found.differences.items():
-        one, other = repr(a), repr(b)
+        one, other = (json.dumps(each, ensure_ascii=False) for each in (a, b))  # as configurations and engines have it
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
         start = max(alike - LEAD, 0) if max(len(one), len(other)) > MOST_SHOWN else 0
         yield f"{name}: {_shown(one, start)} → {_shown(other, start)}"

@@ -118,7 +118,7 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     text = compare("one", "two", "--flips", 2).stdout
 
     assert "A           0.400  95 % interval 0.118 to 0.769 (2 of 5)  one" in text
-    assert "differ in   model: 'small' → 'large'" in text
+    assert 'differ in   model: "small" → "large"' in text
     assert "pairs       5: both right 1 · only A 1 · only B 3 · neither 0" in text
     # 2/7 only A, 4/7 only B: 2/7 ± 1.95996 · √((6/7 - (2/7)²) / 7) = 0.28571 ± 0.65237.
     assert "difference  +0.400  95 % interval -0.367 to +0.938 (B minus A)" in text
@@ -477,7 +477,7 @@ def test_long_values_are_shown_where_they_begin_to_differ(ran: Ran, compare: Pro
 
     text = " ".join(compare("one", "two").stdout.split())
 
-    assert "prompt.text: …long long long long Answer:' → …long long long long The answer is'" in text
+    assert 'prompt.text: …long long long long Answer:" → …long long long long The answer is"' in text
 
 
 def in_subjects(*subjects: str | None) -> list[Question]:
