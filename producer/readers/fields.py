@@ -21,7 +21,7 @@ from producer.readers.layouts import OWN, Layout, is_question
 from producer.readers.own_answers import IN_FILE, own_labels
 from producer.readers.parts import Parts, Used
 from producer.readers.record import FieldTrouble, Record, Row, shown_value
-from producer.readers.shapes import place_of_questions
+from producer.readers.shapes import extraction, place_of_questions
 
 __all__ = ["parts_of", "to_row", "trouble_of"]
 
@@ -45,7 +45,7 @@ def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
 def _say_where_questions_are(trouble: FieldTrouble, record: Record) -> None:
     place = place_of_questions(record.fields, is_question)
     if "[]" in place:
-        trouble.hint = f"There are questions inside, at {place}: write each of them as a row of its own."
+        trouble.hint = f"There are questions inside, at {place}: {extraction(place, in_rows=True)}"
     elif place:
         trouble.hint = (
             f"There is a question inside, at {place}: name its fields with --map question={place}.FIELD, and so on for"

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 from contract.errors import QuestionFileError, nearest
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, Record
-from producer.readers.shapes import IsQuestion, place_of_questions
+from producer.readers.shapes import IsQuestion, extraction, place_of_questions
 from producer.readers.text import Text
 
 __all__ = ["read_json"]
@@ -104,7 +104,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str, doubt: str) -
             names = ", ".join(repr(each.name) for each in members[:10]) or "no fields"
             cursor.at = end
             place = place_of_questions(whole, is_question)
-            inside = f" There are questions at {place}: write those to a file of their own." if place else ""
+            inside = f" There are questions at {place}: {extraction(place)}" if place else ""
             cursor.fail(f"found an object with {names}", f"{doubt} {_SHAPE}{inside}".lstrip())
         _refuse_subset(cursor, subset)
         yield Record(line, whole, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Any
@@ -11,12 +12,14 @@ from contract.question import MAX_CHOICES
 from producer.readers.field_names import names_of
 from producer.readers.record import Record
 
-__all__ = ["IsQuestion", "place_of_questions", "refuse_row_per_choice"]
+__all__ = ["IsQuestion", "extraction", "place_of_questions", "refuse_row_per_choice"]
 
 IsQuestion = Callable[[Mapping[str, Any]], bool]
 #: Number of members that are looked at on each level, and number of levels.
 _MOST_MEMBERS = 50
 _MOST_LEVELS = 8
+#: A place that needs no quotes in jq.
+_JQ_NAMES = re.compile(r"[A-Za-z_]\w*(\[\]|\.[A-Za-z_]\w*)*", re.ASCII)
 
 
 def place_of_questions(found: object, is_question: IsQuestion, levels: int = _MOST_LEVELS) -> str:
@@ -32,6 +35,16 @@ def place_of_questions(found: object, is_question: IsQuestion, levels: int = _MO
         if levels and (rest := place_of_questions(value, is_question, levels - 1)):
             return step.lstrip(".") + (rest if rest.startswith("[") else f".{rest}")
     return ""
+
+
+def extraction(place: str, *, in_rows: bool = False) -> str:
+    """Return the advice to write the questions at `place` into a file, with jq if it can name the place.
+
+    If `in_rows`, the place is relative to some object of the file, of which nothing else is known.
+    """
+    path = re.sub(r"(?<=\w)(?=[.[]|$)", "?", place).replace("[]", "[]?") if in_rows else place
+    command = f", for example with jq -c '{'.. | ' if in_rows else ''}.{path}' FILE > questions.jsonl"
+    return f"write those to a file of their own{command if _JQ_NAMES.fullmatch(place) else ''}."
 
 
 def refuse_row_per_choice(records: Iterable[Record], shown: str) -> None:

@@ -133,7 +133,11 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
         (
             "q.json",
             json.dumps({"data": {"version": 1, "sets": [{"name": "s", "questions": [GOOD]}]}}),
-            ["q.json:1:", "found an object with 'data'", "there are questions at data.sets[].questions[]"],
+            [
+                "q.json:1:",
+                "found an object with 'data'",
+                "with jq -c '.data.sets[].questions[]' FILE > questions.jsonl.",
+            ],
         ),
         (
             "q.csv",
@@ -288,7 +292,13 @@ def test_a_subset_of_json_that_has_none_is_refused_instead_of_ignored(tmp_path: 
         (
             {"title": "t", "paragraphs": [{"context": "c", "qas": [GOOD]}]},
             "question",
-            "missing; found 'title, paragraphs'. There are questions inside, at paragraphs[].qas[]",
+            "missing; found 'title, paragraphs'. There are questions inside, at paragraphs[].qas[]: write those to a"
+            " file of their own, for example with jq -c '.. | .paragraphs?[]?.qas?[]?' FILE > questions.jsonl.",
+        ),
+        (
+            {"title": "t", "the parts": [GOOD]},
+            "question",
+            "There are questions inside, at the parts[]: write those to a file of their own.",
         ),
         ({"id": 1, "data": GOOD}, "question", "There is a question inside, at data: name its fields with --map"),
         ([1, 2], None, "found [1, 2], expected an object"),
