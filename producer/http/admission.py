@@ -54,16 +54,15 @@ class KeyCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request in if it shows the key, or needs none."""
-        if scope["type"] != "http" or self._lets_in(scope["path"], Headers(scope=scope)):
+        shown = _shown(Headers(scope=scope)) if scope["type"] == "http" else ""
+        if scope["type"] != "http" or self._lets_in(scope["path"], shown):
             await self._app(scope, receive, send)
             return
-        refusal = JSONResponse({"detail": "An API key is required."}, 401, {"WWW-Authenticate": "Bearer"})
-        await refusal(scope, receive, send)
+        detail = "The API key is wrong." if shown else "An API key is required, as bearer token or in X-API-Key."
+        await JSONResponse({"detail": detail}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
-    def _lets_in(self, path: str, headers: Headers) -> bool:
-        if not self._key or path in OPEN:
-            return True
-        return secrets.compare_digest(_digest(_shown(headers)), _digest(self._key))
+    def _lets_in(self, path: str, shown: str) -> bool:
+        return not self._key or path in OPEN or secrets.compare_digest(_digest(shown), _digest(self._key))
 
 
 def _shown(headers: Headers) -> str:
