@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from contract import logs
+from contract import address, logs
 from contract.commands import Commands
+from contract.errors import SettingsError
 from contract.settings import PREFIX
 from contract.suggested import repeat
 from producer.session import Session
@@ -55,6 +56,10 @@ def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     """
     logs.set_up()
     if redis:
+        try:
+            address.check(redis)
+        except ValueError as trouble:  # the settings would blame the environment variable
+            raise SettingsError(f"--redis: {trouble}.") from None
         # The environment overrides every other layer, so a flag takes precedence only if it is set there.
         os.environ[f"{PREFIX}REDIS_URL"] = redis
     repeat(deploy, redis)

@@ -35,7 +35,10 @@ from workers.cli import main as workers
         (["enqueue", "{five}", "--set", "mod=letter"], "Did you mean 'mode'?"),
         (["enqueue", "{five}", "--config", "nowhere.yaml"], "nowhere.yaml: no such configuration file"),
         (["enqueue", "{five}", "--set", "prompt=nowhere.j2"], "no such prompt template"),
-        (["--redis", "http://here", "enqueue", "{five}"], "expected redis://"),
+        (
+            ["--redis", "http://here", "enqueue", "{five}"],
+            "error: --redis: expected redis:// or rediss://, found another",
+        ),
         (["--deploy", "nowhere.yaml", "enqueue", "{five}"], "nowhere.yaml: no such configuration file"),
         (["status"], "There are no runs yet. Create one with: python -m producer enqueue FILE"),
         (["status", "nothing"], "No run 'nothing'"),
