@@ -8,8 +8,10 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
-from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy
+from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy, nearest
+from producer.http.bodies import GenerateBatchIn, GenerateIn, QuestionIn, ScoreBatchIn, ScoreIn
 
 __all__ = ["explain", "refuse"]
 
@@ -23,23 +25,36 @@ STATUS: dict[type[McqueueError], int] = {
 }
 
 
+#: Endpoint → what it takes.
+BODIES: dict[str, type[BaseModel]] = {
+    "/score": ScoreIn,
+    "/score/batch": ScoreBatchIn,
+    "/generate": GenerateIn,
+    "/generate/batch": GenerateBatchIn,
+}
+
+
 async def explain(_: Request, trouble: Exception) -> JSONResponse:
     """Return expected errors as one line, with the status that fits their cause."""
     status = next((status for kind, status in STATUS.items() if isinstance(trouble, kind)), 500)
     return JSONResponse({"detail": str(trouble)}, status)
 
 
-async def refuse(_: Request, trouble: Exception) -> Response:
+async def refuse(request: Request, trouble: Exception) -> Response:
     """Return the errors of a body without its values, which JSON (NaN) or UTF-8 (lone surrogates) may not encode."""
     assert isinstance(trouble, RequestValidationError)
-    wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each)} for each in trouble.errors()]
+    wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each, request)} for each in trouble.errors()]
     return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
 
 
-def _said(wrong: dict[str, Any]) -> str:
+def _said(wrong: dict[str, Any], request: Request) -> str:
     # A body of another content type, such as curl's default, is not parsed as JSON at all.
     if wrong["loc"] == ("body",) and wrong["type"] in {"missing", "model_attributes_type"}:
         return "Expected a JSON object, sent with Content-Type: application/json."
     if wrong["type"] == "json_invalid":
         return f"{wrong['msg']} at character {wrong['loc'][1]}: {wrong['ctx']['error']}"
+    if wrong["type"] == "extra_forbidden":
+        takes = QuestionIn if "questions" in wrong["loc"][:-1] else BODIES.get(request.url.path)
+        known = list(takes.model_fields) if takes else []
+        return f"{wrong['msg']}. {nearest(str(wrong['loc'][-1]), known)}".rstrip(". ")
     return str(wrong["msg"])

@@ -93,6 +93,24 @@ def test_without_the_key_no_body_is_read_whatever_is_in_it(app: ASGIApp, body: b
     assert counted(app) == {("/score", "401")}
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/score", {"question": "q", "choises": ["a", "b"]}, "Extra inputs are not permitted. Did you mean 'choices'?"),
+        ("/score/batch", {"questions": [{"choises": []}]}, "Extra inputs are not permitted. Did you mean 'choices'?"),
+        ("/generate", {"prompt": "p", "top_l": 1}, "Extra inputs are not permitted. Did you mean 'top_p'?"),
+        ("/generate", {"prompt": "p", "colour": 1}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_field_that_an_endpoint_does_not_take_is_told_with_the_closest_that_it_takes(
+    app: ASGIApp, path: str, body: dict[str, object], told: str
+) -> None:
+    found = answered(app, path, json.dumps(body).encode(), headers=SHOWN | {"content-type": "application/json"})
+
+    assert found.status == 422
+    assert told in [each["msg"] for each in json.loads(found.body)["detail"]]
+
+
 @pytest.mark.parametrize("key", [SHOWN, {"authorization": f"Bearer {KEY}"}, {"authorization": f"bearer {KEY}"}])
 def test_the_key_is_a_bearer_token_or_a_header_of_its_own(app: ASGIApp, key: dict[str, str]) -> None:
     assert answered(app, "/runs", headers=key).status == 200
