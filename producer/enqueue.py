@@ -68,7 +68,9 @@ class _How:
     metavar="FILE",
     help="Relevance judgements, passages by question id: BEIR's TSV, TREC's columns, or JSON Lines.",
 )
-@click.option("--no-rag", is_flag=True, help="Closed book: neither retrieval nor rag.use_context_field.")
+@click.option(
+    "--no-rag", is_flag=True, help="Closed book: no retrieval, and the questions' contexts only if --set asks for them."
+)
 @click.option("--skip-bad", is_flag=True, help="Skip bad rows and write them to RESULTS/<run>/rejected.jsonl.")
 @click.option("--fresh", is_flag=True, help="Ask the same questions again, as a separate run.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the first prompt; write nothing.")
