@@ -259,7 +259,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         if not path.is_dir():
             what = "is a file, expected the folder of an index" if path.exists() else "no such index"
-            raise IndexUnusable(what, path=path, hint=f"{_BUILD.format(path)} or correct the path.")
+            raise IndexUnusable(what, path=path, hint=f"Correct the path, or b{_BUILD.format(path)[1:]}")
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise IndexUnusable(f"has no {MANIFEST}, so it is not an index", path=path, hint=_BUILD.format(path)) from None

@@ -17,7 +17,7 @@ from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
-from producer.options import KEEPS_PRIORITY, as_json, folder, priority_option, run_config_options, to_weight
+from producer.options import KEEPS_PRIORITY, again_to, as_json, folder, priority_option, run_config_options, to_weight
 from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
@@ -161,7 +161,8 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         ("workers", workers_line(done.run, settled, session.broker.all_workers(), session.broker)),
     ]
     if not how.watch:
-        lines.append(("next", f"python -m producer {'export' if settled else 'watch'} {done.run.run_id}"))
+        rejoin = f"export {done.run.run_id}{again_to(how.out)}" if settled else f"watch {done.run.run_id}"
+        lines.append(("next", f"python -m producer {rejoin}"))
     echo_lines(lines)
 
 

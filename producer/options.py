@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 user error, 2 usage error, 3 finished but some question
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ __all__ = [
     "KEEPS_PRIORITY",
     "LINE_EVERY_S",
     "SOME_FAILED",
+    "again_to",
     "as_json",
     "folder",
     "priority_option",
@@ -61,6 +63,11 @@ def folder(command: Command) -> Command:
     kind = click.Path(file_okay=False, path_type=Path)
     text = "Results folder, with one subfolder per run."
     return click.option("--out", type=kind, default=FOLDER, show_default=True, help=text)(command)
+
+
+def again_to(out: Path) -> str:
+    """Return how a suggested command names the same results folder: an option, or nothing for the usual one."""
+    return "" if out == FOLDER else f" --out {shlex.quote(str(out))}"
 
 
 def priority_option(command: Command) -> Command:

@@ -133,7 +133,7 @@ def _long_mean(title: str, mean: MeanOver, table: Table) -> tuple[str, ...]:
     return (title, mean.model, _share(mean.value), _bounds(mean.interval), guess, "", "", "", "")
 
 
-def figure_lines(table: Table) -> Lines:
+def figure_lines(table: Table, out: str = "") -> Lines:
     """Return notes on the figures, and commands for further analysis."""
     lines: Lines = []
     if made_up := _made_up(table):
@@ -158,7 +158,7 @@ def figure_lines(table: Table) -> Lines:
         lines.append(
             ("", "compares question by question; overlapping intervals do not mean that there is no difference")
         )
-        lines.append(("report", f"python -m producer report {' '.join(ids)}"))
+        lines.append(("report", f"python -m producer report {' '.join(ids)}{out}"))
     return lines
 
 

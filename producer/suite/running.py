@@ -15,7 +15,7 @@ from contract.wording import number
 from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
-from producer.options import FOLDER, progress_console
+from producer.options import again_to, progress_console
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
 from producer.runs.submit import Submitted, about_namesake, asked_already
 from producer.session import Session
@@ -62,8 +62,7 @@ class Work:
     @property
     def _watch_command(self) -> str:
         """The command that goes on with this suite, and writes its results where this one would."""
-        out = "" if self._out == FOLDER else f" --out {shlex.quote(str(self._out))}"
-        return f"python -m producer suite {shlex.quote(str(self._file))} --watch{out}"
+        return f"python -m producer suite {shlex.quote(str(self._file))} --watch{again_to(self._out)}"
 
     def standing(self) -> Table:
         """Return the table from the ledger's counters alone, without reading individual questions."""
@@ -190,4 +189,4 @@ class Work:
         if len(failed) > MOST_FAILED:
             others = number(len(failed) - MOST_FAILED, "more run")
             why.append(("", f"and {others} with failed questions; python -m producer export RUN says why"))
-        echo_lines([*figure_lines(table), *why, *more])
+        echo_lines([*figure_lines(table, again_to(self._out)), *why, *more])

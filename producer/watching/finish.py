@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from producer.bar import reading
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json, times_json
-from producer.options import CANCELLED, FOLDER, SOME_FAILED, progress_console
+from producer.options import CANCELLED, SOME_FAILED, again_to, progress_console
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 from producer.stats import Tally
@@ -40,7 +39,8 @@ def wait_for(session: Session, run: Run, export_to: Path | None = None) -> Count
     except KeyboardInterrupt:
         paused = f"stays paused until: python -m producer resume {run.run_id}"
         does = paused if watcher.state is RunState.PAUSED else "continues"
-        note(f"the run {does}; rejoin with: python -m producer watch {run.run_id}{_export_options(export_to)}")
+        export = f" --export{again_to(export_to)}" if export_to else ""
+        note(f"the run {does}; rejoin with: python -m producer watch {run.run_id}{export}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
@@ -49,13 +49,6 @@ def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
     counts = wait_for(session, run, out)
     export_and_print(session, run, out, ("csv",), as_json=as_json)
     _exit_if_cancelled(counts)
-
-
-def _export_options(out: Path | None) -> str:
-    """Return the options with which `watch` exports to `out`."""
-    if out is None:
-        return ""
-    return " --export" if out == FOLDER else f" --export --out {shlex.quote(str(out))}"
 
 
 def export_and_print(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
@@ -86,7 +79,7 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
     else:
         echo_lines(summary_lines(summary, used, files))
         if not files:
-            note(f"export the results with: python -m producer export {run.run_id}")
+            note(f"export the results with: python -m producer export {run.run_id}{again_to(out)}")
     _exit_if_cancelled(counts)
     _exit_if_failed(summary.tally)
 

@@ -277,7 +277,7 @@ def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str
     """Report workers of `host` on the GPUs (or without GPUs, on the cores) that a measurement uses."""
     there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*words_of(each.gpus)})]
     if there:
-        remedy = f"They distort the measurement; to stop them: python -m workers drain {' '.join(there)}"
+        remedy = f"They take time and memory from it; to stop them: python -m workers drain {' '.join(there)}"
         yield Finding(
             "warning", "beside", f"other workers use the same {'GPUs' if gpus else 'cores'}: {', '.join(there)}", remedy
         )

@@ -204,6 +204,17 @@ def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledg
     assert f"results/{run_id}/results.csv" in producer("watch").stdout
 
 
+def test_commands_for_the_results_name_the_folder_that_was_named(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    settle(ledger, run_id)
+    export = f"python -m producer export {run_id} --out 'my results'"
+
+    assert export in producer("enqueue", five, "--out", "my results").stdout
+    assert export in producer("watch", "--out", "my results").stderr
+
+
 def test_the_end_of_a_run_says_how_fast_it_was(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     verdicts = [

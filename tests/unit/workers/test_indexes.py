@@ -39,7 +39,7 @@ def test_check_looks_at_the_indexes_too(tmp_path: Path) -> None:
     assert (found.level, found.found) == ("ok", f"facts: bm25, 2 passages, {facts}")
     (found,) = (each for each in check([settings(tmp_path / "none")], Machine([], [0])) if each.what == "index")
     assert (found.level, found.found) == ("error", f"{tmp_path / 'none'}: no such index.")
-    assert found.remedy.startswith("Build it: python -m producer index CORPUS -o")
+    assert found.remedy.startswith("Correct the path, or build it: python -m producer index CORPUS -o")
 
 
 def test_check_says_that_a_copy_of_an_index_is_incomplete(tmp_path: Path) -> None:

@@ -175,7 +175,8 @@ def test_runs_over_the_same_questions_are_named_for_compare_and_report(
     said = producer(two_by_two).stdout
 
     assert f"python -m producer compare {red} {large}" in said
-    assert f"python -m producer report {red} {large}" in said
+    assert f"python -m producer report {red} {large}\n" in said
+    assert f"python -m producer report {red} {large} --out there\n" in producer(two_by_two, "--out", "there").stdout
     assert producer.json(two_by_two)["comparable"][0] == [red, large]
 
 
