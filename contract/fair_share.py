@@ -115,8 +115,8 @@ class _Leveller:
     def _step(self) -> int:
         """Return the number of messages per step, judging by the size of the first and the last one."""
         ends = [cast("str | None", self._client.lindex(self._name, place)) for place in (-1, 0)]
-        largest = max((len(each) for each in ends if each), default=0)
-        return max(10, min(AT_ONCE, BYTES_AT_ONCE // (largest or 1)))
+        largest = max((len(each) for each in ends if each), default=1)
+        return max(10, min(AT_ONCE, BYTES_AT_ONCE // largest))
 
     def _head_lacks_a_run(self, step: int, length: int) -> bool:
         in_front = self._runs(0, step // FRONT)

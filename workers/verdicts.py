@@ -132,7 +132,7 @@ def _most_frequent(readings: Sequence[Reading]) -> Reading:
     """Return the first reading with the most frequent choice."""
     choices = Counter(each.choice for each in readings if each.choice is not None)
     choice = choices.most_common(1)[0][0] if choices else None
-    return next(each for each in readings if each.choice == choice or choice is None)
+    return next(each for each in readings if each.choice == choice)
 
 
 def in_original_labels(reading: Reading, arrangement: Arrangement) -> Reading:

@@ -34,7 +34,7 @@ class Guessing:
     counts: Counter[tuple[int, str, tuple[str, ...]]] = field(default_factory=Counter)
     #: Up to two different sets of choices, sorted, to tell whether all questions have the same ones.
     kinds: set[tuple[str, ...]] = field(default_factory=set)
-    #: Text of a choice → number of questions for which it is right, while all questions have the same choices.
+    #: Text of a choice → number of questions for which it is right; meaningless if not all have the same choices.
     said: Counter[str] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
@@ -50,10 +50,7 @@ class Guessing:
         """Add the counts of `other`."""
         self.counts.update(other.counts)
         self.kinds |= other.kinds
-        if self.same:
-            self.said.update(other.said)
-        else:
-            self.said.clear()
+        self.said.update(other.said)
 
     @property
     def of(self) -> int:
@@ -95,7 +92,7 @@ class Guessing:
         It is a position if the prompt shows the choices in the file's order, or a choice, such as "yes", if all
         questions have the same ones, in any order; if both apply, the better one. None if neither does.
         """
-        if not self.counts or spec.mode is Mode.JUDGE:
+        if spec.mode is Mode.JUDGE:
             return None
         placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
         said = sorted(self.said.items()) if self.same else []

@@ -91,6 +91,11 @@ def test_always_the_same_is_a_position_that_is_shown_or_a_choice_that_all_questi
     assert alike.constant(make_spec(prompt=lettered)) == ("B", 0.75)
     assert Guessing().constant(make_spec(prompt=lettered)) is None
 
+    tied = Guessing()
+    tied.add(make_question(0, answer="B"))
+    tied.add(make_question(1, answer="A"))
+    assert tied.constant(make_spec(prompt=lettered)) == ("A", 0.5), "in whatever order questions come"
+
 
 def test_a_choice_that_all_questions_have_is_the_same_answer_wherever_it_stands() -> None:
     lettered = Prompt(name="l", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
