@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from contract.question import Question
-from contract.spec import Mode, Sampling
+from contract.spec import Mode, Normalization, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.stats import Calibration
-from producer.stats.calibration import EDGES, confidence_of, probabilities
+from producer.stats.calibration import EDGES, PROBABILITIES, confidence_of, probabilities
 from tests.support import make_spec
 
 QUESTION = Question(id="q", question="q", choices=("a", "b", "c"), answer="B")
@@ -128,6 +128,19 @@ def test_a_confidence_of_0_is_in_the_first_bin() -> None:
 @pytest.mark.parametrize("mode", [Mode.GENERATE, Mode.FREE])
 def test_of_a_single_text_no_confidence_is_described(mode: Mode) -> None:
     assert confidence_of(make_spec([QUESTION], mode=mode, sampling=Sampling())).startswith("none")
+
+
+@pytest.mark.parametrize("circular", [False, True])
+def test_a_confidence_that_is_no_probability_of_the_model_is_not_called_one(*, circular: bool) -> None:
+    votes = {"mode": Mode.VOTE, "sampling": Sampling(samples=3, temperature=1.0)}
+    found = [
+        confidence_of(make_spec([QUESTION], circular=circular, **spec))
+        for spec in (votes, {"normalization": Normalization.BYTE}, {"normalization": Normalization.NONE})
+    ]
+    assert found[0].startswith("the fraction of the texts, not a model probability")
+    assert found[1].startswith("the softmax of scores per byte, not a model probability")
+    assert found[2].startswith(PROBABILITIES)
+    assert ["first rotation" in each for each in found] == [circular] * 3
 
 
 @pytest.mark.parametrize("outcome", [Outcome.UNANSWERED, Outcome.FAILED, Outcome.ANSWERED])

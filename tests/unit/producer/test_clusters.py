@@ -20,6 +20,7 @@ from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
 from producer.stats import Contexts, Pairs, Share, cluster_interval, mean_interval, share
 from producer.stats.clusters import ClusterKeys, ContextValues, shared_by
+from producer.stats.proportion import Interval
 from tests.support import make_question, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 
@@ -60,6 +61,10 @@ def test_where_no_questions_share_one_of_several_contexts_there_is_nothing_to_ad
     given: list[tuple[str | None, int]],
 ) -> None:
     assert contexts(*given).interval(accuracy(1, 2)) is None
+
+
+def test_two_contexts_say_that_they_tell_next_to_nothing() -> None:
+    assert contexts(("a", 1), ("a", 1), ("b", 0), ("b", 0)).interval(accuracy(2, 4)) == Interval(0.0, 1.0)
 
 
 def test_parts_of_a_run_add_up_to_the_whole() -> None:

@@ -146,6 +146,7 @@ def test_a_question_whose_answer_leaves_no_room_for_passages_fails_instead_of_be
         f" context by {bare} tokens. Lower sampling.max_tokens, or raise vllm_args.max_model_len"
     )
     assert refused.passages_left_out == len(PASSAGES)
+    assert refused.prompt_tokens == 0, "in no order of its choices"
     assert Outcome.FAILED not in {asked.outcome, unsearched.outcome}
 
 
@@ -194,10 +195,11 @@ def test_every_call_may_have_as_many_tokens_as_the_first() -> None:
 
 def test_the_verdict_tells_which_passages_were_shown_and_whether_one_of_them_answers() -> None:
     questions = [make_question(1, gold_passages=("p1",)), make_question(1, gold_passages=("p5",)), make_question(1)]
-    items = [Item(question, item().spec, PASSAGES) for question in questions]
+    hashed = make_question(1, metadata={"question_hash": "ab12"})  # as readers add it, but the index has no hashes
+    items = [Item(question, item().spec, PASSAGES) for question in (*questions, hashed)]
     verdicts = score_batch(items, engine(words(item()) - 10))
-    assert [each.retrieval_hit for each in verdicts] == [True, False, None]
-    assert [each.passages_left_out for each in verdicts] == [1, 1, 1]
+    assert [each.retrieval_hit for each in verdicts] == [True, False, None, None]
+    assert [each.passages_left_out for each in verdicts] == [1] * 4
     assert {each.context_source for each in verdicts} == {ContextSource.RETRIEVED}
     assert not any(each.outcome is Outcome.FAILED for each in verdicts)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from contract import Mode, Outcome, load_settings
 from contract.choice_order import arrangements
 from contract.spec import Sampling
@@ -37,6 +39,15 @@ def test_a_rotation_without_a_choice_has_none() -> None:
     verdict = ask(Writer(sometimes), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
     assert (verdict.rotation_choices, verdict.rotations_right) == ((None, "B", None, None), 1)
     assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B"), "right in one rotation is not right"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "outcome"), [("No idea.", "B", Outcome.UNANSWERED), ("Answer: A", None, Outcome.ANSWERED)]
+)
+def test_rotations_without_a_choice_or_a_key_are_not_wrong(text: str, key: str | None, outcome: Outcome) -> None:
+    question = CAPITAL.model_copy(update={"answer": key})
+    verdict = ask(Writer(lambda _: [text]), question, mode=Mode.GENERATE, sampling=Sampling(), circular=True)
+    assert (verdict.outcome, verdict.rotations_right) == (outcome, 0)
 
 
 def test_the_choice_of_most_rotations_stands_and_is_right_only_if_it_is_that_of_all() -> None:

@@ -191,6 +191,7 @@ def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
     assert convicted.error is not None
     assert convicted.error.type == "TooManyAttempts"
     assert convicted.attempts == max_attempts
+    assert convicted.settled_at > 0
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
     assert books.counts(run.run_id).finished
 
