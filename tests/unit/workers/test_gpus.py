@@ -80,6 +80,11 @@ def test_an_engine_larger_than_all_gpus_is_refused_with_both_numbers() -> None:
         cut_all(EIGHT[:2], 4)
 
 
+def test_an_engine_that_spreads_over_gpus_is_not_given_two_instances() -> None:
+    with pytest.raises(PlanError, match="CUDA shows a process one MIG instance, not 2"):
+        cut_all(CUT[1:], 2)
+
+
 def test_a_model_that_the_others_leave_no_gpu_is_not_told_to_make_do_with_less_than_one() -> None:
     with pytest.raises(PlanError, match="0 visible and not in another group") as refused:
         cut_all([], 1)

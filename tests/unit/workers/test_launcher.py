@@ -43,9 +43,10 @@ from workers.host.restarts import Exit, after_exit
         (1, False, False, 0, "give up", 0.0),  # a setting or model that a person must mend
         (1, True, False, 0, "restart", 1.0),  # a crash in mid-run
         (EXIT_UNBOOTABLE, False, False, 0, "give up", 0.0),  # no boot can succeed
-        (-9, True, True, 0, "restart", 1.0),  # killed after steady work
+        (-9, True, True, 9, "restart", 1.0),  # killed after steady work
         (-9, True, False, 1, "restart", 2.0),  # killed again
         (-9, True, False, 9, "restart", 4.0),  # and again: questions wait for it
+        (-11, True, False, 9, "restart", 4.0),  # by a fault of its own: a question may be the cause, but no boot
         (-9, False, False, 3, "restart", 8.0),
         (-9, False, False, 9, "restart", 30.0),  # killed in every boot: that says nothing of the boots
         (-15, False, False, 9, "restart", 30.0),

@@ -104,6 +104,7 @@ def test_a_worker_of_a_model_named_as_on_the_hub_has_no_slash_in_its_name() -> N
     ("models", "says"),
     [
         ([{"model": "a", "gpu_groups": [[0]]}, {"model": "b", "gpu_groups": [[0]]}], r"GPU 0 into 2 groups \(a, b\)"),
+        ([{"model": "a", "gpu_groups": [[0]], "share_gpus": True}, {"model": "b", "gpu_groups": [[0]]}], "into 2"),
         ([{"model": "a"}, {"model": "b"}], "auto is set for a, b, which leaves open how to divide 8 GPUs"),
         ([{"model": "a", "gpu_groups": [[i] for i in range(8)]}, {"model": "b"}], "0 visible and not in another group"),
         ([{"model": "a", "gpu_groups": [[0, 1]]}], r"Group \[0, 1\] has 2 GPUs"),
@@ -198,6 +199,11 @@ def test_without_a_gpu_workers_are_bound_to_cores_that_they_share_with_nobody() 
 def test_models_without_a_gpu_share_the_cores_too() -> None:
     plans, _ = planned(fleet({"model": "a"}, {"model": "b", "cpu_workers": 3}), [])
     assert places(plans) == {"a-cpu0": "cores 0-1", "b-cpu1": "cores 2-3", "b-cpu2": "cores 4-5", "b-cpu3": "cores 6-7"}
+
+
+def test_as_many_workers_as_cores_have_one_each() -> None:
+    plans, warnings = planned(fleet(cpu_workers=2), [], [0, 1])
+    assert (places(plans), warnings) == ({"cpu0": "cores 0", "cpu1": "cores 1"}, [])
 
 
 def test_more_workers_than_cores_are_not_bound_and_warned_of() -> None:

@@ -175,6 +175,7 @@ def test_a_difference_that_only_one_of_test_and_interval_finds_is_called_undecid
     told = "undecided   interval and test are approximations, and only one of them shows a difference"
     assert told in compare("one", "two").stdout
     assert "undecided" not in compare("three", "two").stdout
+    assert "undecided" not in compare("two", "three").stdout
 
 
 def test_a_p_value_too_small_for_a_number_is_not_told_as_zero(ran: Ran, compare: Producer) -> None:
