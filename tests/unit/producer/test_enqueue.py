@@ -195,6 +195,7 @@ def test_that_a_single_bad_row_can_be_skipped_is_said(producer: Producer, write_
     said = producer("enqueue", write_rows(good, {**good, "answer": "Z"}), exit_code=1).stderr
     assert ":2: field 'answer':" in said
     assert "The other rows are good: --skip-bad leaves this one out." in said
+    assert "other rows" not in producer("enqueue", write_rows({**good, "answer": "Z"}), exit_code=1).stderr
 
 
 def test_without_any_key_it_is_said_how_to_give_one(producer: Producer, write_rows: WriteRows) -> None:
