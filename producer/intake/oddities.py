@@ -54,4 +54,4 @@ class Oddities:
 def _names_image(texts: str, metadata: Mapping[str, object]) -> bool:
     if ("<" in texts or "![" in texts or "data:" in texts) and _IMAGE.search(texts):
         return True
-    return bool(metadata) and any(value and _IMAGE_FIELD.fullmatch(name) for name, value in metadata.items())
+    return any(value and _IMAGE_FIELD.fullmatch(name) for name, value in metadata.items())

@@ -233,8 +233,7 @@ def survey(
 
 
 def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:
-    good = inspector.questions()
-    return islice(filter(selection.wants, good) if selection.subjects else good, selection.limit)
+    return islice(filter(selection.wants, inspector.questions()), selection.limit)
 
 
 def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -> Iterator[Question]:
