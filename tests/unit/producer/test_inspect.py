@@ -369,13 +369,17 @@ def test_choices_with_the_same_text_are_warned_of(tmp_path: Path, session: Sessi
     [
         ({"question": "Is 5 &lt; 6?"}, "1 question with HTML entities like &lt;"),
         ({"question": "What does <image 1> show?"}, "1 question with an image, which no mode shows"),
-        ({"question": "What is this?", "image_path": "a.png"}, "1 question with an image, which no mode shows"),
+        ({"question": "What does ![it](a.png) show?"}, "1 question with an image, which no mode shows"),
+        ({"question": "What is data:image/png;base64,iVBORw0KGgo=?"}, "1 question with an image, which no mode shows"),
+        ({"question": "What is this?", "image_path": "a.png", "level": "hard"}, "1 question with an image, which no"),
     ],
 )
 def test_what_a_model_is_not_shown_as_it_was_meant_is_warned_of(
     tmp_path: Path, session: Session, row: dict[str, str], warning: str
 ) -> None:
-    plain = lines({"question": "Is R&D; fun < 5?", "image_path": "", "choices": ["yes", "no"], "answer": "A"})
+    plain = lines(
+        {"question": "Is R&D; fun < 5?", "image_path": "", "level": "easy", "choices": ["yes", "no"], "answer": "A"}
+    )
     (tmp_path / "plain.jsonl").write_text(plain)
     (tmp_path / "q.jsonl").write_text(lines({**row, "choices": ["yes", "no"], "answer": "A"}))
 

@@ -24,8 +24,9 @@ FORMATS = {
 
 @pytest.mark.parametrize(("form", "last"), [("BEIR", "p 4"), ("TREC", "p4"), ("JSON Lines", "4")])
 def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) -> None:
-    (tmp_path / "qrels").write_text(FORMATS[form])
-    assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1", "p2"], "q2": [last]}
+    for encoding in ("utf-8", "utf-8-sig"):
+        (tmp_path / "qrels").write_text(FORMATS[form], encoding=encoding)
+        assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1", "p2"], "q2": [last]}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,7 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
         ("q0 p1 much\n", ":1: is not a relevance judgement"),
         ("q0 0 p1 nan\n", ":1: is not a relevance judgement"),
         ('{"qid": "q0"}\n', ":1: is not a relevance judgement"),
+        ('{"pid": "p1", "score": 1}\n', ":1: is not a relevance judgement"),
         ('{"qid": "q0", "pid": "p1", "score": NaN}\n', ":1: is not a relevance judgement"),
         ('{"qid": "q0", "pid": "p1", "pid": "p2"}\n', ":1: is not a relevance judgement"),
         ('{"qid": "q0", "pids": ' + 100_000 * "[" + "\n", ":1: is not a relevance judgement"),
@@ -98,6 +100,10 @@ def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_cou
     (run,) = ledger.runs()
     assert [each.gold_passages for each, _ in ledger.results(run.run_id)] == [("own", "p1", "p2"), ()]
 
+    (tmp_path / "known").write_text("q0 0 p1 1\nq1 0 p1 1\n")
+    told = enqueue("known")
+    assert "judgements of 2 of 2 questions" in told
+    assert "no selected question" not in told
     (tmp_path / "others").write_text("x7 0 p1 1\n")
     assert "none of its 1 id matches a question: the first is 'x7'" in " ".join(enqueue("others").split())
-    assert len(ledger.runs()) == 1
+    assert len(ledger.runs()) == 2

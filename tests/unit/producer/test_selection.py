@@ -96,6 +96,7 @@ def test_a_stratified_sample_has_each_subjects_share(write_rows: WriteRows) -> N
     found = Counter(each.split()[0] for each in asked(path, sample=10, seed=2, stratified=True))
 
     assert found == {"red": 6, "blue": 3, "green": 1}
+    assert any("green" not in " ".join(asked(path, sample=10, seed=seed)) for seed in range(9)), "else by chance"
 
 
 def test_a_subject_can_be_wanted_alone_and_sampled_from(write_rows: WriteRows) -> None:

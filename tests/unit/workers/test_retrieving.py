@@ -420,13 +420,18 @@ def test_a_run_that_limits_its_passages_by_tokens_is_refused_where_nobody_counts
     books: MemoryLedger, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SimulatedEngine, "counts_tokens", False)
-    run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"max_context_tokens": 100}))
-    books.attach(run.run_id, {"q0": [Passage(id="p", score=1.0, text="found")]})
+    run = open_run(books, make_questions(2), rag=RAG.model_copy(update={"max_context_tokens": 100}))
+    books.attach(run.run_id, {each: [Passage(id="p", score=1.0, text="found")] for each in ("q0", "q1")})
     score(books, outbox, message(run, "q0"))
     verdict = verdict_of(books, run, "q0")
     assert verdict is not None
     assert verdict.error is not None
     assert "does not count tokens" in verdict.error.message
+    monkeypatch.setattr(SimulatedEngine, "counts_tokens", True)
+    score(books, outbox, message(run, "q1"))
+    counted = verdict_of(books, run, "q1")
+    assert counted is not None
+    assert counted.error is None
 
 
 def test_looking_up_does_not_count_as_an_attempt_to_score(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
@@ -524,6 +529,7 @@ def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
     assert verdict is not None
     assert verdict.error is not None
     assert "There is none of that name" in verdict.error.message
+    assert outbox.sent == []
 
 
 def test_questions_wait_where_loading_their_reranker_fails_as_for_want_of_memory(

@@ -282,6 +282,19 @@ def test_what_this_worker_must_not_score_is_failed_with_the_reason(
     assert engine.calls == []
 
 
+def test_a_worker_with_adapters_scores_the_runs_that_ask_for_one_of_them_and_names_them_to_others(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    law, med = (open_run(books, make_questions(1), name, adapter=name) for name in ("law", "med"))
+    settings = SETTINGS.model_copy(update={"adapters": {"law": "adapters/law", "tax": "adapters/tax"}})
+    scorer = BatchScorer(StageContext(settings, books, "w@host", nowhere), engine)
+    scorer.run(batch_of(message(law, "q0"), message(med, "q0")))
+    assert verdict_of(books, law, "q0").error is None
+    refused = verdict_of(books, med, "q0").error
+    assert refused is not None
+    assert "this worker has law, tax" in refused.message
+
+
 def test_a_worker_scores_a_run_that_spells_the_name_of_its_model_otherwise_since_it_gets_its_questions(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
