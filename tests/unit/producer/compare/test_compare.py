@@ -133,6 +133,13 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     ]
 
 
+def test_a_setting_is_told_by_the_word_that_sets_it(ran: Ran, compare: Producer) -> None:
+    ran("one", "cc", keyed(2))
+    ran("two", "cc", keyed(2), mode=Mode.LIKELIHOOD)
+
+    assert "differ in   mode: 'letter' → 'likelihood'\n" in compare("one", "two").stdout
+
+
 def test_how_many_of_the_pairs_each_run_left_without_an_answer_stands_beside_the_difference(
     ran: Ran, compare: Producer
 ) -> None:
@@ -311,7 +318,7 @@ def test_runs_that_share_some_questions_are_compared_by_these_alone_if_asked(ran
     found = json.loads(compare("one", "two", "--shared", "--json").stdout)
 
     assert "6 and 5 question ids, with 4 in common, of which 1 differ, first in answer of q2." in refused
-    assert "Add --shared to compare the 3 that are the same in both" in refused
+    assert "Add --shared to compare the 3 that are the same in both, or enqueue the same file for both, with" in refused
     assert "pairs       3: both right 2 · only A 0 · only B 1 · neither 0\n" in text
     assert "left out    4 questions: 2 only in A · 1 only in B · 1 changed between A and B; the figures are" in text
     assert found["left_out"] == {"only_a": 2, "only_b": 1, "changed": 1}

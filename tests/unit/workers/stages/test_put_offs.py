@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import NoReturn
 
@@ -10,11 +11,11 @@ import pytest
 from contract import MemoryLedger, RunState
 from contract.errors import RedisUnreachable, UnreadableRun
 from contract.queue import MESSAGE_VERSION
-from tests.support import make_questions, open_run
+from tests.support import PATIENCE_S, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score
 from workers.messages.batch import Settlement
-from workers.stages.pauses import RETRY_PAUSE_S
+from workers.stages.pauses import RETRY_PAUSE_S, Pauses
 from workers.stages.put_offs import PutOffs
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
@@ -137,3 +138,11 @@ def test_a_run_stays_put_off_while_a_long_batch_runs_although_a_later_one_has_en
             put_offs.add("judged", ["q0"], "its judge is away")
         clock.now_s += 300
         assert put_offs.current == {"judged": "its judge is away"}
+
+
+def test_a_pause_lasts_its_time_but_not_longer_than_the_worker() -> None:
+    began = time.monotonic()
+    Pauses(1, stopping=lambda: False).take(0.15)
+    assert time.monotonic() - began >= 0.15
+    Pauses(1, stopping=lambda: True).take(PATIENCE_S)
+    assert time.monotonic() - began < PATIENCE_S
