@@ -348,10 +348,12 @@ def test_it_is_told_where_only_the_name_says_what_an_index_counts_from(tmp_path:
 
 
 def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_path: Path, session: Session) -> None:
-    (tmp_path / "q.jsonl").write_text(r'{"question": "Is \frac 1 2 it?", "choices": ["a", "\beta"], "answer": "A"}')
+    fraction = r'{"question": "Is \frac 1 2 it?", "choices": ["a", "b"], "answer": "A"}'
+    letter = r'{"question": "Is it?", "choices": ["a", "\beta"], "answer": "A"}'
+    (tmp_path / "q.jsonl").write_text(f"{fraction}\n{letter}\n")
 
     for command in (("inspect", "q.jsonl"), ("enqueue", "q.jsonl", "--dry-run")):
-        assert "1 question with a backspace or form feed" in run(session, *command).stderr
+        assert "2 questions with a backspace or form feed" in run(session, *command).stderr
 
 
 def test_choices_with_the_same_text_are_warned_of(tmp_path: Path, session: Session) -> None:

@@ -91,6 +91,11 @@ def test_a_model_that_says_a_wherever_it_is_wrong_prefers_it_although_most_keys_
     assert found.preferred() == Preference("A", chosen=995, key=900.0, of=1000)
 
 
+def test_of_two_preferred_positions_the_one_in_greater_excess_is_told() -> None:
+    found = Positions(Counter({(5, ("E",), "B"): 160, (5, ("E",), "A"): 220, (5, ("E",), "C"): 20}))
+    assert found.preferred() == Preference("A", chosen=220, key=0.0, of=400)
+
+
 def test_without_answers_nothing_is_preferred() -> None:
     assert Positions().preferred() is None
     assert Positions(Counter({(4, ("B",), "B"): 9})).preferred() is None, "without errors"

@@ -53,7 +53,7 @@ def test_fewer_than_two_subjects_are_no_sample(counted: list[tuple[int, int]]) -
 
 @pytest.mark.parametrize(
     ("counted", "as_many"),
-    [([(10, 20), (10, 20)], (1, 2)), ([(8, 8)] * 2, (2, 2)), ([(3, 3)] * 40, (40, 40)), ([(1, 1)] * 20, (20, 20))],
+    [([(10, 20), (10, 20)], (1, 2)), ([(8, 8)] * 2, (2, 2)), ([(3, 3)] * 40, (40, 40)), ([(1, 1)] * 2, (2, 2))],
     ids=["half right", "all right", "many", "one question each"],
 )
 def test_subjects_that_happen_to_be_equal_tell_no_more_than_as_many_questions(

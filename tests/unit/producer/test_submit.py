@@ -64,6 +64,7 @@ def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
     shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
     each_rotation = round(((1 / 4) ** 4 + (1 / 2) ** 2) / 2, 6)
     assert digest.keys.guessing.chance(make_spec(circular=True, prompt=shown)) == each_rotation
+    assert digest.keys.guessing.chance(make_spec(prompt=shown)) == (1 / 4 + 1 / 2) / 2
 
 
 def test_where_the_prompt_shows_no_choices_every_rotation_is_the_same_guess() -> None:
@@ -94,7 +95,12 @@ def test_always_the_same_is_a_position_that_is_shown_or_a_choice_that_all_questi
     tied = Guessing()
     tied.add(make_question(0, answer="B"))
     tied.add(make_question(1, answer="A"))
+    tied.add(make_question(2, answer=None))
     assert tied.constant(make_spec(prompt=lettered)) == ("A", 0.5), "in whatever order questions come"
+    same = Guessing()
+    for key in "AB":
+        same.add(make_question(0, choices=("yes", "no"), answer=key))
+    assert same.constant(make_spec()) == ("no", 0.5)
 
 
 def test_a_choice_that_all_questions_have_is_the_same_answer_wherever_it_stands() -> None:

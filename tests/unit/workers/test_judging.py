@@ -44,10 +44,14 @@ def test_a_judge_reasons_as_much_as_it_is_told_and_a_model_that_grades_itself_as
     assert efforts == ["high", "high", "high", "low"]
 
 
-@pytest.mark.parametrize("answer", ["", " \n", "<think>Rome, or is it"], ids=["nothing", "blank", "unfinished"])
-def test_where_the_model_said_nothing_a_judge_that_likes_everything_is_not_asked(answer: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "rule"),
+    [("", "none"), (" \n", "none"), ("<think>Rome, or is it", "unfinished-reasoning")],
+    ids=["nothing", "blank", "unfinished"],
+)
+def test_where_the_model_said_nothing_a_judge_that_likes_everything_is_not_asked(answer: str, rule: str) -> None:
     verdict, engine = judged(answer=answer)
-    assert (verdict.outcome, verdict.raw_text) == (Outcome.UNANSWERED, answer)
+    assert (verdict.outcome, verdict.rule, verdict.raw_text) == (Outcome.UNANSWERED, rule, answer)
     assert len(engine.calls) == 1
 
 

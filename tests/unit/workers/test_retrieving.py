@@ -141,6 +141,7 @@ def test_a_batch_is_looked_up_in_one_search_and_sent_on_in_the_messages_it_came_
     kept = books.passages(run.run_id, ["q0", "q1", "q2"])
     assert [each.text for each in kept["q1"]] == [questions[1].question] * 2
     assert books.counts(run.run_id).todo == 3
+    assert books.engines(run.run_id) == [], "who searches answers nothing"
 
 
 def test_a_ledger_that_is_away_when_passages_are_found_costs_no_question_an_attempt(

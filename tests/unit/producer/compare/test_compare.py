@@ -272,6 +272,8 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
     # ψ = 0.3, n = 100: √0.3 · (1.95996 · 10 + 0.84162 · √(100 + 0.70833 - 3.84146)) / 100.70833 = 0.15165
     told = "0.152 or more (about 80 % power at level 0.05, given these numbers of pairs and discordant pairs)"
     assert f"detectable  {told}\n" in compare("one", "two").stdout
+    found = json.loads(compare("one", "two", "--json").stdout)
+    assert round(found["minimum_detectable_effect"]["value"], 3) == 0.152
 
 
 @pytest.mark.parametrize(
@@ -333,12 +335,12 @@ def test_runs_of_which_one_question_was_changed_do_not_differ_in_nothing(ran: Ra
     many = keyed(3)
     ran("one", "ccw", many)
     changed = many[2].model_copy(update={"question": "Another one?"})
-    ran("two", "ccc", [*many[:2], changed], questions_digest="1" * 64)
+    ran("two", "cc", [many[0], changed], questions_digest="1" * 64)
 
     text = compare("one", "two", "--shared").stdout
 
     assert "differ in   nothing but the questions: those of both runs were asked in the same way\n" in text
-    assert "left out    1 question: 1 changed between A and B" in text
+    assert "left out    2 questions: 1 only in A · 1 changed between A and B" in text
 
 
 def test_runs_over_the_same_questions_are_compared_alike_with_and_without_the_option(
