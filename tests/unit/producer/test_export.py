@@ -18,7 +18,7 @@ from contract.verdict import Outcome, Verdict
 from producer.export.cells import iso
 from producer.export.columns import NAMES
 from producer.export.results import export
-from tests.support import interrupted_run, make_questions, open_run
+from tests.support import interrupted_run, make_question, make_questions, open_run
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 
@@ -44,6 +44,22 @@ def test_of_a_run_whose_questions_are_not_written_yet_there_are_only_the_names_o
     export(ledger, run.run_id, tmp_path)
 
     assert (tmp_path / "results.csv").read_text() == ",".join(NAMES) + "\n"
+
+
+def test_of_several_right_choices_all_are_the_answer_and_what_is_not_known_is_null(
+    ledger: MemoryLedger, tmp_path: Path
+) -> None:
+    several = make_question(0, choices=("x", "y", "z"), answer="A", also_right=("C",))
+    run = open_run(ledger, [several, make_question(1, answer=None)])
+    right = Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="C")
+    ledger.commit(run.run_id, [right, Verdict(question_id="q1", outcome=Outcome.UNANSWERED)])
+
+    export(ledger, run.run_id, tmp_path, ("parquet",))
+
+    first, second = pq.read_table(tmp_path / "results.parquet").to_pylist()
+    assert (first["correct"], first["answer"], first["choice_text"]) == (True, "A,C", "z")
+    unknown = ("correct", "answer", "choice", "choice_scores", "retrieval_scores", "settled_at")
+    assert [second[each] for each in unknown] == [None] * 6
 
 
 def test_the_margin_is_0_in_the_files_only_where_it_is_a_tie(ledger: MemoryLedger, tmp_path: Path) -> None:

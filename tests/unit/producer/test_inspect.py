@@ -49,7 +49,7 @@ def test_it_counts_what_stands_in_the_file(write_rows: WriteRows, session: Sessi
         1,
     )
     assert found["skipped_kinds"] == {"choices: too many or too few": 1}
-    assert found["choices"] == {"2": 3, "3": 2}
+    assert (found["questions"], found["choices"]) == (5, {"2": 3, "3": 2})
     assert (found["answers"], found["without_key"]) == ({"A": 3, "B": 1}, 1)
     assert (found["repeated"], found["same_text"]) == (1, 2)
     assert found["subjects"] == {"sky": 1}
@@ -144,6 +144,8 @@ def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, ses
     assert "the right answer is C in 75.0 % of the questions, 25.0 % would be expected" in warned.stderr
     assert "a prompt that shows the choices rewards a model that prefers that position" in warned.stderr
     assert "--set shuffle=true" in warned.stderr
+    skew = inspected(session, str(write_rows(*skewed)))["skew"]
+    assert (skew["label"], skew["share"], skew["expected"]) == ("C", 0.75, 0.25)
 
 
 def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
@@ -241,14 +243,16 @@ def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteR
     model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     (tmp_path / "model").mkdir()
     model.save(str(tmp_path / "model" / "tokenizer.json"))
-    path = str(write_rows({"question": "one two three", "choices": ["a b", "c"], "answer": "A"}))
+    long = {"question": "one two three", "choices": ["a b", "c"], "answer": "A"}
+    path = str(write_rows(long, {**long, "question": "one"}))
 
     found = inspected(session, path, "--model", "model")
 
-    assert found["tokens"] == {"p50": 5, "p95": 5, "p99": 5, "max": 5}, "Question: one two three Answer:"
+    assert found["tokens"] == {"p50": 3, "p95": 5, "p99": 5, "max": 5}, "Question: one two three Answer:"
     assert found["max_model_len"] == 7, "and the longest choice"
     assert inspected(session, path, "--model", "model", "--set", "delimiter=' that is '")["max_model_len"] == 9
-    assert inspected(session, path, "--model", "model", "--set", "mode=letter")["max_model_len"] > 7
+    by_letter = inspected(session, path, "--model", "model", "--set", "mode=letter")
+    assert by_letter["max_model_len"] == by_letter["tokens"]["max"] + 1
 
 
 def test_a_text_is_counted_whole_where_the_tokenizer_was_stored_to_cut_and_fill_up(
