@@ -367,6 +367,12 @@ def test_the_mean_over_subjects_is_no_surer_on_either_side_because_questions_sha
     assert shared.high >= alone.high
 
 
+def test_in_a_mean_over_subjects_those_without_shared_contexts_keep_the_intervals_of_their_own() -> None:
+    subjects = [accuracy(9, 20), accuracy(12, 20)]
+    wide = Interval(0.1, 1.0)
+    assert mean_interval(subjects, [None, wide]) == mean_interval(subjects, [subjects[0].interval, wide])
+
+
 def test_compared_runs_whose_questions_share_contexts_tell_an_interval_and_a_p_that_agree(
     producer: Producer, two_runs: tuple[Run, Run]
 ) -> None:

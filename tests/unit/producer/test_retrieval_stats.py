@@ -160,6 +160,12 @@ def test_the_right_choice_in_the_context_is_held_against_the_wrong_ones() -> Non
     assert wrong.of == 3
 
 
+def test_of_several_right_choices_one_in_the_context_is_enough() -> None:
+    found, asked = tally(), question(also_right=("C",))
+    found.add(asked, searched(asked, [Passage(id="p", score=1.0, text="Iron rusts.")]))
+    assert value(found.answer_in_context()) == 1.0
+
+
 def test_a_retrieval_that_failed_is_counted_apart_and_misses_nothing() -> None:
     found = tally()
     asked = question(gold_passages=("a",))

@@ -165,7 +165,9 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
         Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", gold_passages=("right",))
         for n in range(len(both) - 1)
     ]
-    asked.append(Question(id=f"q{len(asked)}", question="q", choices=("a", "b"), answer="A"))  # names no source
+    # It names no source: readers add a hash, but the passages have none.
+    hashed = {"metadata": {"question_hash": "ab12"}}
+    asked.append(Question.model_validate({**asked[0].model_dump(), "id": "q9", "gold_passages": (), **hashed}))
     for name, top_k, verdicts in zip(("two", "three"), (2, 3), zip(*both, strict=True), strict=True):
         spec = SPEC.model_copy(update={"rag": RAG.model_copy(update={"retrieval_top_k": top_k})})
         ledger.open_run(Run(run_id=name, spec=spec, source="q.json", questions=len(asked), chance=0.5, created_at=1.0))
