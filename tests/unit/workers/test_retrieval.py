@@ -16,6 +16,7 @@ from tests.support import build_test_index
 from tests.unit.producer.conftest import room_per_file
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.load import load_index
+from workers.retrieval.passages import Passages
 from workers.retrieval.ranking import best
 
 WORDS = [
@@ -65,6 +66,17 @@ def test_a_passage_comes_with_rank_score_document_and_text(small: Path) -> None:
     (found,) = load_index(small).search(["Does copper conduct?"], 2)
     assert [(each.id, each.document, each.rank, each.text) for each in found] == [("p2", "p2", 1, TEXTS[2])]
     assert found[0].score > 0
+
+
+def test_of_an_index_that_was_stored_in_several_writes_every_passage_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all with more passages than one write takes."""
+    monkeypatch.setattr("producer.corpus.store.BATCH", 2)
+    index = load_index(build_test_index(tmp_path / "x", WORDS[:7]))
+    found = [(each.id, each.text) for answer in index.search(WORDS[6::-1], 1) for each in answer]
+    assert found == [(f"p{number}", WORDS[number]) for number in range(6, -1, -1)]
+    assert len(Passages(tmp_path / "x" / PASSAGES)) == 7
 
 
 def test_queries_of_a_batch_are_answered_in_order_and_as_if_each_were_asked_alone(small: Path) -> None:
