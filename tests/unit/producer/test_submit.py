@@ -360,8 +360,13 @@ def test_a_long_file_is_grouped_by_text_part_by_part(
     ],
 )
 def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(
-    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker, config: RunConfig
+    write_rows: WriteRows,
+    ledger: MemoryLedger,
+    broker: MemoryBroker,
+    config: RunConfig,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(prefix_order, "READ_TOGETHER", 4)
     subjects = ["law", "art", None, "law", None, "art"]
     rows = [
         {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "subject": subject}

@@ -16,6 +16,7 @@ from tests.support import build_test_index
 from tests.unit.producer.conftest import room_per_file
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.load import load_index
+from workers.retrieval.memory import available_bytes
 from workers.retrieval.passages import Passages
 from workers.retrieval.ranking import best
 
@@ -212,3 +213,15 @@ def test_a_build_that_does_not_fit_into_memory_says_so_before_it_fills_it(
         InputError, match=rf"{what} need about .* GB more memory, but -1\.0 GB are available\. Build on"
     ):
         build_test_index(tmp_path / "x", TEXTS, kind)
+
+
+def test_a_build_may_take_what_its_container_leaves_or_the_machine_where_that_has_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.retrieval.memory.CGROUP", tmp_path)
+    (tmp_path / "memory.stat").write_text("anon 500\ninactive_file 300\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    (tmp_path / "memory.max").write_text("2000\n")
+    assert available_bytes() == 1300, "files that were only read make room"
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_bytes() > 2000
