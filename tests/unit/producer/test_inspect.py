@@ -428,6 +428,8 @@ def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, sess
         (("--encoding", "cp037"), "'cp037' does not end lines with the byte 0x0a"),
         (("--layout", "ark"), "Did you mean 'arc'"),
         (("--stratified",), "--stratified requires --sample"),
+        (("--seed", "1"), "--seed requires --sample"),
+        (("--sample", "0"), "'--sample': 0 is not in the range"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(

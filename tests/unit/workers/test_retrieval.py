@@ -159,6 +159,21 @@ def test_an_open_index_that_is_written_over_in_place_has_changed(tmp_path: Path)
     assert opened.changed()
 
 
+def test_an_index_that_is_replaced_while_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = build_test_index(tmp_path / "x", TEXTS)
+
+    def meanwhile(path: Path) -> Passages:
+        shutil.rmtree(folder)
+        shutil.copytree(build_test_index(tmp_path / "another", TEXTS), folder)
+        return Passages(path)
+
+    monkeypatch.setattr("workers.retrieval.load.Passages", meanwhile)
+    with pytest.raises(IndexUnusable, match="was changed while being opened"):
+        load_index(folder)
+
+
 @pytest.mark.parametrize("moved_to", ["x.replaced", None])
 def test_an_open_index_that_is_renamed_or_deleted_is_searched_as_it_was(tmp_path: Path, moved_to: str | None) -> None:
     opened = load_index(build_test_index(tmp_path / "x", TEXTS))
