@@ -122,7 +122,7 @@ def place_of(client: redis.Redis) -> str:
     scheme = "rediss" if issubclass(pool.connection_class, redis.SSLConnection) else "redis"
     port = f":{known['port']}" if "port" in known else ""
     number = f"/{known['db']}" if "db" in known else ""
-    return f"{scheme}://{address.before_port(known['host'])}{port}{number}"
+    return f"{scheme}://{address.before_port(known.get('host', ''))}{port}{number}"
 
 
 @contextmanager

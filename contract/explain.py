@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
@@ -27,6 +27,8 @@ FORMER_NAMES = {
 }
 
 SECRETS = (SecretStr, SecretBytes)
+#: Fewer letters begin a word by chance.
+_LEAST_LETTERS = 3
 
 
 def explain(trouble: ValidationError, model: type[BaseModel], source: str | Place) -> str:
@@ -59,22 +61,29 @@ def _nearest_setting(model: type[BaseModel], group: tuple[Any, ...], unknown: st
     """
     start = "".join(f"{part}." for part in group if isinstance(part, str))
     known = _known_names(model, group)
-    if meant := closest(unknown, known) or _spelled_within(unknown, known):
+    if meant := closest(unknown, known):
         return f"Did you mean {start + meant!r}?"
     nested = [] if group else _nested_names(model, unknown)
-    if nested:
+    if nested or (nested := [start + each for each in _spelled_within(unknown, known)]):
         return f"Did you mean {' or '.join(map(repr, nested))}?"
     return f"There are {', '.join(start + each for each in known)}." if start and known else ""
 
 
-def _spelled_within(word: str, known: Iterable[str]) -> str:
-    """Return the only one of `known` that contains the letters of `word`, or that is a word of it.
+def _spelled_within(word: str, known: Iterable[str]) -> list[str]:
+    """Return those of `known` that are a word of `word`, or of which a word begins with its letters.
 
-    `retrieval_top_k` for `topk`, `url` for `base_url`.
+    `url` for `base_url`, `retrieval_top_k` for `topk`.
     """
     letters, words = word.replace("_", "").lower(), word.lower().split("_")
-    found = [each for each in known if letters in each.replace("_", "") or each in words]
-    return found[0] if len(found) == 1 else ""
+    if len(letters) < _LEAST_LETTERS:
+        return []
+    return [each for each in known if each in words or any(end.startswith(letters) for end in _ends(each))]
+
+
+def _ends(name: str) -> Iterator[str]:
+    """Return the letters of `name` from each of its words on."""
+    words = name.split("_")
+    return ("".join(words[at:]) for at in range(len(words)))
 
 
 def _nested_names(model: type[BaseModel], name: str) -> list[str]:

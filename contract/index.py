@@ -259,10 +259,12 @@ def read_manifest(path: Path) -> Manifest:
     try:
         if not path.is_dir():
             what = "is a file, expected the folder of an index" if path.exists() else "no such index"
-            raise IndexUnusable(what, path=path, hint=f"Correct the path, or b{_BUILD.format(path)[1:]}")
+            raise IndexUnusable(what, path=path, hint=f"Correct the path, or build it: {_BUILD.format(path)}")
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise IndexUnusable(f"has no {MANIFEST}, so it is not an index", path=path, hint=_BUILD.format(path)) from None
+        raise IndexUnusable(
+            f"has no {MANIFEST}, so it is not an index", path=path, hint=f"Build it: {_BUILD.format(path)}"
+        ) from None
     except OSError as trouble:
         raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=manifest, hint="Check permissions.") from None
     except (ValueError, RecursionError) as trouble:
@@ -288,5 +290,5 @@ def replaced_beside(path: Path) -> Path:
     return place.with_name(f"{place.name}.replaced")
 
 
-_BUILD = "Build it: python -m producer index CORPUS -o {}"
+_BUILD = "python -m producer index CORPUS -o {}"
 _REBUILD = "Build the index again with python -m producer index."

@@ -16,7 +16,8 @@ from contract import address
 
 __all__ = ["as_called", "repeat"]
 
-_SUGGESTION = re.compile(r"\bpython -m (producer|workers) (?!-)([a-z-]+)")
+#: A command, unless it takes no such options, or needs no Redis, or is said to need another deploy file.
+_SUGGESTION = re.compile(r"\bpython -m (producer|workers) (?!-|prepare\b|index\b)([a-z-]+)\b(?! with a deploy file)")
 #: Where the contexts of one invocation share what was given.
 _DEPLOY, _REDIS = f"{__name__}.deploy", f"{__name__}.redis"
 #: How `--set` of workers starts that says which Redis.

@@ -216,5 +216,6 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
             *plan_lines(planned, run),
             ("prompt", f"for {first.id}:\n{prompt}"),
             ("key", key_shown(first)),
-        ]
+        ],
+        verbatim=True,
     )

@@ -71,7 +71,7 @@ def inspect(
         if as_json:
             echo_json(_content(inspector, profile, shown, spec))
         else:
-            echo_lines(_lines(inspector, profile, shown, spec))
+            echo_lines(_lines(inspector, profile, shown, spec), verbatim=True)
             _warn(inspector, profile)
 
 

@@ -8,7 +8,7 @@ import click
 
 from contract.commands import note
 from contract.engine_info import is_simulated
-from contract.errors import UnknownRun, UnreadableRun
+from contract.errors import LedgerError, UnknownRun
 from contract.ledger import Counts, Ledger, Run
 from contract.verdict import Outcome
 from producer.engine_differences import sampling_lines
@@ -47,7 +47,11 @@ def _made_up(ledger: Ledger, run_id: str) -> bool:
     """Whether the simulated engine answered the run, whose accuracy is then worth nothing."""
     try:
         return any(is_simulated(each.engine) for each in ledger.engines(run_id))
-    except (UnknownRun, UnreadableRun):  # purged meanwhile, or answered by an engine of another version
+    except UnknownRun:  # purged meanwhile
+        return False
+    except LedgerError as trouble:  # one that this version cannot read must not keep the others from being listed
+        if trouble.retryable:
+            raise
         return False
 
 
@@ -86,4 +90,5 @@ def show(session: Session, run_name: str, question_id: str, as_json: bool) -> No
     if as_json:
         echo_json(question_json(run, question, verdict))
     else:
-        echo_lines(question_lines(run, question, verdict, sampling_lines(run, session.ledger.engines(run.run_id))))
+        beside = sampling_lines(run, session.ledger.engines(run.run_id))
+        echo_lines(question_lines(run, question, verdict, beside), verbatim=True)

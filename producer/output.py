@@ -31,11 +31,15 @@ def echo_json(content: Any) -> None:
     click.echo(for_json(json.dumps(content, ensure_ascii=False, indent=2)))
 
 
-def echo_lines(lines: Lines) -> None:
-    """Print `label  value` lines with the values aligned."""
+def echo_lines(lines: Lines, *, verbatim: bool = False) -> None:
+    """Print `label  value` lines with the values aligned.
+
+    `verbatim` if they have texts of questions or models: what suggests a command there is no suggestion of ours.
+    """
+    shown = for_terminal if verbatim else for_reader
     width = max(len(label) for label, _ in lines) + 2
     for label, value in lines:
-        click.echo(for_reader(f"{label:<{width}}{value}").replace("\n", "\n" + " " * width).rstrip())
+        click.echo(shown(f"{label:<{width}}{value}").replace("\n", "\n" + " " * width).rstrip())
 
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
 
 from contract.errors import DeadlineMissed, InputError, LedgerError, McqueueError, NoWorker, TooBusy, nearest
-from producer.http.bodies import GenerateBatchIn, GenerateIn, QuestionIn, ScoreBatchIn, ScoreIn
+from producer.http.bodies import QuestionIn
 
 __all__ = ["explain", "refuse"]
 
@@ -22,15 +21,6 @@ STATUS: dict[type[McqueueError], int] = {
     TooBusy: 429,
     DeadlineMissed: 504,
     LedgerError: 503,
-}
-
-
-#: Endpoint → what it takes.
-BODIES: dict[str, type[BaseModel]] = {
-    "/score": ScoreIn,
-    "/score/batch": ScoreBatchIn,
-    "/generate": GenerateIn,
-    "/generate/batch": GenerateBatchIn,
 }
 
 
@@ -54,7 +44,7 @@ def _said(wrong: dict[str, Any], request: Request) -> str:
     if wrong["type"] == "json_invalid":
         return f"{wrong['msg']} at character {wrong['loc'][1]}: {wrong['ctx']['error']}"
     if wrong["type"] == "extra_forbidden":
-        takes = QuestionIn if "questions" in wrong["loc"][:-1] else BODIES.get(request.url.path)
-        known = list(takes.model_fields) if takes else []
-        return f"{wrong['msg']}. {nearest(str(wrong['loc'][-1]), known)}".rstrip(". ")
+        body = request.scope["route"].body_field.field_info.annotation
+        takes = QuestionIn if "questions" in wrong["loc"][:-1] else body
+        return f"{wrong['msg']}. {nearest(str(wrong['loc'][-1]), list(takes.model_fields))}".rstrip(". ")
     return str(wrong["msg"])

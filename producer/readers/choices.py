@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
-from producer.readers.field_names import CHOICE_FLAGS, CHOICE_LABELS, CHOICE_TEXTS, spelled
+from producer.readers.field_names import CHOICE_FLAGS, CHOICE_LABELS, CHOICE_TEXTS, by_spelling
 from producer.readers.inline import Mark, joins, mark_of, split_choices, split_list
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble, shown_value
@@ -250,7 +250,7 @@ def _printed(cell: str) -> object:
 
 
 def _in_object(found: Mapping[Any, Any]) -> object:
-    known = {spelled(str(name)): value for name, value in found.items()}
+    known = by_spelling(found)
     texts, labels = (
         next((known[each] for each in names if each in known), None) for names in (CHOICE_TEXTS, CHOICE_LABELS)
     )
@@ -265,7 +265,7 @@ def _in_object(found: Mapping[Any, Any]) -> object:
 
 
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
-    first, found = found[0], [{spelled(name): value for name, value in each.items()} for each in found]
+    first, found = found[0], [by_spelling(each) for each in found]
     texts: list[Any] = [next((each[name] for name in CHOICE_TEXTS if name in each), None) for each in found]
     if not any(name in each for each in found for name in CHOICE_TEXTS):
         known = f"{', '.join(CHOICE_TEXTS[:-1])} or {CHOICE_TEXTS[-1]}"

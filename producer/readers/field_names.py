@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_lowercase
+from typing import Any
 
 __all__ = [
     "CHOICE_FLAGS",
@@ -21,6 +22,7 @@ __all__ = [
     "PARTS",
     "WRONG_LISTS",
     "Names",
+    "by_spelling",
     "is_table_header",
     "names_of",
     "spelled",
@@ -122,9 +124,19 @@ class Names:
 
 @lru_cache(maxsize=1024)
 def spelled(name: str) -> str:
-    """Return `name` in normalised spelling."""
+    """Return `name` in normalised spelling; `_id` is a name of its own, of databases' exports."""
+    if name == "_id":
+        return name
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return re.sub(r"[^\w]+", "_", parted).strip("_").lower() or name
+
+
+def by_spelling(record: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the values by their names in normalised spelling, the first of each."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        found.setdefault(spelled(str(name)), value)
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +144,7 @@ def names_of(fields: tuple[str, ...]) -> Names:
     """Assign the field names `fields` to the parts that they suggest."""
     known: dict[str, str] = {}
     for each in fields:
-        known.setdefault(spelled(each) if each != "_id" else each, each)
+        known.setdefault(spelled(each), each)
     family = _family(known)
     found = {part: [known[name] for name in names if name in known] for part, names in PARTS.items()}
     own = {name for _, name in family}

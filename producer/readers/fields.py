@@ -44,11 +44,14 @@ def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
 
 def _say_where_questions_are(trouble: FieldTrouble, record: Record) -> None:
     place = place_of_questions(record.fields, is_question)
-    if "[]" in place:
-        trouble.hint = f"There are questions inside, at {place}: {extraction(place, in_rows=True)}"
-    elif place:
+    if place is None:
+        return
+    at = place.path
+    if "[]" in at:
+        trouble.hint = f"There are questions inside, at {at}: {extraction(place, in_rows=True)}"
+    else:
         trouble.hint = (
-            f"There is a question inside, at {place}: name its fields with --map question={place}.FIELD, and so on for"
+            f"There is a question inside, at {at}: name its fields with --map question={at}.FIELD, and so on for"
             " choices and answer."
         )
 

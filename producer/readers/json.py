@@ -104,7 +104,7 @@ def _object(cursor: _Cursor, is_question: IsQuestion, subset: str, doubt: str) -
             names = ", ".join(repr(each.name) for each in members[:10]) or "no fields"
             cursor.at = end
             place = place_of_questions(whole, is_question)
-            inside = f" There are questions at {place}: {extraction(place)}" if place else ""
+            inside = f" There are questions at {place.path}: {extraction(place)}" if place else ""
             cursor.fail(f"found an object with {names}", f"{doubt} {_SHAPE}{inside}".lstrip())
         _refuse_subset(cursor, subset)
         yield Record(line, whole, whole)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.errors import QuestionFileError
 from contract.question import MAX_CHOICES
 from producer.readers.field_names import names_of
 from producer.readers.record import Record
 
-__all__ = ["IsQuestion", "extraction", "place_of_questions", "refuse_row_per_choice"]
+__all__ = ["IsQuestion", "Place", "extraction", "place_of_questions", "refuse_row_per_choice"]
 
 IsQuestion = Callable[[Mapping[str, Any]], bool]
 #: Number of members that are looked at on each level, and number of levels.
@@ -22,29 +22,49 @@ _MOST_LEVELS = 8
 _JQ_NAMES = re.compile(r"[A-Za-z_]\w*(\[\]|\.[A-Za-z_]\w*)*", re.ASCII)
 
 
-def place_of_questions(found: object, is_question: IsQuestion, levels: int = _MOST_LEVELS) -> str:
-    """Return where in `found` there are questions: `data[].paragraphs[].qas[]`; empty if there are none."""
+class Place(NamedTuple):
+    """Where questions are."""
+
+    #: As in `data[].paragraphs[].qas[]`.
+    path: str
+    #: Whether no field beside those of the path holds questions, too.
+    alone: bool
+
+
+def place_of_questions(found: object, is_question: IsQuestion, levels: int = _MOST_LEVELS) -> Place | None:
+    """Return where in `found` there are questions; None if there are none."""
     inside: Iterable[tuple[str, object]] = ()
     if isinstance(found, Mapping):
         inside = ((f".{name}", value) for name, value in found.items())
     elif isinstance(found, list):
         inside = (("[]", value) for value in found)
-    for step, value in islice(inside, _MOST_MEMBERS):
-        if isinstance(value, Mapping) and is_question(value):
-            return step.lstrip(".")
-        if levels and (rest := place_of_questions(value, is_question, levels - 1)):
-            return step.lstrip(".") + (rest if rest.startswith("[") else f".{rest}")
-    return ""
+    members = islice(inside, _MOST_MEMBERS)
+    for step, value in members:
+        if place := _place(value, is_question, levels):
+            path = step.lstrip(".") + (place.path if place.path[:1] in {"", "["} else f".{place.path}")
+            others = members if isinstance(found, Mapping) else ()
+            return Place(path, place.alone and not any(_place(other, is_question, levels) for _, other in others))
+    return None
 
 
-def extraction(place: str, *, in_rows: bool = False) -> str:
-    """Return the advice to write the questions at `place` into a file, with jq if it can name the place.
+def _place(value: object, is_question: IsQuestion, levels: int) -> Place | None:
+    """Return the place in `value`, with an empty path if it is a question itself."""
+    if isinstance(value, Mapping) and is_question(value):
+        return Place("", alone=True)
+    return place_of_questions(value, is_question, levels - 1) if levels else None
+
+
+def extraction(place: Place, *, in_rows: bool = False) -> str:
+    """Return the advice to write the questions at `place` into a file: with jq if it can name all that there are.
 
     If `in_rows`, the place is relative to some object of the file, of which nothing else is known.
     """
-    path = re.sub(r"(?<=\w)(?=[.[]|$)", "?", place).replace("[]", "[]?") if in_rows else place
-    command = f", for example with jq -c '{'.. | ' if in_rows else ''}.{path}' FILE > questions.jsonl"
-    return f"write those to a file of their own{command if _JQ_NAMES.fullmatch(place) else ''}."
+    path = place.path
+    command = ""
+    if place.alone and _JQ_NAMES.fullmatch(path):
+        path = re.sub(r"(?<=\w)(?=[.[]|$)", "?", path).replace("[]", "[]?") if in_rows else path
+        command = f", for example with jq -c '{'.. | ' if in_rows else ''}.{path}' FILE > questions.jsonl"
+    return f"write those to a file of their own{command}."
 
 
 def refuse_row_per_choice(records: Iterable[Record], shown: str) -> None:

@@ -49,4 +49,4 @@ class Failures:
 
 
 def _reason(message: str) -> str:
-    return _NUMBERS.sub("0", message[:_TOLD_APART_BY])
+    return _NUMBERS.sub("0", message)[:_TOLD_APART_BY]

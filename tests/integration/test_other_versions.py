@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import redis
 from celery import Celery
+from click.testing import CliRunner
 from pydantic import ValidationError
 
 from contract import Outcome, Run, Settings, keys, load_settings
@@ -19,9 +20,11 @@ from contract.metrics import RedisMetrics
 from contract.queue import MESSAGE_VERSION, QuestionBatch
 from contract.spec import IndexKind, Retrieval, Stage
 from contract.verdict import Passage
+from producer.cli import main as producer
 from producer.watching.worker_status import RunWorkers
 from tests.integration.ledgers import verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
+from tests.unit.producer.conftest import session_on
 from tests.unit.workers.batches import batch_of, message
 from workers.engines.simulated import SimulatedEngine
 from workers.host.diagnostics import clocks
@@ -123,6 +126,8 @@ def test_an_engine_that_cannot_be_read_is_told_with_its_run_and_a_remedy(redis_l
         LedgerError, match=f"Run {run.run_id}, an engine .*EngineUsed.since.*Another version of mcqueue"
     ):
         redis_ledger.engines(run.run_id)
+    listed = CliRunner().invoke(producer, ["runs"], obj=session_on(redis_ledger))
+    assert run.run_id in listed.stdout, "it hides no run"
 
 
 class Scoring:

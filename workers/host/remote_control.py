@@ -90,13 +90,14 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
             say(f"{before.name}: has ended meanwhile, and is not restarted")
             continue
         boot_s = _startup_timeout_s(settings, record) if record.state is WorkerState.BOOTING else 0.0
+        boots = _Boots(fleet, record, say)
         if fleet.ask(record.name, Wish.RESTART, boot_s) is Wish.DRAIN:
             say(f"{record.name}: is being drained, and is not restarted")
             continue
         say(f"{record.name}: asked to restart" + (", which it does once it has booted" if boot_s else ""))
         _await_end(fleet, settings, record, boot_s)
         ended = time.monotonic()
-        _await_successor(fleet, settings, record, say)
+        _await_successor(settings, record, boots)
         say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
 
 
@@ -172,9 +173,8 @@ def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: f
     )
 
 
-def _await_successor(fleet: Fleet, settings: Settings, record: WorkerRecord, say: Say) -> None:
-    """Wait until a successor of `record` is ready, and tell why one could not boot. Raises WorkerStays."""
-    boots = _Boots(fleet, record, say)
+def _await_successor(settings: Settings, record: WorkerRecord, boots: _Boots) -> None:
+    """Wait until a successor of `record` is ready. Raises WorkerStays."""
     _wait(
         boots.is_ready,
         _startup_timeout_s(settings, record) + GRACE_S,
@@ -183,14 +183,14 @@ def _await_successor(fleet: Fleet, settings: Settings, record: WorkerRecord, say
 
 
 class _Boots:
-    """The boots of the processes that follow the one of a record, until one of them is ready."""
+    """The boots of the processes that follow the one of a record, until one is ready; tells why others could not."""
 
     def __init__(self, fleet: Fleet, before: WorkerRecord, say: Say) -> None:
         self._fleet = fleet
         self._before = before
         self._say = say
-        #: None of before the restart: a worker's own are deleted once it is ready.
-        self._last: BootFailure | None = None
+        #: The last that is known; of one that boots just now, another process' before it.
+        self._last = _failure_of(fleet, before.name)
         self._failed = 0
         #: When one of them was seen alive, or its failure was noticed.
         self._seen = 0.0
@@ -209,15 +209,18 @@ class _Boots:
         if failure is not None and (self._failed >= GIVE_UP_AFTER or time.monotonic() > self._seen + GIVEN_UP_S):
             reason = failure.reason if failure.reason.endswith((".", "?", "!")) else f"{failure.reason}."
             raise WorkerStays(
-                f"{failure.worker} could not boot, and its launcher has given it up: {reason}",
+                f"{failure.worker} could not boot, and its launcher seems to have given it up: {reason}",
                 hint=f"Fix that, then: {self._start_again()}",
             )
         return _is_ready(there, self._before)
 
     def _start_again(self) -> str:
         """Return the command that starts it again: a launcher that has no other worker left has ended."""
-        left = any(each.launched and each.host == self._before.host for each in self._fleet.alive())
-        return f"python -m workers restart {self._before.name}" if left else "python -m workers up, on its host"
+        left = any(
+            each.launched and each.host == self._before.host and each.name != self._before.name
+            for each in self._fleet.alive()
+        )
+        return f"python -m workers restart {self._before.name}" if left else "on its host, python -m workers up"
 
 
 def _startup_timeout_s(settings: Settings, record: WorkerRecord) -> float:

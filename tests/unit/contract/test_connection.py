@@ -60,6 +60,11 @@ def test_a_client_is_told_by_its_url_without_secrets_and_options(url: str) -> No
     assert place_of(redis.Redis.from_url(url)) == address.place(url)
 
 
+def test_the_error_of_a_client_without_a_host_is_told_as_any_other() -> None:
+    with pytest.raises(RedisUnreachable), translating(redis.Redis(unix_socket_path="/none.sock")):
+        raise redis.ConnectionError("No such file or directory")
+
+
 @pytest.mark.parametrize(("answer", "word"), FOR_NOW, ids=lambda each: str(each)[:40])
 def test_what_waiting_can_mend_is_told_with_its_remedy_and_can_be_tried_again(answer: Exception, word: str) -> None:
     with pytest.raises(WritesRefused) as caught, translating(HERE):

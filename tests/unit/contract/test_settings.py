@@ -155,6 +155,7 @@ def test_a_mistake_between_settings_is_blamed_on_no_single_layer(deploy: Path, m
         ),
         ("batchsize=8", "--set: unknown setting 'batchsize'. Did you mean 'batch_size'?"),
         ("openai.base_url=x", "--set: unknown setting 'openai.base_url'. Did you mean 'openai.url'?"),
+        ("host=x", "--set: unknown setting 'host'. Did you mean 'http.host'?"),
         ("simulated.cal_ms=1", "--set: unknown setting 'simulated.cal_ms'. Did you mean 'simulated.call_ms'?"),
         ("xyz=1", "--set: unknown setting 'xyz'."),
     ],

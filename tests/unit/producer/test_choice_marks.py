@@ -64,11 +64,18 @@ def test_choices_whose_texts_are_in_no_known_field_are_told_with_what_is_there(t
         [{"Label": "A", "Text": "red"}, {"Label": "B", "Text": "blue"}],
         [{"optionText": "red"}, {"optionText": "blue"}],
         {"Label": ["A", "B"], "Text": ["red", "blue"]},
+        [{"_id": "6501aa", "text": "red"}, {"_id": "6501ab", "text": "blue"}],
+        [{"id": "A", "text": "red", "ID": "6501aa"}, {"id": "B", "text": "blue", "ID": "6501ab"}],
     ],
 )
 def test_names_inside_choices_may_be_spelled_in_any_way(tmp_path: Path, options: object) -> None:
     (question,) = questions(read(tmp_path, lines({"question": "q", "options": options, "answer": "B"})))
     assert (list(question.choices), question.right) == (["red", "blue"], ("B",))
+
+
+def test_a_cell_whose_names_are_numbers_is_a_bad_row(tmp_path: Path) -> None:
+    (told,) = told_of(tmp_path, {"question": "q", "options": "[{1: 'a'}, {1: 'b'}]", "answer": "A"})
+    assert "in which no field is called text" in told
 
 
 IN_ORDER = ["A. red", "B. blue", "C. green"]

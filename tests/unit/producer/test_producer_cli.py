@@ -433,6 +433,43 @@ def test_failures_of_one_type_for_different_reasons_have_an_example_of_each(
     assert "retry with" in third
 
 
+def test_failures_that_differ_in_numbers_only_have_one_example(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    """A vLLM worker's message is longer than what tells failures apart: numbers of more digits shifted its end."""
+    run_id = producer.json("enqueue", five)["run_id"]
+    tokens = {"q0": (998, 7), "q1": (2040, 12), "q2": (10234, 1100)}
+    long = "Prompt of {} tokens and longest choice of {} exceed the context of 2048. Raise vllm_args.max_model_len."
+    messages = {name: long.format(*counts) for name, counts in tokens.items()} | {"q3": "There is no adapter 'x' here."}
+    failures = [
+        Verdict(question_id=name, outcome=Outcome.FAILED, error=Failure(type="RequestRejected", message=each))
+        for name, each in messages.items()
+    ]
+    ledger.commit(run_id, failures)
+    settle(ledger, run_id)
+
+    told = producer("export", exit_code=3).stdout
+
+    first, second, third = told[told.index("\nfailed ") + 1 :].splitlines()[:3]
+    assert "4 × RequestRejected, for example q0: Prompt of 998" in first
+    assert second.strip() == "also for example q3: There is no adapter 'x' here."
+    assert "retry with" in third
+
+
+def test_a_question_and_its_prompt_are_shown_as_they_are_also_where_they_look_like_a_command(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    text = "What does `python -m producer watch last` do?"
+    file = write_rows({"id": "q", "question": text, "choices": ["it waits", "it ends"], "answer": "A"})
+    somewhere = Producer(producer.session, "--deploy", str(Path("lab.yaml")))
+    Path("lab.yaml").write_text("{}")
+
+    assert somewhere("inspect", file).stdout.count(text) == 1
+    assert text in somewhere("enqueue", file, "--dry-run").stdout
+    assert "python -m producer --deploy lab.yaml watch" in somewhere("enqueue", file).stdout
+    assert somewhere("show", "last", "q").stdout.count(text) == 2
+
+
 def test_results_that_could_not_be_written_at_the_end_are_refused_at_the_beginning(
     producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:

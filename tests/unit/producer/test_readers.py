@@ -140,6 +140,11 @@ def test_a_csv_row_after_a_quoted_line_break_knows_its_line(tmp_path: Path) -> N
             ],
         ),
         (
+            "q.json",
+            json.dumps({"data": {"math": [GOOD], "law": [GOOD]}}),
+            ["q.json:1:", "There are questions at data.math[]: write those to a file of their own."],
+        ),
+        (
             "q.csv",
             "question,choice,is_correct\nq,x,1\nq,y,0\nr,x,1\nr,y,0\n",
             ["q.csv:2:", "successive rows repeat the question", "one row per question", "question,A,B,C,answer"],

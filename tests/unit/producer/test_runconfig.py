@@ -77,6 +77,7 @@ def test_set_lies_over_the_file_over_the_defaults(tmp_path: Path) -> None:
         ("rag.kind=bm52", "rag.kind: Input should be 'bm25', 'dense' or 'hybrid', found 'bm52'. Did you mean 'bm25'?"),
         ("sampling.stop=xx", "sampling.stop: expected a list, for example ['xx'], found 'xx'."),
         ("rag.topk=3", "unknown setting 'rag.topk'. Did you mean 'rag.retrieval_top_k'?"),
+        ("k=3", "unknown setting 'k'. Did you mean 'few_shot.k'"),
         ("few_shot.examples=3", "'few_shot.examples'. There are few_shot.k, few_shot.file, few_shot.split, "),
         ("temperature=1", "unknown setting 'temperature'. Did you mean 'sampling.temperature'?"),
         ("judge.server=judge.example", "judge.server: expected http://host or https://host, found 'judge.example'"),

@@ -236,7 +236,9 @@ def test_a_worker_that_cannot_boot_after_its_restart_is_waited_for_until_its_lau
     said: list[str] = []
     fleet = cast("Fleet", cast(Any, Unbootable(clock, boots)))
 
-    with pytest.raises(WorkerStays, match="gpu0@host could not boot, and its launcher has given it up: no room") as why:
+    with pytest.raises(
+        WorkerStays, match="gpu0@host could not boot, and its launcher seems to have given it up: no room"
+    ) as why:
         restart(fleet, load_settings(None, ["server_startup_timeout=600"]), ["gpu0"], said.append)
 
     assert said == ["gpu0@host: asked to restart", "gpu0@host: could not boot: no room"]
@@ -251,7 +253,7 @@ def test_the_only_worker_of_a_launcher_is_started_again_by_up_once_it_is_given_u
     with pytest.raises(WorkerStays) as why:
         restart(fleet, load_settings(), ["gpu0"], lambda _: None)
 
-    assert why.value.hint == "Fix that, then: python -m workers up, on its host"
+    assert why.value.hint == "Fix that, then: on its host, python -m workers up"
 
 
 def test_a_worker_that_boots_at_its_third_attempt_is_restarted_and_what_kept_it_is_told(clock: Clock) -> None:
