@@ -158,7 +158,8 @@ def test_a_worker_that_was_given_up_is_started_again_by_its_launcher_when_somebo
     broken = f"broken-cpu1@{socket.gethostname()}"
     with process("-m", "workers", "up", "--config", str(deploy), "--logs", str(tmp_path), log=log) as launcher:
         wait_until(lambda: "given up" in log.read_text() and "ready after" in log.read_text(), f"both; see {log}")
-        assert f"given up; fix the error, then: python -m workers restart {broken}" in log.read_text()
+        again = f"python -m workers restart --config {deploy} {broken}"
+        assert f"given up; fix the error, then: {again}" in log.read_text()
         said = workers_command("restart", "broken-cpu1", exit_code=1)
         assert f"error: {broken} could not boot again: There is no such attention." in said
         deploy.write_text(ONE_CANNOT.replace("unbootable: There is no such attention.", "call_ms: 1"))

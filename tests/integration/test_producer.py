@@ -211,7 +211,7 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
 
 
 def test_an_interrupted_watch_leaves_the_run_alone(
-    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
+    producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, redis_url: str, tmp_path: Path
 ) -> None:
     write_questions(tmp_path / "q.jsonl", 20)
     run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
@@ -224,7 +224,7 @@ def test_an_interrupted_watch_leaves_the_run_alone(
 
     assert f"{run_id}: 0/20" in first
     assert watching.returncode == 130
-    assert f"rejoin with: python -m producer watch {run_id}" in err
+    assert f"rejoin with: python -m producer --redis {redis_url} watch {run_id}" in err
     assert ledger.counts(run_id).todo == 20
 
 

@@ -137,7 +137,7 @@ def test_a_setting_is_told_by_the_word_that_sets_it(ran: Ran, compare: Producer)
     ran("one", "cc", keyed(2))
     ran("two", "cc", keyed(2), mode=Mode.LIKELIHOOD)
 
-    assert "differ in   mode: 'letter' → 'likelihood'\n" in compare("one", "two").stdout
+    assert 'differ in   mode: "letter" → "likelihood"\n' in compare("one", "two").stdout
 
 
 def test_how_many_of_the_pairs_each_run_left_without_an_answer_stands_beside_the_difference(
