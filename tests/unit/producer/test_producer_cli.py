@@ -15,7 +15,7 @@ from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, RunState
 from contract.names import request_id
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.export.formats import FORMATS
@@ -389,71 +389,6 @@ def test_watch_ends_with_a_table_and_exit_code_3_if_some_failed(
     assert "failed 1" in result.stdout
     assert f"python -m producer export {run_id}" in result.stderr
     assert producer.json("watch", exit_code=3)["outcomes"]["failed"] == 1
-
-
-@pytest.mark.parametrize("command", ["watch", "export"])
-def test_a_run_with_failed_questions_ends_with_why_and_with_what_asks_them_anew(
-    producer: Producer, five: Path, ledger: MemoryLedger, command: str
-) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
-    away = Failure(type="JudgeUnreachable", message="No judge answers at\n  http://127.0.0.1:1")
-    long = Failure(type="PromptTooLong", message="word " * 1000)
-    failures = {"q0": long, "q1": away, "q2": away, "q3": away}
-    ledger.commit(run_id, [Verdict(question_id=q, outcome=Outcome.FAILED, error=why) for q, why in failures.items()])
-    settle(ledger, run_id)
-
-    told = producer(command, exit_code=3).stdout
-
-    first, second, remedy = told[told.index("\nfailed ") + 1 :].splitlines()[:3]
-    assert first.endswith("3 × JudgeUnreachable, for example q1: No judge answers at http://127.0.0.1:1")
-    assert "1 × PromptTooLong, for example q0: word word" in second
-    assert len(second) < 400
-    assert remedy.endswith(f"python -m producer requeue {run_id} --failed")
-
-
-def test_failures_of_one_type_for_different_reasons_have_an_example_of_each(
-    producer: Producer, five: Path, ledger: MemoryLedger
-) -> None:
-    """Of questions that had killed their workers and one that met an error, an example of the first was all."""
-    run_id = producer.json("enqueue", five)["run_id"]
-    died = ("attempted 5 times: 5 times its worker died", "attempted 6 times: 6 times its worker died")
-    reasons = [*died, "attempted 5 times: gpu0: ZeroDivisionError", "attempted 5 times: gpu1: ZeroDivisionError"]
-    failed = [
-        Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=Failure(type="TooManyAttempts", message=each))
-        for n, each in enumerate(reasons)
-    ]
-    ledger.commit(run_id, failed)
-    settle(ledger, run_id)
-
-    told = producer("export", exit_code=3).stdout
-
-    first, second, third = told[told.index("\nfailed ") + 1 :].splitlines()[:3]
-    assert first.endswith(f"4 × TooManyAttempts, for example q0: {reasons[0]}")
-    assert second.strip() == f"also for example q2: {reasons[2]}"
-    assert "retry with" in third
-
-
-def test_failures_that_differ_in_numbers_only_have_one_example(
-    producer: Producer, five: Path, ledger: MemoryLedger
-) -> None:
-    """A vLLM worker's message is longer than what tells failures apart: numbers of more digits shifted its end."""
-    run_id = producer.json("enqueue", five)["run_id"]
-    tokens = {"q0": (998, 7), "q1": (2040, 12), "q2": (10234, 1100)}
-    long = "Prompt of {} tokens and longest choice of {} exceed the context of 2048. Raise vllm_args.max_model_len."
-    messages = {name: long.format(*counts) for name, counts in tokens.items()} | {"q3": "There is no adapter 'x' here."}
-    failures = [
-        Verdict(question_id=name, outcome=Outcome.FAILED, error=Failure(type="RequestRejected", message=each))
-        for name, each in messages.items()
-    ]
-    ledger.commit(run_id, failures)
-    settle(ledger, run_id)
-
-    told = producer("export", exit_code=3).stdout
-
-    first, second, third = told[told.index("\nfailed ") + 1 :].splitlines()[:3]
-    assert "4 × RequestRejected, for example q0: Prompt of 998" in first
-    assert second.strip() == "also for example q3: There is no adapter 'x' here."
-    assert "retry with" in third
 
 
 def test_a_question_and_its_prompt_are_shown_as_they_are_also_where_they_look_like_a_command(
