@@ -28,16 +28,8 @@ from workers.engines.packaged import PACKAGED, resolve
 from workers.engines.vllm import engine_arguments, prepare_environment
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, visible_gpus
-from workers.host.diagnostics import (
-    Finding,
-    beside_gpu_build,
-    builds,
-    check_batching,
-    drafting,
-    memory,
-    number_type,
-    uncompiled,
-)
+from workers.host.diagnostics import beside_gpu_build, builds, check_batching, drafting, memory, number_type, uncompiled
+from workers.host.finding import Finding
 from workers.host.gpu_trouble import gpu_trouble
 from workers.host.indexes import index_folders
 from workers.host.launcher import queues_of
@@ -53,7 +45,7 @@ from workers.host.placement import (
 from workers.monitoring.hardware import Hardware
 from workers.retrieval.files import require_readable
 
-__all__ = ["Finding", "check", "free_memory", "installed_build"]
+__all__ = ["check", "free_memory", "installed_build"]
 
 
 def check(fleet: Sequence[Settings], machine: Machine) -> Iterator[Finding]:

@@ -19,8 +19,8 @@ from contract.queue import queue_length, queued_runs
 from contract.settings import Settings
 from contract.wording import number
 from workers.engines.packaged import folder_or_hub_id
-from workers.host.diagnostics import (
-    Finding,
+from workers.host.finding import Finding
+from workers.host.fleet_diagnostics import (
     Queue,
     absent,
     alike,

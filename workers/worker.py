@@ -27,7 +27,7 @@ from contract.wording import number
 from workers.gpus.groups import words_of
 from workers.heartbeat import Heartbeat
 from workers.host import boot_pipe
-from workers.host.diagnostics import alike
+from workers.host.fleet_diagnostics import alike
 from workers.janitor import Janitor
 from workers.jobs import make_job
 from workers.messages.batch import Batch

@@ -27,7 +27,7 @@ from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.producer.conftest import session_on
 from tests.unit.workers.batches import batch_of, message
 from workers.engines.simulated import SimulatedEngine
-from workers.host.diagnostics import clocks
+from workers.host.fleet_diagnostics import clocks
 from workers.janitor import Janitor
 from workers.messages.batch import Settlement
 from workers.stages.scoring import BatchScorer

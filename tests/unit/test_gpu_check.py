@@ -24,7 +24,7 @@ from contract.errors import EngineError
 from producer.readers import Source
 from tests.support import PATIENCE_S
 from workers.gpus.groups import Device
-from workers.host.diagnostics import Finding
+from workers.host.finding import Finding
 
 GIB = 2**30
 

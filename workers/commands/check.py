@@ -11,9 +11,9 @@ import click
 
 from contract.commands import tell
 from contract.settings import load_fleet
-from workers.check import Finding
 from workers.check import check as check_deployment
 from workers.commands.options import settings_options
+from workers.host.finding import Finding
 from workers.host.machine import this_machine
 
 __all__ = ["check"]

@@ -8,7 +8,7 @@ import socket
 from contract.commands import note
 from contract.fleet import Fleet
 from contract.settings import Settings
-from workers.host.diagnostics import beside_trials
+from workers.host.fleet_diagnostics import beside_trials
 from workers.host.machine import this_machine
 from workers.host.placement import plan_first
 

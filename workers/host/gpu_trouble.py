@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contract.settings import Settings
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_trouble, lost_gpus, on_the_bus
-from workers.host.diagnostics import Finding, lost, no_gpu
+from workers.host.diagnostics import lost, no_gpu
+from workers.host.finding import Finding
 from workers.host.placement import has_workers
 
 __all__ = ["gpu_trouble"]

@@ -20,12 +20,13 @@ from contract.turns import Role, Turn, one_turn
 from tests.support import PATIENCE_S, make_questions, make_spec, wait_until
 from tests.unit.workers.openai_server import LETTERS, VOCABULARY, WRITE, Script, serving, settings_for, started, weigh
 from tests.unit.workers.writer import Writer
-from workers.check import Finding, check
+from workers.check import check
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, UnexpectedFailure
 from workers.engines.openai.asking import Asker, PartialScore
 from workers.engines.openai.connection import RateLimiter
 from workers.engines.openai.wire import next_tokens, texts_of
+from workers.host.finding import Finding
 from workers.host.machine import Machine
 from workers.pipeline import score_batch
 from workers.scoring import Item

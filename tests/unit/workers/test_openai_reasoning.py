@@ -17,10 +17,11 @@ from tests.unit.workers.openai_reasoner import Reasoner
 from tests.unit.workers.openai_server import LETTERS, WRITE, Script, serving, settings_for, started
 from tests.unit.workers.openai_strict import FORMS, Form, Strict, fastapi
 from tests.unit.workers.writer import Writer
-from workers.check import Finding, check
+from workers.check import check
 from workers.engines import JudgeEngines
 from workers.engines.base import GenerateRequest
 from workers.engines.openai.engine import OpenAiEngine
+from workers.host.finding import Finding
 from workers.host.machine import Machine
 from workers.pipeline import score_batch
 from workers.scoring import Item
