@@ -153,7 +153,8 @@ def old_driver() -> str:
         return ""
     return (
         f"The NVIDIA driver supports CUDA {found[1]}, and vLLM's GPU build needs CUDA {GPU_CUDA}. Install a driver of "
-        f"the {GPU_DRIVER} series or newer, so that nvidia-smi shows CUDA {GPU_CUDA}.0; or do without the GPU: "
+        f"the {GPU_DRIVER} series or newer, so that nvidia-smi shows CUDA {GPU_CUDA}.0; or, on a data-centre GPU, "
+        "NVIDIA's package for forward compatibility (docs/operations.md#a-machine-with-gpus); or do without the GPU: "
         "make … VARIANT=cpu"
     )
 

@@ -109,7 +109,10 @@ def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: S
         remedy = "rm -r .venv && make setup VARIANT=gpu, with a pip that installs torch from PyPI."
         yield Finding("error", "torch", "this torch is built without CUDA: it cannot use a GPU", remedy)
     elif driver_cuda and driver_cuda < torch_cuda:
-        remedy = f"Install a newer driver: nvidia-smi must show CUDA {torch_cuda}.0 or later."
+        remedy = (
+            f"Install a newer driver, or on a data-centre GPU the package cuda-compat-{torch_cuda}-0: nvidia-smi must"
+            f" show CUDA {torch_cuda}.0 or later."
+        )
         yield Finding("error", "GPUs", f"the driver supports CUDA {driver_cuda}, torch needs CUDA {torch_cuda}", remedy)
     if missing:
         remedy = "Install them, e.g. apt-get install gcc python3-dev."
