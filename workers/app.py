@@ -67,6 +67,9 @@ class BatchTask(Aggregator):
     def run_batch(self, batch: Batch) -> None:
         self.worker.run_batch(batch)
 
+    def most_batches(self) -> int:
+        return self.worker.most_batches
+
     def other_workers(self) -> int:
         return self.worker.others
 

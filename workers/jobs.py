@@ -47,6 +47,8 @@ class Job(abc.ABC):
 
     #: Name of the model or index.
     name: str
+    #: How many batches may run at a time.
+    most_batches: int
     #: None until it is known.
     _stage: BatchWork | None = None
 
@@ -86,6 +88,7 @@ class Scoring(Job):
     def __init__(self, context: StageContext, room_came: Callable[[], object]) -> None:
         self._settings = settings = context.settings
         self.name = settings.served_model
+        self.most_batches = settings.max_batches_in_flight
         engine = make_engine(settings)
         self._engine = GuardedEngine(engine, on_hang=self._end_hung)
         self._judges = JudgeEngines(settings)
@@ -127,6 +130,9 @@ class Scoring(Job):
 
 class Searching(Job):
     """Job of searching one of the indexes in the settings."""
+
+    #: One that is searched, and one that is read or written, however many the settings let an engine have.
+    most_batches = 2
 
     def __init__(self, context: StageContext, queue: str) -> None:
         here = {keys.retrieve_queue(name): path for name, path in index_folders([context.settings]).items()}

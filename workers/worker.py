@@ -164,6 +164,11 @@ class Worker:
         self._metrics.batch_ended(batch)
 
     @property
+    def most_batches(self) -> int:
+        """How many batches may run at a time."""
+        return self._job.most_batches
+
+    @property
     def others(self) -> int:
         """Number of other workers on the same queue, updated every two seconds."""
         return self._janitor.others

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -58,7 +59,7 @@ class Timer:
 class Stand:
     """An aggregator whose batches run, and end, when the test says so."""
 
-    def __init__(self, settings: Settings, app: Celery, client: redis.Redis) -> None:
+    def __init__(self, settings: Settings, app: Celery, client: redis.Redis, most_batches: int = 2) -> None:
         self.client, self._app = client, app
         self._url = settings.redis_url.get_secret_value()
         self.audits = 0
@@ -72,6 +73,9 @@ class Stand:
 
             def run_batch(_, batch: Batch) -> None:  # noqa: N805
                 self.run_batch(batch)
+
+            def most_batches(_) -> int:  # noqa: N805
+                return most_batches
 
             def audit_soon(_) -> None:  # noqa: N805
                 self.audits += 1
@@ -147,12 +151,34 @@ class Stand:
         return held, sum(self.client.llen(name) for name in broker_lists(QUEUE))
 
 
+@contextmanager
+def standing(*given: Any, **more: Any) -> Iterator[Stand]:
+    made = Stand(*given, **more)
+    try:
+        yield made
+    finally:
+        made.close()
+        state.requests.clear()
+
+
 @pytest.fixture
 def stand(settings: Settings, app: Celery, client: redis.Redis) -> Iterator[Stand]:
-    made = Stand(settings, app, client)
-    yield made
-    made.close()
-    state.requests.clear()
+    with standing(settings, app, client) as made:
+        yield made
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_batches_run_at_a_time_than_the_job_wants_however_its_worker_was_started(
+    settings: Settings, app: Celery, client: redis.Redis, most: int
+) -> None:
+    """A worker that searches ran as many as an engine would, unless the launcher had started it."""
+    more = settings.model_copy(update={"batches_in_flight": 2})
+    publish(app, QUEUE, "run", ["q0", "q1", "q2", "q3"], batch_size=2)
+    with standing(more, app, client, most_batches=most) as stand:
+        stand.receive()
+        assert len(stand.running) == most
+        stand.end_batch(ACKNOWLEDGE)
+        assert len(stand.running) == 1
 
 
 def test_a_message_waits_here_for_its_next_attempt_and_the_others_of_its_batch_are_settled_at_once(

@@ -36,8 +36,6 @@ POLL_S = 0.2
 BREAK_OFF_S = 3.0
 #: How long killed workers are waited for. One that waits for a driver or a file system dies only when that answers.
 KILLED_WITHIN_S = 30.0
-#: Batches for which an index is searched at a time, however many the settings let an engine have.
-SEARCHES_AT_A_TIME = 2
 
 
 def bind(cores: Sequence[int]) -> None:
@@ -59,7 +57,7 @@ def queues_of(plans: Iterable[WorkerPlan]) -> dict[str, str]:
 def worker_command(node_name: str, index_queue: str = "") -> list[str]:
     """Return the command that starts a worker for the model in its settings, or for the index with this queue."""
     celery = [sys.executable, "-m", "celery", "-q", "-A", "workers.app", "worker", "--pool", "threads"]
-    served = ["-Q", index_queue, "-c", str(SEARCHES_AT_A_TIME)] if index_queue else []
+    served = ["-Q", index_queue] if index_queue else []
     return [*celery, "-n", node_name, *served, "--without-gossip", "--without-mingle"]
 
 

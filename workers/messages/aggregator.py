@@ -54,6 +54,10 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         """Process `batch` and set each message's `settlement` and `summary`. Runs in a pool thread; must not raise."""
         raise NotImplementedError
 
+    def most_batches(self) -> int:
+        """Return how many batches may run at a time, whatever the settings let an engine have."""
+        return self.settings.max_batches_in_flight
+
     def other_workers(self) -> int:
         """Return the number of other workers on the same queue. Called in the event loop; must not block."""
         return 0
@@ -84,13 +88,14 @@ class _Gatherer:
 
     def __init__(self, task: Aggregator, pool: Any) -> None:
         settings = task.settings
+        most = min(task.most_batches(), pool.limit)
         self._task = task
         self._pool = pool
         self._gathering: Gathering[HeldMessage] = Gathering(
             batch_size=settings.batch_size if settings.enable_batching else 1,
             batch_timeout_s=settings.batch_timeout if settings.enable_batching else 0.0,
-            batches_in_flight=min(settings.batches_in_flight, pool.limit),
-            max_batches_in_flight=min(settings.max_batches_in_flight, pool.limit),
+            batches_in_flight=min(settings.batches_in_flight, most),
+            max_batches_in_flight=min(settings.max_batches_in_flight, most),
         )
         self._held: dict[str, HeldMessage] = {}
         #: Ids of held messages that are requeued later, and when, by the monotonic clock.

@@ -105,7 +105,7 @@ def test_a_worker_whose_hub_is_away_is_started_again_and_one_with_a_wrong_settin
 def test_the_worker_is_an_ordinary_celery_worker() -> None:
     words = " ".join(worker_command("gpu0@host"))
     assert "celery -q -A workers.app worker --pool threads -n gpu0@host" in words
-    assert "-n bm25@host -Q retrieve.bm25 -c 2" in " ".join(worker_command("bm25@host", "retrieve.bm25"))
+    assert "-n bm25@host -Q retrieve.bm25" in " ".join(worker_command("bm25@host", "retrieve.bm25"))
 
 
 def test_the_last_lines_of_a_worker_are_its_own_and_not_those_of_an_earlier_boot(tmp_path: Path) -> None:
