@@ -16,9 +16,12 @@ from typing import Any
 from contract import Settings, load_settings
 from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
+from workers.check import check
 from workers.engines import make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai.engine import OpenAiEngine
+from workers.host.finding import Finding
+from workers.host.machine import Machine
 
 LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
 WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=Chat(ChatTemplate.AUTO))
@@ -228,6 +231,11 @@ def serving(script: Script) -> Iterator[str]:
 def settings_for(url: str, **more: object) -> Settings:
     overrides = [f"openai.{name}={value}" for name, value in {"url": url, "model": "grader", **more}.items()]
     return load_settings(None, ["engine=openai", "server_startup_timeout=0.1", *overrides])
+
+
+def checked(url: str, **more: object) -> Finding:
+    """What `workers check` says of the engine on this server."""
+    return next(each for each in check([settings_for(url, **more)], Machine([], [0])) if each.what == "engine")
 
 
 @contextmanager

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from contract import Outcome, Prompt, Settings, load_settings
+from contract import Outcome, load_settings
 from contract.errors import EngineDead, SettingsError
 from contract.settings import OpenAiSettings
-from contract.spec import Chat, ChatTemplate, Judge, Mode, Sampling
+from contract.spec import Chat, ChatTemplate, Mode, Sampling
 from contract.turns import Role, Turn, one_turn
 from tests.support import PATIENCE_S, make_questions, make_spec, wait_until
-from tests.unit.workers.openai_server import LETTERS, VOCABULARY, WRITE, Script, serving, settings_for, started, weigh
-from tests.unit.workers.writer import Writer
-from workers.check import check
-from workers.engines import JudgeEngines, make_engine
-from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, UnexpectedFailure
+from tests.unit.workers.openai_server import (
+    LETTERS,
+    VOCABULARY,
+    WRITE,
+    Script,
+    checked,
+    serving,
+    settings_for,
+    started,
+    weigh,
+)
+from workers.engines import make_engine
+from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest
 from workers.engines.openai.asking import Asker, PartialScore
 from workers.engines.openai.connection import RateLimiter
 from workers.engines.openai.wire import next_tokens, texts_of
-from workers.host.finding import Finding
-from workers.host.machine import Machine
 from workers.pipeline import score_batch
 from workers.scoring import Item
 
-GRADED = '{"correct": true, "reason": "fine"}'
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
 CHOICES = ScoreRequest(one_turn("What is four?"), (" two and two", " A", " a prime number"))
@@ -336,57 +339,6 @@ def test_requests_are_spread_over_the_minute_that_the_limit_speaks_of() -> None:
     assert len(slept) == 3, "what was not used is not owed"
 
 
-@pytest.mark.parametrize(
-    ("script", "can"),
-    [
-        (Script(), "chat and plain completions: log-probabilities of any text"),
-        (Script(echo=False, chat=False), "plain completions: log-probabilities of the 20 likeliest next tokens only"),
-        (
-            Script(echo=False, most_top=0, plain=False),
-            "chat completions: no log-probabilities, so only modes that generate text can be used",
-        ),
-        (
-            Script(thought="<think> </think>"),
-            "chat completions: log-probabilities of the 20 likeliest next tokens only; "
-            "plain completions (chat_template: never): log-probabilities of any text",
-        ),
-    ],
-)
-def test_check_asks_the_server_and_says_what_it_can(script: Script, can: str) -> None:
-    with serving(script) as url:
-        assert checked(url) == Finding("ok", "engine", f"grader of {url}/v1 answers: {can}")
-
-
-def test_check_says_that_no_server_answers_or_that_it_does_not_serve_the_model() -> None:
-    assert checked("http://127.0.0.1:1") == Finding(
-        "error",
-        "engine",
-        "No server answers: http://127.0.0.1:1/v1: Connection error.",
-        "Check openai.url; is the server running?",
-    )
-    with serving(Script(chat=False, plain=False)) as url:
-        unknown = checked(url, model="grater")
-    assert (unknown.level, unknown.remedy) == ("error", "Did you mean 'grader'?")
-    assert unknown.found.startswith("The server answers no test request.")
-
-
-@pytest.mark.parametrize(
-    "listing", ["<html></html>", "[]", "", '{"data": ["grader"]}', '{"data": [{"name": "grader"}]}', '{"data": null}']
-)
-def test_a_server_whose_list_of_models_cannot_be_read_can_be_asked_all_the_same(listing: str) -> None:
-    """It was a traceback."""
-    with serving(Script(listing=listing)) as url:
-        assert checked(url).level == "ok"
-
-
-@pytest.mark.parametrize("body", [{"choices": [None]}, {"choices": [{"text": 5, "message": {"content": {}}}]}])
-def test_a_server_that_answers_with_no_completions_is_told_with_what_it_says(body: dict[str, Any]) -> None:
-    with serving(Script(bodies=[body] * 20)) as url:
-        found = checked(url)
-    assert found.level == "error"
-    assert found.found.startswith(f"The server answers no test request. {url}/v1: an answer that cannot be read")
-
-
 def test_an_answer_in_parts_is_the_parts_that_are_text() -> None:
     """As of Mistral's reasoning models."""
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "B"}, {"type": "text", "text": "."}]
@@ -398,59 +350,6 @@ def test_a_listed_token_without_a_log_probability_is_not_listed(logprob: object)
     rows = [{"token": "A", "logprob": -0.5}, {"token": "B", "logprob": logprob}, {"token": "C"}]
     assert next_tokens({"logprobs": {"content": [{"top_logprobs": rows}]}}) == {"A": -0.5}
     assert next_tokens({"logprobs": {"top_logprobs": [{"A": -0.5, "B": logprob}]}}) == {"A": -0.5}
-
-
-def test_check_says_that_the_key_is_wrong_also_where_the_list_of_models_needs_none() -> None:
-    """As llama.cpp's server."""
-    with serving(Script(refusals=[401] * 99)) as url:
-        found = checked(url)
-    assert found.level == "error"
-    assert found.found.startswith("The server rejects the key.")
-    assert "MCQUEUE_OPENAI__API_KEY" in found.remedy
-
-
-def test_check_warns_of_a_name_that_the_server_answers_to_and_does_not_list() -> None:
-    """As llama.cpp's server, which answers by its only model whatever the name."""
-    with serving(Script()) as url:
-        found = checked(url, model="qwen-72b")
-    assert found.level == "warning"
-    assert "it is not among the models that the server lists (grader)" in found.found
-
-
-@pytest.mark.parametrize(
-    ("no_proxy", "way"),
-    [
-        ("localhost", " (through the environment's proxy 127.0.0.1:9, unless NO_PROXY lists this server)"),
-        ("localhost,127.0.0.1", ""),
-    ],
-)
-def test_check_names_the_proxy_through_which_no_server_answers(
-    no_proxy: str, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"http_proxy": "http://me:s3cret@127.0.0.1:9", "no_proxy": no_proxy}.items():
-        monkeypatch.setenv(name, value)
-    assert checked("http://127.0.0.1:1").found == f"No server answers: http://127.0.0.1:1/v1{way}: Connection error."
-
-
-def test_check_names_the_proxy_that_may_have_refused_instead_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Script(away=[403])) as proxy:
-        monkeypatch.setenv("all_proxy", proxy)
-        found = checked("http://grader.example:1").found
-    assert f"http://grader.example:1/v1 (through the environment's proxy {proxy.removeprefix('http://')}, " in found
-
-
-@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9"])
-def test_check_says_that_a_proxy_is_of_a_kind_that_cannot_be_used(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "socksio", None)  # as if it were not installed
-    monkeypatch.setenv("all_proxy", proxy)
-    found = checked("http://127.0.0.1:1")
-    assert found.found.startswith("The environment names a proxy that cannot be used: ")
-    assert found.remedy == "Name an HTTP proxy, or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals or not."
-
-
-def checked(url: str, **more: object) -> Finding:
-    """What `workers check` says of the engine on this server."""
-    return next(each for each in check([settings_for(url, **more)], Machine([], [0])) if each.what == "engine")
 
 
 def test_a_model_that_the_server_does_not_have_is_told_with_the_nearest_it_has() -> None:
@@ -499,23 +398,6 @@ def test_settings_that_cannot_be_are_refused_without_showing_a_key(overrides: li
 )
 def test_a_url_without_a_path_means_v1(url: str, base: str) -> None:
     assert OpenAiSettings(url=url, model="m").base_url == base
-
-
-@pytest.fixture
-def judged() -> Iterator[tuple[Script, Settings]]:
-    script = Script(text=GRADED)
-    with serving(script):
-        yield script, load_settings(None, ["judge_api_key=s3cret"])
-
-
-def verdicts_of(url: str, settings: Settings, count: int) -> tuple[list[Any], Writer]:
-    judge = Judge(prompt=Prompt(name="grade", text="Grade: {{ response }}"), server=url, model="grader")
-    spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
-    own, judges = Writer(lambda _: ["It is four."]), JudgeEngines(settings)
-    try:
-        return score_batch([Item(each, spec) for each in make_questions(count)], own, judges.engine_of), own
-    finally:
-        judges.close()
 
 
 def test_answers_are_given_while_a_slow_one_is_awaited() -> None:
@@ -616,25 +498,6 @@ def test_a_call_ends_when_its_engine_is_closed_although_some_of_its_requests_wer
     assert was_ended
 
 
-def test_another_servers_model_grades_what_this_one_answered(judged: tuple[Script, Settings]) -> None:
-    script, settings = judged
-    verdicts, own = verdicts_of(script.url, settings, 6)
-    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 6
-    assert [len(call) for call in own.calls] == [6]
-    assert {seen["messages"][0]["content"] for seen in script.asked} == {"Grade: It is four."}
-    assert set(script.keys) == {"Bearer s3cret"}
-
-
-def test_a_judge_whose_model_chooses_its_own_temperature_is_not_told_one(judged: tuple[Script, Settings]) -> None:
-    """OpenAI's reasoning models take no other than their own, and their limit of tokens by another name."""
-    script, settings = judged
-    script.unsupported = {"max_tokens": "unsupported_parameter", "temperature": "unsupported_value"}
-    verdicts, _ = verdicts_of(script.url, settings, 6)
-    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 6
-    graded = [each for each in script.asked if "max_tokens" not in each and "temperature" not in each]
-    assert [each["max_completion_tokens"] for each in graded] == [256] * 6
-
-
 def test_a_limit_of_tokens_is_told_by_the_name_that_the_model_takes() -> None:
     script = Script()
     with started(script) as engine:
@@ -657,22 +520,6 @@ def test_a_limit_of_tokens_that_is_too_large_is_not_told_by_another_name() -> No
     assert [each.get("max_tokens") for each in script.asked] == [9, 9]
 
 
-@pytest.mark.parametrize(
-    "said", ["Unsupported parameter: 'response_format'", "This response_format type is unavailable now"]
-)
-def test_a_judge_whose_server_takes_no_schema_is_asked_without_one(said: str, judged: tuple[Script, Settings]) -> None:
-    class NoSchemas(Script):
-        def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-            if "response_format" in body:
-                return 400, {"error": {"message": said, "type": "invalid_request_error", "param": None, "code": None}}
-            return super().answer(path, body)
-
-    script = NoSchemas(text=GRADED)
-    with serving(script):
-        verdicts, _ = verdicts_of(script.url, judged[1], 3)
-    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 3
-
-
 def test_a_temperature_that_the_run_asks_for_is_not_left_out() -> None:
     script = Script()
     with started(script) as engine:
@@ -680,52 +527,6 @@ def test_a_temperature_that_the_run_asks_for_is_not_left_out() -> None:
         (completion,) = engine.generate([WRITE])
     assert completion.error is not None
     assert "not temperature" in completion.error.message
-    assert len(script.asked) == 1
-
-
-def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong() -> None:
-    (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
-    assert verdict.outcome is Outcome.FAILED
-    assert (verdict.error.type, "127.0.0.1:1" in verdict.error.message) == ("APIConnectionError", True)
-    assert "is judge.server correct, running, and reachable from the workers?" in verdict.error.message
-
-
-@pytest.mark.parametrize(
-    ("status", "remedy"),
-    [
-        (401, "set MCQUEUE_JUDGE_API_KEY for the workers"),
-        (403, "set MCQUEUE_JUDGE_API_KEY for the workers"),
-        (404, "Check judge.server and judge.model."),
-        (400, "This is what judge.server answers."),
-    ],
-)
-def test_a_judge_that_refuses_is_told_with_the_setting_to_look_at(
-    judged: tuple[Script, Settings], status: int, remedy: str
-) -> None:
-    script, settings = judged
-    script.refusals = [status]
-    (verdict,), _ = verdicts_of(script.url, settings, 1)
-    assert verdict.outcome is Outcome.FAILED
-    assert remedy in verdict.error.message
-    assert "s3cret" not in verdict.error.message
-
-
-def test_a_judge_that_is_busy_is_asked_again_and_one_that_is_away_is_not(judged: tuple[Script, Settings]) -> None:
-    script, settings = judged
-    script.refusals = [429] * (1 + OpenAiSettings().max_retries)
-    (busy,), _ = verdicts_of(script.url, settings, 1)
-    (away,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
-    assert isinstance(busy.error, UnexpectedFailure)
-    assert not isinstance(away.error, UnexpectedFailure)
-
-
-def test_a_grade_that_the_judges_server_broke_off_is_asked_for_again_and_no_fault_of_the_judge(
-    judged: tuple[Script, Settings],
-) -> None:
-    script, settings = judged
-    script.endings = ["abort"]
-    (verdict,), _ = verdicts_of(script.url, settings, 1)
-    assert isinstance(verdict.error, UnexpectedFailure)
     assert len(script.asked) == 1
 
 

@@ -7,22 +7,19 @@ from typing import Any
 
 import pytest
 
-from contract import MemoryLedger, Outcome, Prompt, Run, Settings, load_settings
+from contract import MemoryLedger, Outcome, Prompt, Run, load_settings
 from contract.spec import Chat, ChatTemplate, Judge, Mode, Sampling
 from contract.turns import one_turn
 from contract.verdict import Failure
 from tests.support import make_questions, make_spec, open_run
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_reasoner import Reasoner
-from tests.unit.workers.openai_server import LETTERS, WRITE, Script, serving, settings_for, started
+from tests.unit.workers.openai_server import LETTERS, WRITE, Script, checked, serving, started
 from tests.unit.workers.openai_strict import FORMS, Form, Strict, fastapi
 from tests.unit.workers.writer import Writer
-from workers.check import check
 from workers.engines import JudgeEngines
 from workers.engines.base import GenerateRequest
 from workers.engines.openai.engine import OpenAiEngine
-from workers.host.finding import Finding
-from workers.host.machine import Machine
 from workers.pipeline import score_batch
 from workers.scoring import Item
 from workers.stages.scoring import BatchScorer
@@ -295,13 +292,9 @@ def test_a_reasoning_model_that_grades_itself_is_asked_as_it_wants_to_be_asked()
     assert verdict.outcome is Outcome.CORRECT
 
 
-def checked(settings: Settings) -> Finding:
-    return next(each for each in check([settings], Machine([], [0])) if each.what == "engine")
-
-
 def test_check_warns_of_what_the_model_does_not_take() -> None:
     with serving(Reasoner()) as url:
-        found = checked(settings_for(url))
+        found = checked(url)
     assert found.level == "warning"
     assert (
         "chat completions: no log-probabilities, so only modes that generate text can be used; it does" in found.found
