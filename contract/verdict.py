@@ -122,6 +122,8 @@ class Verdict(BaseModel):
     batch_id: str = ""
     batch_size: int = 0
     worker: str = ""
+    #: The run in which the model was asked, if another one: `enqueue --reuse` took this answer over.
+    reused_from: str = ""
     #: Whether the engine was the simulated one, whose answers are meaningless.
     simulated: bool = False
     #: From publishing the message to the start of the generate call.

@@ -10,7 +10,10 @@ from typing import Any, Self
 
 import click
 
+from contract.chunks import chunks
 from contract.commands import note
+from contract.errors import RunConfigError
+from contract.ledger import Run
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
@@ -24,6 +27,7 @@ from producer.readers import Source, opened, refuse_missing
 from producer.rejected import write_rejected
 from producer.runs.plan_lines import plan_json, plan_lines
 from producer.runs.plan_warnings import plan_warnings
+from producer.runs.reuse import READ_TOGETHER, Earlier
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import Plan, State, Submitted, about_namesake, afresh, asked_already, plan, submit
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
@@ -42,6 +46,7 @@ class _How:
     priority: Priority | None
     weight: int | None
     fresh: bool
+    reuse: str
     dry_run: bool
     watch: bool
     out: Path
@@ -73,6 +78,12 @@ class _How:
 )
 @click.option("--skip-bad", is_flag=True, help="Skip bad rows and write them to RESULTS/<run>/rejected.jsonl.")
 @click.option("--fresh", is_flag=True, help="Ask the same questions again, as a separate run.")
+@click.option(
+    "--reuse",
+    default="",
+    metavar="RUN",
+    help="Take over the answers that RUN has to the same prompts; ask only the other questions.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and show the first prompt; write nothing.")
 @click.option("--watch", is_flag=True, help="Watch until the run is settled, then export it.")
 @folder
@@ -104,6 +115,9 @@ def enqueue(
     asked = load_run_config(config, overrides)
     reading, selection, how = how_to_read(rest), selection_of(rest, asked.seed), _How.of(rest)
     judged = Qrels.read(qrels) if qrels else None
+    if how.fresh and how.reuse:
+        raise click.UsageError("--fresh asks all questions again, --reuse only some of them: give one of the two.")
+    reused = session.run(how.reuse) if how.reuse else None
     refuse_missing(Source(Path(file), file))
     if not how.dry_run:
         session.reach()
@@ -111,15 +125,25 @@ def enqueue(
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
             note(judged.describe(planned.survey.digest.count))
-        _carry_out(planned, session, how)
+        _carry_out(planned, session, how, _earlier(planned, session, reused) if reused else None)
 
 
-def _carry_out(planned: Plan, session: Session, how: _How) -> None:
+def _earlier(planned: Plan, session: Session, reused: Run) -> Earlier:
+    """Return the answers of `reused`. Raises RunConfigError if none of them are those of the planned run."""
+    if reused.run_id == planned.run_id:
+        raise RunConfigError(
+            f"--reuse: {reused.run_id} is the run that this command asks for.",
+            hint="Leave --reuse out to go on with it, or name an earlier run.",
+        )
+    return Earlier(session.ledger, reused, planned.spec)
+
+
+def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | None) -> None:
     live = [] if how.dry_run else session.broker.all_workers()
     for warning in [*plan_warnings(planned), *worker_doubts(planned.spec, session.settings, live)]:
         note(warning)
     if how.dry_run:
-        _echo_dry_run(planned, how)
+        _echo_dry_run(planned, how, earlier)
         return
     if how.fresh:
         planned = afresh(planned, session.ledger)
@@ -128,17 +152,20 @@ def _carry_out(planned: Plan, session: Session, how: _How) -> None:
         refuse_unwritable(how.out / planned.run_id)
     rejected = write_rejected(planned.survey, how.out / planned.run_id)
     note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
-    done = submit(planned, session.ledger, session.broker, how.priority, how.weight)
+    done = submit(planned, session.ledger, session.broker, how.priority, how.weight, earlier)
     if not (how.as_json and how.watch):
-        _echo(planned, done, session, how, rejected)
+        _echo(planned, done, session, how, rejected, earlier)
     if how.watch:
         finish(session, done.run, how.out, as_json=how.as_json)
 
 
-def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None) -> None:
+def _echo(
+    planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None, earlier: Earlier | None
+) -> None:
     if how.as_json:
         already = [] if how.fresh else asked_already([done], session.ledger).get(done.run.run_id, [])
         more = {
+            "reused": earlier.reused if earlier else 0,
             "priority": done.run.priority.name.lower(),
             "already_asked_by": already,
             "rejected": str(rejected) if rejected else None,
@@ -148,10 +175,11 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         echo_json({**done.to_json(), **plan_json(planned), **more})
         return
     settled = done.state is State.SETTLED
-    differs = "" if how.fresh else about_namesake(planned, done, session.ledger)
+    differs = "" if how.fresh else about_namesake(planned, done, session.ledger, reusing=earlier is not None)
     lines = [
         ("run", done.run.run_id),
         ("state", done.describe()),
+        *_reused_lines(earlier),
         *([] if how.fresh else _asked_already(done, session)),
         *([("differs", differs)] if differs else []),
         *_failed_lines(done, session),
@@ -164,6 +192,10 @@ def _echo(planned: Plan, done: Submitted, session: Session, how: _How, rejected:
         rejoin = f"export {done.run.run_id}{again_to(how.out)}" if settled else f"watch {done.run.run_id}"
         lines.append(("next", f"python -m producer {rejoin}"))
     echo_lines(lines)
+
+
+def _reused_lines(earlier: Earlier | None) -> Lines:
+    return [("reused", earlier.describe())] if earlier and earlier.looked else []
 
 
 def _asked_already(done: Submitted, session: Session) -> Lines:
@@ -187,8 +219,11 @@ def _priority_lines(done: Submitted, asked: Priority | None) -> Lines:
     return [("priority", f"still {run.priority.name.lower()}, as first enqueued; {rest}")]
 
 
-def _echo_dry_run(planned: Plan, how: _How) -> None:
+def _echo_dry_run(planned: Plan, how: _How, earlier: Earlier | None) -> None:
     run = planned.run()
+    if earlier:
+        for some in chunks(planned.survey.questions(), READ_TOGETHER):
+            earlier.answers(some)
     first = planned.survey.digest.first
     assert first is not None, "a survey without a question is refused"
     prompt = shown_prompts(run.spec, first, None)[0]
@@ -200,6 +235,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
                 "source": run.source,
                 "questions": run.questions,
                 "chance": run.chance,
+                "reused": earlier.reused if earlier else 0,
                 **plan_json(planned),
                 "spec": run.spec.model_dump(mode="json"),
                 "prompt": prompt,
@@ -213,6 +249,7 @@ def _echo_dry_run(planned: Plan, how: _How) -> None:
         [
             ("run", run.run_id + free),
             ("state", "dry run: nothing was written"),
+            *_reused_lines(earlier),
             *plan_lines(planned, run),
             ("prompt", f"for {first.id}:\n{prompt}"),
             ("key", key_shown(first)),

@@ -92,6 +92,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         "attempts": str(verdict.attempts),
         "by": f"{verdict.worker}, batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else "",
         "settled": iso(verdict.settled_at) if verdict.settled_at else "",
+        "reused": f"the answer that {verdict.reused_from} got" if verdict.reused_from else "",
     }
     return {name: value for name, value in facts.items() if value}
 

@@ -10,9 +10,9 @@ from typing import Any, TypedDict
 from pydantic import TypeAdapter
 
 from contract.choice_order import Arrangement
-from contract.prompts import context_source, wants_passages
+from contract.marking import hit, mark, mark_rotations
+from contract.prompts import context_source
 from contract.question import Question
-from contract.relevance import sources_of
 from contract.verdict import Failure, Outcome, Verdict
 from workers.engines.base import Completion
 from workers.scoring import Item, Reading
@@ -78,18 +78,9 @@ def verdict_on(
         fields |= {
             "context_source": context_source(item.question, item.spec, item.passages),
             "passages": item.passages,
-            "retrieval_hit": _hit(item),
+            "retrieval_hit": hit(item.question, item.spec, item.passages),
         }
     return _verdict_of(fields)
-
-
-def _hit(item: Item) -> bool | None:
-    """Whether a passage that answers the question was shown; None if unknown, or if nothing was retrieved."""
-    rag = item.spec.rag
-    if rag is None or not wants_passages(item.question, item.spec):
-        return None
-    sources = sources_of(item.question, by_hash=rag.question_hashes)
-    return sources.hit(each for each in item.passages if each.shown)
 
 
 def outcome_of(question: Question, reading: Reading) -> Outcome:
@@ -98,11 +89,9 @@ def outcome_of(question: Question, reading: Reading) -> Outcome:
         return Outcome.CORRECT if reading.judged_correct else Outcome.WRONG
     if not question.choices:
         return Outcome.ANSWERED
-    if reading.choice is None:
-        return Outcome.ANSWERED if reading.rule == UNGRADED else Outcome.UNANSWERED
-    if question.answer is None:
+    if reading.choice is None and reading.rule == UNGRADED:
         return Outcome.ANSWERED
-    return Outcome.CORRECT if reading.choice in question.right else Outcome.WRONG
+    return mark(question, reading.choice)
 
 
 def combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
@@ -116,8 +105,7 @@ def combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
     del fields["judged_correct"]  # part of the outcome; all others are fields of the verdict
     if len(readings) > 1:
         right = sum(outcome_of(question, each) is Outcome.CORRECT for each in readings)
-        if outcome is Outcome.CORRECT and right < len(readings):
-            outcome = Outcome.WRONG
+        outcome = mark_rotations(outcome, right, len(readings))
         fields |= {
             "truncated": any(each.truncated for each in readings),
             "rotations_right": right,

@@ -204,8 +204,14 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
+    def results_of(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Question, Verdict | None]]:
+        """Return these questions with their verdicts, by id, without those that the run does not have."""
+
     def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
         """Return one question and its verdict, if any. Raises UnknownRun if the run has no such question."""
+        if found := self.results_of(run_id, [question_id]):
+            return found[question_id]
+        raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="Its results.csv lists the ids.")
 
     @abc.abstractmethod
     def halt(self, run_id: str, state: RunState) -> RunState:

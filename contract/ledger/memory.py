@@ -172,12 +172,11 @@ class MemoryLedger(Ledger):
             found = islice(books.questions.items(), start, stop)
             return iter([(question, books.verdicts.get(each)) for each, question in found])
 
-    def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
+    def results_of(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Question, Verdict | None]]:
         with self._lock:
             books = self._books(run_id)
-            if question_id not in books.questions:
-                raise UnknownRun(f"Run {run_id} has no question {question_id!r}.")
-            return books.questions[question_id], books.verdicts.get(question_id)
+            there = [each for each in question_ids if each in books.questions]
+            return {each: (books.questions[each], books.verdicts.get(each)) for each in there}
 
     def halt(self, run_id: str, state: RunState) -> RunState:
         with self._lock:

@@ -291,25 +291,26 @@ class RedisLedger(Ledger):
     def results(
         self, run_id: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[Question, Verdict | None]]:
-        own = keys.RunKeys(run_id)
         for ids in self._ids(run_id, start, stop):
-            with translating(self._redis):
-                pipeline = self._redis.pipeline(transaction=False)
-                pipeline.hmget(own.questions, ids)
-                pipeline.hmget(own.verdicts, ids)
-                bodies, verdicts = pipeline.execute()
-            for chunk in chunks(zip(ids, bodies, verdicts, strict=True), TOGETHER):
+            for chunk in chunks(self._stored(run_id, ids), TOGETHER):
                 yield from self._read_together(run_id, chunk)
 
-    def result(self, run_id: str, question_id: str) -> tuple[Question, Verdict | None]:
-        own = keys.RunKeys(run_id)
+    def results_of(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Question, Verdict | None]]:
         self._refuse_unknown(run_id)
+        found: dict[str, tuple[Question, Verdict | None]] = {}
+        for ids in chunks(question_ids, CHUNK):
+            there = [each for each in self._stored(run_id, ids) if each[1] is not None]
+            found |= {question.id: (question, verdict) for question, verdict in self._read_together(run_id, there)}
+        return found
+
+    def _stored(self, run_id: str, ids: Sequence[str]) -> list[tuple[str, Any, str | None]]:
+        """Return the ids, each with its stored question and verdict, if there are any."""
+        own = keys.RunKeys(run_id)
         with translating(self._redis):
-            body = self._redis.hget(own.questions, question_id)
-            verdict = self._redis.hget(own.verdicts, question_id)
-        if body is None:
-            raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="Its results.csv lists the ids.")
-        return self._read(run_id, question_id, cast(str, body), cast("str | None", verdict))
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.hmget(own.questions, ids)
+            pipeline.hmget(own.verdicts, ids)
+            return list(zip(ids, *pipeline.execute(), strict=True))
 
     def halt(self, run_id: str, state: RunState) -> RunState:
         own = keys.RunKeys(run_id)
@@ -372,7 +373,7 @@ class RedisLedger(Ledger):
         return found
 
     def _read_together(
-        self, run_id: str, found: Sequence[tuple[str, str, str | None]]
+        self, run_id: str, found: Sequence[tuple[str, Any, str | None]]
     ) -> Iterable[tuple[Question, Verdict | None]]:
         """Parse some stored questions and their verdicts. Raises LedgerError at the first that cannot be parsed."""
         try:

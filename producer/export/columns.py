@@ -285,5 +285,12 @@ COLUMNS = (
         "Whether the simulated engine made up the answer, so that the row is meaningless.",
         attrgetter("simulated"),
     ),
+    _of_verdict(
+        "reused_from",
+        Kind.TEXT,
+        "The run in which the model was asked, if `enqueue --reuse` took the answer over; its times are then those of"
+        " that run.",
+        lambda verdict: verdict.reused_from or None,
+    ),
 )
 NAMES = tuple(column.name for column in COLUMNS)

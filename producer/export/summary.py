@@ -84,6 +84,8 @@ class Summary:
     #: Of the judge with the key (`judge`).
     agreement: Agreement = field(default_factory=Agreement)
     workers: set[str] = field(default_factory=set)
+    #: Number of answers taken over from each earlier run (`enqueue --reuse`); `tokens` and `times` are without them.
+    reused: Counter[str] = field(default_factory=Counter)
     #: Empty for a rescored run, whose verdicts keep the times at which the model was asked.
     times: Times = field(default_factory=Times)
     #: Results of `accuracies_over` since something was last added: most figures over subjects need them, and a run may
@@ -142,12 +144,18 @@ class Summary:
             self.found_in[where].include(found)
         self.agreement.include(other.agreement)
         self.workers |= other.workers
+        self.reused.update(other.reused)
         self.times.include(other.times)
 
     @property
     def tally(self) -> Tally:
         """All subjects together. Questions that are not written yet belong to no subject, but are unsettled here."""
         return replace(self.counted, unsettled=self.run.questions - self.counted.settled)
+
+    @property
+    def asked(self) -> int:
+        """Number of settled questions that the run asked itself, or had asked if it was rescored."""
+        return self.counted.settled - self.reused.total()
 
     @property
     def rotation_chance(self) -> float | None:
@@ -159,9 +167,12 @@ class Summary:
         return self.tally.guessing(outcomes).chance(self.run.spec.model_copy(update=ONE_ORDER))
 
     def _add(self, verdict: Verdict) -> None:
-        self.tokens.add(verdict)
         if verdict.worker:
             self.workers.add(verdict.worker)
+        if verdict.reused_from:
+            self.reused[verdict.reused_from] += 1
+            return
+        self.tokens.add(verdict)
         if not self.run.spec.rescored_from:
             self.times.add(verdict)
 

@@ -52,6 +52,7 @@ def summary_json(
         **_rotations(summary),
         **_judge_agreement(summary),
         **_retrieval(summary),
+        **_reused(summary),
         "tokens": summary.tokens.to_json(),
         **times_json(summary),
         "workers": sorted(summary.workers),
@@ -148,8 +149,13 @@ def _judge_agreement(summary: Summary) -> dict[str, Any]:
     return {"judge_agreement": summary.agreement.to_json()}
 
 
+def _reused(summary: Summary) -> dict[str, Any]:
+    """Return the number of answers taken over from each earlier run, if any; tokens and times are without them."""
+    return {"reused": dict(sorted(summary.reused.items()))} if summary.reused else {}
+
+
 def times_json(summary: Summary) -> dict[str, Any]:
-    """Return when the first and the last question were settled, and the speed; null for a rescored run."""
+    """Return when the first and the last question were settled, and the speed; null if the run asked none itself."""
     times = summary.times
     if times.wall_s is None:
         return dict.fromkeys(("first_settled_at", "last_settled_at", "wall_s", "questions_per_s"))
@@ -157,7 +163,7 @@ def times_json(summary: Summary) -> dict[str, Any]:
         "first_settled_at": iso(times.first_settled_at),
         "last_settled_at": iso(times.last_settled_at),
         "wall_s": round(times.wall_s, 3),
-        "questions_per_s": round(summary.tally.settled / times.wall_s, 3) if times.wall_s > 0 else None,
+        "questions_per_s": round(summary.asked / times.wall_s, 3) if times.wall_s > 0 else None,
     }
 
 

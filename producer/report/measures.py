@@ -62,7 +62,8 @@ class Measures:
         if verdict is None:
             return
         self._add_choice(question, verdict)
-        self._add_times(verdict)
+        if not verdict.reused_from:
+            self._add_times(verdict)
 
     def _add_choice(self, question: Question, verdict: Verdict) -> None:
         # A free answer (`judge`) selects none of the choices, as they were not shown.

@@ -32,6 +32,7 @@ from producer.intake.survey import Survey, survey
 from producer.readers import Source
 from producer.runs.choice_references import ChoiceReferences
 from producer.runs.few_shot import FewShotCheck
+from producer.runs.reuse import Earlier
 from producer.runs.runconfig import RunConfig
 from producer.runs.source_coverage import taken_of
 
@@ -202,8 +203,9 @@ def submit(
     broker: Broker,
     priority: Priority | None = None,
     weight: int | None = None,
+    earlier: Earlier | None = None,
 ) -> Submitted:
-    """Write what is missing from the ledger, and send what is missing from the queue.
+    """Write what is missing from the ledger, and send what is missing from the queue and not answered by `earlier`.
 
     `priority` is for what is sent now and, if the run is new, for the run; None: the run's, or normal for a new one.
     `weight` is the number of turns the run gets for each turn of others; None: unchanged, or 1 for a new run. Waits
@@ -219,10 +221,12 @@ def submit(
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
         if run == written:
-            messages = _write_and_send(planned, run, ledger, broker, priority)
-            return Submitted(run, State.NEW, run.questions, run.questions, messages)
+            sent, messages = _write_and_send(planned, run, ledger, broker, priority, earlier)
+            return Submitted(run, State.NEW, sent, sent, messages)
         if not counts.written:
             ledger.add_bodies(run.run_id, planned.survey.bodies)
+        if earlier:
+            earlier.settle(run.run_id, ledger.unsettled(run.run_id))
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, ledger.counts(run.run_id).todo, sent=0, messages=0)
         unsettled = ledger.counts(run.run_id).todo
@@ -243,17 +247,23 @@ def _told_if_purged(run_id: str) -> Iterator[None]:
         ) from trouble
 
 
-def _write_and_send(planned: Plan, run: Run, ledger: Ledger, broker: Broker, priority: Priority) -> int:
-    """Write a new run's questions and send them, window by window; return the number of messages.
+def _write_and_send(
+    planned: Plan, run: Run, ledger: Ledger, broker: Broker, priority: Priority, earlier: Earlier | None
+) -> tuple[int, int]:
+    """Write a new run's questions and send them, window by window; return the numbers sent, and of messages.
 
-    No question is sent before it is in the ledger. The run is not finished before all are, whatever was settled.
+    No question is sent before it is in the ledger, and none that `earlier` answers. The run is not finished before all
+    are written, whatever was settled.
     """
     order, bodies = planned.prefix_order, iter(planned.survey.bodies)
-    written = messages = 0
+    written = sent = messages = 0
     while ids := _write(run.run_id, islice(bodies, order.window), ledger):
-        messages += broker.publish(run, order.grouped(ids, written), priority)
+        settled = earlier.settle(run.run_id, ids) if earlier else set()
+        wanted = [each for each in order.grouped(ids, written) if each not in settled]
+        messages += broker.publish(run, wanted, priority)
         written += len(ids)
-    return messages
+        sent += len(wanted)
+    return sent, messages
 
 
 def _write(run_id: str, bodies: Iterable[Body], ledger: Ledger) -> list[str]:
@@ -286,16 +296,20 @@ def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[s
     return others
 
 
-def about_namesake(planned: Plan, done: Submitted, ledger: Ledger) -> str:
+def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reusing: bool = False) -> str:
     """Return in what this new run differs from the last other one of its name, and how to end that; empty if none.
 
-    A user who meant to go on with that run sees why it is another one.
+    A user who meant to go on with that run sees why it is another one. `reusing`: answers were taken over.
     """
     if done.state is not State.NEW or (found := _namesake(planned, done, ledger)) is None:
         return ""
     other, differ = found
     parts = ", ".join("questions" if each == "questions_digest" else each for each in differ)
-    said = f"in {parts} from {other}, the last run of this name: all questions are asked"
+    said = f"in {parts} from {other}, the last run of this name"
+    if not reusing:
+        said += ": all questions are asked"
+    if not reusing and differ == ["questions_digest"]:
+        said += f", unless you repeat this command with --reuse {other}, which takes over the answers to those in both"
     with suppress(UnknownRun, UnreadableRun):
         if not ledger.counts(other).over:
             said += f"; that one goes on as well, unless you end it: python -m producer cancel {other}"

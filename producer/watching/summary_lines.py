@@ -47,6 +47,7 @@ def summary_lines(summary: Summary, used: Sequence[EngineUsed], files: Sequence[
         *judge_lines(run.spec.judge, summary.agreement),
         *retrieval_lines(summary.retrieval),
         *failed_lines(run.run_id, summary.failures),
+        *_reused_lines(summary),
         *_speed_lines(summary),
         *engine_lines(run, used),
     ]
@@ -76,16 +77,21 @@ def _constant(summary: Summary) -> str:
     return f"the accuracy{which} is {found.how} always answering {answer!r}, which scores {value:.3f}"
 
 
+def _reused_lines(summary: Summary) -> Lines:
+    """Return how many answers are those of earlier runs, if any."""
+    return labelled("reused", [f"{number(n, 'answer')} of {run_id}" for run_id, n in sorted(summary.reused.items())])
+
+
 def _speed_lines(summary: Summary) -> Lines:
     """Return the speed of the run; for a sample, it predicts how long the whole file will take.
 
     Not if all failed: the engine may not even have been asked.
     """
-    wall_s, settled = summary.times.wall_s, summary.tally.settled
-    if wall_s is None or wall_s <= 0 or summary.tally.count(Outcome.FAILED) == settled:
+    wall_s, asked = summary.times.wall_s, summary.asked
+    if wall_s is None or wall_s <= 0 or summary.tally.count(Outcome.FAILED) == asked:
         return []
-    took = f"{number(settled, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
-    return [("speed", f"{settled / wall_s:,.1f} questions/s: {took}")]
+    took = f"{number(asked, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
+    return [("speed", f"{asked / wall_s:,.1f} questions/s: {took}")]
 
 
 def _normalized_lines(summary: Summary) -> Lines:

@@ -44,6 +44,7 @@ CONTRACT_ORDER = (
     "keys",
     "choice_order",
     "prompts",
+    "marking",
     "priority",
     "chunks",
     "connection",

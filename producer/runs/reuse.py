@@ -1,0 +1,132 @@
+"""Taking over the answers of an earlier run (`enqueue --reuse`): the model is only asked what it was not asked there.
+
+An answer is taken over if the model would get the same prompts for it again, from a run with the same settings. It is
+marked by the key of the question as it is now: keys are what is corrected most often, and no model reads them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from contract.chunks import chunks
+from contract.errors import RunConfigError
+from contract.ledger import Ledger, Run
+from contract.marking import hit, mark, mark_rotations
+from contract.prompts import all_turns
+from contract.question import Question
+from contract.spec import Mode, RunSpec
+from contract.verdict import Outcome, Verdict
+from contract.wording import broken_down, number
+from producer.compare.spec_differences import differences
+
+__all__ = ["READ_TOGETHER", "Earlier"]
+
+#: Number of questions to look for at a time.
+READ_TOGETHER = 500
+
+
+class _Asked(Enum):
+    """Why a question is asked although there is an earlier run."""
+
+    ABSENT = "not in it"
+    OPEN = "without an answer there"
+    CHANGED = "not the same there"
+
+
+@dataclass
+class Earlier:
+    """The answers of an earlier run, for one with `spec`. Raises RunConfigError if its settings are others."""
+
+    ledger: Ledger
+    run: Run
+    spec: RunSpec
+    #: Number of answers taken over so far.
+    reused: int = 0
+    asked: Counter[_Asked] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        asked_alike = self.run.spec.model_copy(update={"questions_digest": self.spec.questions_digest})
+        if asked_alike.fingerprint() == self.spec.fingerprint():
+            return
+        named = ", ".join(differences(asked_alike, self.spec))
+        raise RunConfigError(
+            f"--reuse {self.run.run_id}: it was asked in another way, which differs in {named}.",
+            hint="Repeat its --config, --set and --model, or leave out --reuse: then all questions are asked.",
+        )
+
+    @property
+    def looked(self) -> bool:
+        """Whether any question was looked for."""
+        return bool(self.reused or self.asked)
+
+    def settle(self, run_id: str, question_ids: Iterable[str]) -> set[str]:
+        """Settle those of these questions of run `run_id` that are answered here; return their ids."""
+        settled: set[str] = set()
+        for ids in chunks(question_ids, READ_TOGETHER):
+            verdicts = self.answers(list(self.ledger.questions(run_id, ids).values()))
+            self.ledger.commit(run_id, verdicts)
+            settled.update(each.question_id for each in verdicts)
+        if settled:
+            for used in self.ledger.engines(self.run.run_id):
+                self.ledger.note_engine(run_id, used)
+        return settled
+
+    def answers(self, questions: Sequence[Question]) -> list[Verdict]:
+        """Return the verdicts on those of `questions` that are answered here, by their present keys."""
+        there = self.ledger.results_of(self.run.run_id, [each.id for each in questions])
+        found = [self._answer(each, *there.get(each.id, (None, None))) for each in questions]
+        taken_over = [each for each in found if isinstance(each, Verdict)]
+        self.asked.update(each for each in found if isinstance(each, _Asked))
+        self.reused += len(taken_over)
+        return taken_over
+
+    def _answer(self, question: Question, earlier: Question | None, verdict: Verdict | None) -> Verdict | _Asked:
+        if earlier is None:
+            return _Asked.ABSENT
+        if verdict is None or verdict.outcome is Outcome.FAILED:
+            return _Asked.OPEN
+        fields: dict[str, Any] = {"reused_from": verdict.reused_from or self.run.run_id}
+        if earlier != question:
+            if not self._asks_the_same(earlier, question, verdict):
+                return _Asked.CHANGED
+            fields["retrieval_hit"] = hit(question, self.spec, verdict.passages)
+        if earlier.right != question.right:
+            if not self._can_be_marked(earlier, question, verdict):
+                return _Asked.CHANGED
+            fields |= _marked(question, verdict)
+        return verdict.model_copy(update=fields)
+
+    def _asks_the_same(self, earlier: Question, now: Question, verdict: Verdict) -> bool:
+        """Whether both have the same prompts. Templates show nothing of a question but what is compared here."""
+        if any(getattr(earlier, name) != getattr(now, name) for name in ("question", "choices", "context")):
+            return False
+        if earlier.subject == now.subject:
+            return True
+        return all_turns(earlier, self.spec, verdict.passages) == all_turns(now, self.spec, verdict.passages)
+
+    def _can_be_marked(self, earlier: Question, now: Question, verdict: Verdict) -> bool:
+        """Whether the answer can be marked by another key."""
+        if self.spec.mode is Mode.JUDGE:  # the judge is shown the key's choice
+            return False
+        if self.spec.mode.read_by_rules and (earlier.also_right or now.also_right):
+            return False  # a text that names several choices is read as right if all of them are
+        return len(verdict.rotation_choices) == verdict.rotations  # older verdicts do not have them
+
+    def describe(self) -> str:
+        """Return how many answers were taken over, and why the other questions are asked."""
+        reused = f"{number(self.reused, 'answer')} of {self.run.run_id}"
+        others = [(self.asked[each], each.value) for each in _Asked]
+        return f"{reused}; to ask {broken_down(others)}" if self.asked else reused
+
+
+def _marked(question: Question, verdict: Verdict) -> dict[str, Any]:
+    """Return the fields of `verdict` that follow from the key of `question`."""
+    outcome = mark(question, verdict.choice)
+    if not verdict.rotations:
+        return {"outcome": outcome}
+    right = sum(mark(question, each) is Outcome.CORRECT for each in verdict.rotation_choices)
+    return {"outcome": mark_rotations(outcome, right, verdict.rotations), "rotations_right": right}

@@ -1,0 +1,298 @@
+"""`enqueue --reuse RUN`: of a corrected or longer file, the model is asked only what it was not asked before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.engine_info import EngineUsed
+from contract.ledger import MemoryLedger
+from contract.question import Question
+from contract.spec import IndexKind, Judge, Mode, Normalization, Prompt, Retrieval, RunSpec, Sampling
+from contract.verdict import Failure, Outcome, Passage, Verdict
+from producer.broker import MemoryBroker
+from producer.runs.reuse import Earlier
+from tests.support import make_question, make_spec, open_run
+from tests.unit.producer.conftest import Producer, WriteRows
+
+#: The answer to every question is its choice B.
+CHOSEN: dict[str, Any] = {"choice": "B", "latency_ms": 100.0, "prompt_tokens": 9}
+ROWS: list[dict[str, Any]] = [
+    {"id": f"q{n}", "question": f"Question {n}?", "choices": ["no", "yes", "maybe"], "answer": "B", "subject": "red"}
+    for n in range(6)
+]
+
+
+def answer(ledger: MemoryLedger, run_id: str, *failed: str, at: float = 1000.0) -> None:
+    """Settle what is unsettled as a worker would at that time, but for those that `failed`."""
+    for question, verdict in list(ledger.results(run_id)):
+        if verdict is None and question.id in failed:
+            lost = Failure(type="Lost", message="lost")
+            ledger.commit(run_id, [Verdict(question_id=question.id, outcome=Outcome.FAILED, error=lost)])
+        elif verdict is None:
+            outcome = Outcome.CORRECT if "B" in question.right else Outcome.WRONG
+            found = Verdict(question_id=question.id, outcome=outcome, worker="w0", settled_at=at, **CHOSEN)
+            ledger.commit(run_id, [found])
+    ledger.note_engine(run_id, EngineUsed(worker="w0", engine={"engine": "vllm"}, since=at))
+
+
+def sent(broker: MemoryBroker, run_id: str) -> list[str]:
+    return [each for _, run, ids in broker.messages if run == run_id for each in ids]
+
+
+@pytest.fixture
+def first(producer: Producer, ledger: MemoryLedger, write_rows: WriteRows) -> str:
+    """The run over the six questions, of which the last one failed."""
+    run_id: str = producer.json("enqueue", write_rows(*ROWS), "--run", "exam")["run_id"]
+    answer(ledger, run_id, "q5")
+    return run_id
+
+
+def test_only_what_the_model_was_not_asked_is_sent_and_answers_are_marked_by_the_key_of_now(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows, first: str
+) -> None:
+    corrected = [
+        ROWS[0],
+        {**ROWS[1], "answer": "C"},
+        {**ROWS[2], "question": "Question two?"},
+        {**ROWS[3], "subject": "blue", "source": "page 3"},
+        ROWS[5],
+        {**ROWS[4], "id": "new"},
+    ]
+
+    told = producer("enqueue", write_rows(*corrected), "--run", "exam", "--reuse", first).stdout
+
+    second = next(each for each in ledger.run_ids() if each != first)
+    assert sent(broker, second) == ["q2", "q5", "new"]
+    assert "new: 3 questions sent in 2 messages" in told
+    reused = "to ask 3 questions: 1 not in it · 1 without an answer there · 1 not the same there"
+    assert f"3 answers of {first}; {reused}" in " ".join(told.split())
+    assert f"in questions from {first}, the last run of this name" in " ".join(told.split())
+    assert "all questions are asked" not in told
+    found = {question.id: verdict for question, verdict in ledger.results(second) if verdict}
+    outcomes = {each: (verdict.outcome, verdict.choice, verdict.reused_from) for each, verdict in found.items()}
+    assert outcomes == {
+        "q0": (Outcome.CORRECT, "B", first),
+        "q1": (Outcome.WRONG, "B", first),
+        "q3": (Outcome.CORRECT, "B", first),
+    }
+    assert ledger.engines(second) == ledger.engines(first)
+    kept = ledger.result(first, "q1")[1]
+    assert kept is not None
+    assert (kept.outcome, kept.reused_from) == (Outcome.CORRECT, "")
+
+
+def test_a_sample_need_not_be_asked_again_as_a_part_of_the_whole_file(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows
+) -> None:
+    path = write_rows(*ROWS)
+    sample = producer.json("enqueue", path, "--sample", 2)["run_id"]
+    answer(ledger, sample)
+
+    whole = producer.json("enqueue", path, "--reuse", "last")
+
+    assert (whole["reused"], whole["sent"], whole["unsettled"]) == (2, 4, 4)
+    assert not set(sent(broker, whole["run_id"])) & set(sent(broker, sample))
+
+
+def test_what_was_enqueued_before_its_answers_were_taken_over_takes_them_over_when_it_is_enqueued_again(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str
+) -> None:
+    path = write_rows(*ROWS[:4], {**ROWS[4], "id": "new"})
+    told = " ".join(producer("enqueue", path, "--run", "exam").stdout.split())
+    assert f"repeat this command with --reuse {first}, which takes over the answers to those in both" in told
+
+    again = producer.json("enqueue", path, "--run", "exam", "--reuse", first)
+
+    assert (again["state"], again["reused"], again["unsettled"]) == ("resumed", 4, 1)
+    assert ledger.counts(again["run_id"]).todo == 1
+
+
+def test_a_dry_run_tells_how_many_answers_there_are_and_writes_none(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str
+) -> None:
+    path = write_rows(*ROWS, {**ROWS[0], "id": "new"})
+    told = " ".join(producer("enqueue", path, "--dry-run", "--reuse", first).stdout.split())
+    assert f"5 answers of {first}; to ask 2 questions: 1 not in it · 1 without an answer there" in told
+    assert producer.json("enqueue", path, "--dry-run", "--reuse", first)["reused"] == 5
+    assert ledger.run_ids() == [first]
+
+
+def test_times_and_tokens_of_a_run_are_those_of_the_questions_that_it_asked_itself(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, tmp_path: Path
+) -> None:
+    path = write_rows(*ROWS, *({**ROWS[0], "id": f"new{n}"} for n in range(2)))
+    second = producer.json("enqueue", path, "--run", "exam", "--reuse", first)["run_id"]
+    answer(ledger, second, at=5000.0)
+
+    producer("export", second, "--out", tmp_path / "out")
+    producer("report", second, "--out", tmp_path / "out")
+
+    summary = json.loads((tmp_path / "out" / second / "summary.json").read_text())
+    assert (summary["settled"], summary["reused"]) == (8, {first: 5})
+    assert (summary["wall_s"], summary["questions_per_s"], summary["tokens"]["prompt"]) == (0.1, 30.0, 3 * 9)
+    assert summary["first_settled_at"].startswith("1970-01-01T01:23:20")
+    shown = producer("watch", second).stdout
+    assert "30.0 questions/s: 3 questions in" in shown
+    assert f"5 answers of {first}" in shown
+    rows = (tmp_path / "out" / second / "results.csv").read_text().splitlines()
+    assert [row.rsplit(",", 1)[1] for row in rows[1:]] == [first] * 5 + [""] * 3
+    page = (tmp_path / "out" / second / "report.html").read_text()
+    assert f"5 answers of {first}; times and tokens are without them" in page
+    assert f"the answer that {first} got" in producer("show", second, "q0").stdout
+
+
+def test_a_run_that_asked_nothing_itself_is_settled_and_has_no_speed(
+    producer: Producer, write_rows: WriteRows, first: str, tmp_path: Path
+) -> None:
+    corrected = write_rows(*({**row, "answer": "A"} for row in ROWS[:5]))
+    out = ("--out", tmp_path / "out")
+    told = producer("enqueue", corrected, "--run", "exam", "--reuse", first, "--watch", *out).stdout
+    assert "new: 0 questions sent in 0 messages" in told
+    assert "(0 of 5) over all questions" in told
+    assert "questions/s" not in told
+    second = next(each for each in producer.json("runs") if each["run_id"] != first)["run_id"]
+    summary = json.loads((tmp_path / "out" / second / "summary.json").read_text())
+    assert (summary["wall_s"], summary["reused"]) == (None, {first: 5})
+    producer("report", second, *out)
+    assert "Throughput" not in (tmp_path / "out" / second / "report.html").read_text()
+
+
+def test_answers_that_were_taken_over_twice_name_the_run_that_asked(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str
+) -> None:
+    second = producer.json("enqueue", write_rows(*ROWS[:2]), "--run", "exam", "--reuse", first)["run_id"]
+    third = producer.json("enqueue", write_rows(ROWS[0]), "--run", "exam", "--reuse", second)["run_id"]
+    (verdict,) = [verdict for _, verdict in ledger.results(third)]
+    assert verdict is not None
+    assert verdict.reused_from == first
+
+
+@pytest.mark.parametrize(
+    ("options", "differs"),
+    [
+        (["--set", "mode=letter"], "mode"),
+        (["--set", "normalization=byte"], "normalization"),
+        (["--model", "another"], "model"),
+        (["--set", "description=Answer."], "description"),
+    ],
+)
+def test_answers_to_other_prompts_or_of_another_model_are_not_taken_over(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, options: list[str], differs: str
+) -> None:
+    told = producer("enqueue", write_rows(*ROWS), *options, "--reuse", first, exit_code=1).stderr
+    assert f"--reuse {first}: it was asked in another way, which differs in {differs}" in told
+    assert ledger.run_ids() == [first]
+
+
+def test_a_run_cannot_reuse_itself_nor_ask_afresh(producer: Producer, write_rows: WriteRows, first: str) -> None:
+    path = write_rows(*ROWS)
+    told = producer("enqueue", path, "--run", "exam", "--reuse", "last", exit_code=1).stderr
+    assert f"{first} is the run that this command asks for" in told
+    assert "give one of the two" in producer("enqueue", path, "--fresh", "--reuse", first, exit_code=2).stderr
+    assert "No run 'nothing'" in producer("enqueue", path, "--reuse", "nothing", exit_code=1).stderr
+
+
+Asked = Callable[..., Verdict | None]
+
+
+def earlier_verdict(question: Question, verdict: Verdict, spec: RunSpec) -> Asked:
+    """Return what is taken over of `verdict` on `question` for the same question with changes."""
+    ledger = MemoryLedger()
+    run = open_run(ledger, [question], **spec.model_dump(exclude={"questions_digest", "model"}))
+    ledger.commit(run.run_id, [verdict])
+
+    def asked(**changes: object) -> Verdict | None:
+        found = Earlier(ledger, run, run.spec).answers([question.model_copy(update=changes)])
+        return found[0] if found else None
+
+    return asked
+
+
+def test_a_changed_subject_asks_again_where_the_prompt_names_it() -> None:
+    question = make_question(0, subject="chemistry")
+    verdict = Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice=question.answer)
+    silent = earlier_verdict(question, verdict, make_spec())
+    naming = earlier_verdict(question, verdict, make_spec(description="Questions about {{ subject }}."))
+    assert silent(subject="physics") is not None
+    assert naming(subject="physics") is None
+    assert naming(metadata={"page": 3}) is not None
+
+
+@pytest.mark.parametrize("changes", [{"question": "Else?"}, {"choices": ("1", "2", "3", "5")}, {"context": "A text."}])
+def test_another_text_is_another_question(changes: dict[str, Any]) -> None:
+    question = make_question(0)
+    verdict = Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice=question.answer)
+    asked = earlier_verdict(question, verdict, make_spec())
+    assert asked() is not None
+    assert asked(**changes) is None
+
+
+def test_of_rotations_each_is_marked_again() -> None:
+    question = make_question(0, answer="A")
+    lettered = Prompt(name="l", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
+    spec = make_spec(mode=Mode.LETTER, circular=True, prompt=lettered)
+    rotations: tuple[str | None, ...] = ("B", "B", "A", "B")
+    verdict = Verdict(
+        question_id=question.id,
+        outcome=Outcome.WRONG,
+        choice="B",
+        rotations=4,
+        rotations_right=1,
+        rotation_choices=rotations,
+    )
+    asked = earlier_verdict(question, verdict, spec)
+    mixed = asked(answer="B")
+    assert mixed is not None
+    assert (mixed.outcome, mixed.rotations_right) == (Outcome.WRONG, 3)
+    every = earlier_verdict(question, verdict.model_copy(update={"rotation_choices": ("B",) * 4}), spec)(answer="B")
+    assert every is not None
+    assert (every.outcome, every.rotations_right) == (Outcome.CORRECT, 4)
+    older = earlier_verdict(question, verdict.model_copy(update={"rotation_choices": ()}), spec)
+    assert older(answer="B") is None, "an older verdict does not say what was chosen in each"
+    assert older(subject="other") is not None
+
+
+def test_a_free_answer_is_graded_again_if_its_key_changed_and_only_then() -> None:
+    question = make_question(0, answer="A")
+    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
+    verdict = Verdict(question_id=question.id, outcome=Outcome.WRONG, raw_text="Something else.")
+    asked = earlier_verdict(question, verdict, make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge))
+    assert asked(answer="B") is None
+    kept = asked(subject="other")
+    assert kept is not None
+    assert kept.outcome is Outcome.WRONG, "it is the judge's grade"
+
+
+def test_a_text_is_read_again_where_several_choices_are_right() -> None:
+    question = make_question(0, answer="A")
+    verdict = Verdict(question_id=question.id, outcome=Outcome.UNANSWERED, rule="ambiguous", raw_text="A and B.")
+    asked = earlier_verdict(question, verdict, make_spec(mode=Mode.GENERATE, sampling=Sampling()))
+    assert asked(answer="A", also_right=("B",)) is None
+    single = asked(answer="B")
+    assert single is not None
+    assert single.outcome is Outcome.UNANSWERED
+
+
+def test_without_a_key_an_answer_is_neither_right_nor_wrong_until_there_is_one() -> None:
+    question = make_question(0, answer=None)
+    verdict = Verdict(question_id=question.id, outcome=Outcome.ANSWERED, choice="C")
+    asked = earlier_verdict(question, verdict, make_spec(normalization=Normalization.BYTE))
+    outcomes = [found.outcome for key in ("C", "A") if (found := asked(answer=key))]
+    assert outcomes == [Outcome.CORRECT, Outcome.WRONG]
+
+
+def test_whether_a_relevant_passage_was_shown_follows_the_sources_that_are_named_now() -> None:
+    question = make_question(0, gold_passages=("p1",))
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    shown = (Passage(id="p2", score=1.0, text="t"),)
+    verdict = Verdict(
+        question_id=question.id, outcome=Outcome.CORRECT, choice=question.answer, passages=shown, retrieval_hit=False
+    )
+    asked = earlier_verdict(question, verdict, make_spec(rag=rag))
+    hits = [found.retrieval_hit for gold in (("p1",), ("p2",), ()) if (found := asked(gold_passages=gold))]
+    assert hits == [False, True, None]
