@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from contract.choice_order import arrangements, seed_for
 from contract.errors import RunConfigError
 from contract.question import Question, asked_in, identity
-from contract.spec import ChatTemplate, ExampleSelection, FewShot, Mode, Prompt, Query, RunSpec
+from contract.spec import Answer, ChatTemplate, ExampleSelection, FewShot, Prompt, Query, RunSpec
 from contract.turns import Role, Turn, Turns, begun, one_turn, readable
 from contract.verdict import ContextSource, Passage
 
@@ -223,8 +223,8 @@ def _answer(example: Question, spec: RunSpec) -> str:
     """Return the expected answer: the choice's label where the model is to name one that it is shown, else its text."""
     if example.answer is None:
         raise ValueError(f"example {example.id} has no answer")
-    by_text = spec.mode in {Mode.LIKELIHOOD, Mode.JUDGE} or not shows_choices(spec.prompt)
-    answer = example.choice_text(example.answer) if by_text else example.answer
+    by_label = spec.mode.answer is Answer.LABEL and shows_choices(spec.prompt)
+    answer = example.answer if by_label else example.choice_text(example.answer)
     if spec.few_shot is not None and spec.few_shot.rationale:
         # The ending that the prompt asks for and that the extraction rules recognize.
         return f"\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {answer}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
@@ -17,6 +17,7 @@ from contract.wording import number
 
 __all__ = [
     "OWN_VARIABLES",
+    "Answer",
     "Chat",
     "ChatTemplate",
     "ExampleSelection",
@@ -25,6 +26,7 @@ __all__ = [
     "Judge",
     "Mode",
     "Normalization",
+    "Output",
     "Prompt",
     "Query",
     "Retrieval",
@@ -36,26 +38,88 @@ __all__ = [
 ]
 
 
-class Mode(StrEnum):
-    """How the answer is obtained from the model; each mode is a module of `workers/scoring/`."""
+class Output(Enum):
+    """What a mode gets from the model."""
 
-    LETTER = "letter"
-    LIKELIHOOD = "likelihood"
-    GENERATE = "generate"
-    VOTE = "vote"
-    JUDGE = "judge"
+    #: Log-probabilities of given continuations of the prompt; the best one is chosen.
+    SCORES = auto()
+    #: A generated text.
+    TEXT = auto()
+    #: Several sampled texts; the choice that most of them name is chosen (self-consistency).
+    TEXTS = auto()
+
+
+class Answer(Enum):
+    """What a mode takes for the model's answer."""
+
+    #: The label of a choice (multiple-choice formulation).
+    LABEL = auto()
+    #: The text of a choice (cloze formulation).
+    CHOICE = auto()
+    #: Words of its own, graded by a judge. They choose nothing, so there is no chance level and no position.
+    OPEN = auto()
+    #: Nothing that could be right or wrong: the text itself is the result.
+    NONE = auto()
+
+
+class Mode(StrEnum):
+    """How the answer is obtained from the model; each mode is a module of `workers/scoring/`.
+
+    What other modules do differently in some modes follows from two traits, which every mode has to state.
+    """
+
+    LETTER = "letter", Output.SCORES, Answer.LABEL
+    LIKELIHOOD = "likelihood", Output.SCORES, Answer.CHOICE
+    GENERATE = "generate", Output.TEXT, Answer.LABEL
+    VOTE = "vote", Output.TEXTS, Answer.LABEL
+    JUDGE = "judge", Output.TEXT, Answer.OPEN
     #: The question is the prompt, and the generated text is the result.
-    FREE = "free"
+    FREE = "free", Output.TEXT, Answer.NONE
+
+    output: Output
+    answer: Answer
+
+    def __new__(cls, value: str, output: Output, answer: Answer) -> Self:
+        """Define a mode with its traits."""
+        mode = str.__new__(cls, value)
+        mode._value_ = value
+        mode.output, mode.answer = output, answer
+        return mode
 
     @property
     def writes(self) -> bool:
         """Whether the model generates text, rather than scoring given continuations."""
-        return self in {Mode.GENERATE, Mode.VOTE, Mode.JUDGE, Mode.FREE}
+        return self.output is not Output.SCORES
+
+    @property
+    def scores_labels(self) -> bool:
+        """Whether the labels are the continuations that are scored."""
+        return not self.writes and self.answer is Answer.LABEL
+
+    @property
+    def scores_choices(self) -> bool:
+        """Whether the choices are, so that these scores can be normalized."""
+        return not self.writes and self.answer is Answer.CHOICE
+
+    @property
+    def votes(self) -> bool:
+        """Whether several texts vote on the choice."""
+        return self.output is Output.TEXTS
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the answer is one of the choices."""
+        return self.answer is Answer.LABEL or self.answer is Answer.CHOICE
 
     @property
     def read_by_rules(self) -> bool:
         """Whether rules read the choice in the generated text."""
-        return self in {Mode.GENERATE, Mode.VOTE}
+        return self.writes and self.chooses
+
+    @property
+    def judged(self) -> bool:
+        """Whether a judge decides if the answer is correct."""
+        return self.answer is Answer.OPEN
 
 
 class Normalization(StrEnum):
@@ -326,8 +390,8 @@ class RunSpec(BaseModel):
             raise ValueError(wrong)
         if self.mode.writes != (self.sampling is not None):
             raise ValueError(f"mode {self.mode} {'needs' if self.mode.writes else 'takes no'} sampling")
-        if (self.mode is Mode.JUDGE) != (self.judge is not None):
-            raise ValueError(f"mode {self.mode} {'needs' if self.mode is Mode.JUDGE else 'takes no'} judge")
+        if self.mode.judged != (self.judge is not None):
+            raise ValueError(f"mode {self.mode} {'needs' if self.mode.judged else 'takes no'} judge")
         if self.shuffle and self.circular:
             raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
         if wrong := kwargs_conflict(self.chat_template, self.chat_template_kwargs):
@@ -377,16 +441,16 @@ def mode_conflict(
     """Return why these do not go together, or an empty string."""
     if rationale and not mode.read_by_rules:
         return f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for"
-    if mode is not Mode.LIKELIHOOD and normalization is not Normalization.NONE:
+    if normalization is not Normalization.NONE and not mode.scores_choices:
         return f"normalization {normalization} has no effect in mode {mode}, only in likelihood"
     if unconditional_prompt and normalization is not Normalization.MUTUAL_INFO:
         return f"unconditional_prompt has no effect with normalization {normalization}, only with mutual_info"
-    if sampling is not None and mode is Mode.VOTE:
+    if sampling is not None and mode.votes:
         if sampling.samples < 2:
             return "mode vote needs sampling.samples of at least 2"
         if sampling.temperature == 0:
             return "mode vote needs a sampling.temperature above 0: without it all samples are the same"
-    if sampling is not None and mode is not Mode.VOTE and sampling.samples > 1:
+    if sampling is not None and not mode.votes and sampling.samples > 1:
         return f"sampling.samples above 1 has no effect in mode {mode}, only in vote"
     return ""
 

@@ -11,7 +11,7 @@ from contract.ledger import Run
 from contract.prompts import prompts_of, wants_passages
 from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
-from contract.spec import Mode, RunSpec
+from contract.spec import RunSpec
 from contract.verdict import MAJORITY, ContextSource, Outcome, Passage, Verdict
 from producer.export.cells import iso
 from producer.export.formats.text import named_infinities
@@ -140,7 +140,7 @@ def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[
     """Yield how many rotations are correct, the choice in each, and which one's scores are shown."""
     if question.answer is not None:
         yield f"correct in {verdict.rotations_right} of {verdict.rotations}"
-    comparable = question.answer is not None and spec.mode is not Mode.JUDGE
+    comparable = question.answer is not None and spec.mode.chooses
     shown = verdict.rotation_choices.index(verdict.choice) if verdict.choice in verdict.rotation_choices else 0
     for at, (choice, each) in enumerate(zip(verdict.rotation_choices, arrangements(question, spec), strict=False)):
         order = " ".join(LABELS[place] for place in each.order)

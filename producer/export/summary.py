@@ -11,7 +11,7 @@ from contract.chunks import TOGETHER, chunks
 from contract.ledger import Counts, Run, RunState
 from contract.prompts import shows_choices
 from contract.question import Question
-from contract.spec import Mode, Normalization
+from contract.spec import Normalization
 from contract.verdict import Outcome, Verdict
 from producer.export.cost import Times, Tokens
 from producer.stats import (
@@ -186,7 +186,7 @@ class Summary:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
         for normalization, right in right_by(question, verdict, spec).items():
             self.normalized[normalization] += right
-        if spec.mode is Mode.JUDGE:
+        if spec.mode.judged:
             self.agreement.add(question, verdict)
 
     @property

@@ -10,7 +10,6 @@ from typing import Any
 
 from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord
-from contract.spec import Mode
 from producer.export.cells import iso
 from producer.export.summary import Summary
 from producer.stats import Tally, cluster_interval
@@ -144,7 +143,7 @@ def _by_subject(summary: Summary) -> dict[str, Any]:
 
 def _judge_agreement(summary: Summary) -> dict[str, Any]:
     """Return how often the judge agrees with the key (`judge` only)."""
-    if summary.run.spec.mode is not Mode.JUDGE:
+    if not summary.run.spec.mode.judged:
         return {}
     return {"judge_agreement": summary.agreement.to_json()}
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from contract.question import LABELS, Question
-from contract.spec import Mode, RunSpec
+from contract.spec import RunSpec
 from contract.wording import percent
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
@@ -217,7 +217,7 @@ class Profile:
         """Return the tokens after the prompt: the generated text, the longest scored choice, or one label."""
         if self.spec.sampling is not None:
             return self.spec.sampling.max_tokens
-        if self.spec.mode is Mode.LIKELIHOOD:
+        if self.spec.mode.scores_choices:
             return max(tokens_of(self.spec.delimiter + choice) for choice in question.choices)
         return 1
 

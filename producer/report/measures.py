@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from contract.ledger import Run
 from contract.question import Question
-from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.stats.percentile import percentile
 
@@ -66,8 +65,7 @@ class Measures:
             self._add_times(verdict)
 
     def _add_choice(self, question: Question, verdict: Verdict) -> None:
-        # A free answer (`judge`) selects none of the choices, as they were not shown.
-        if question.answer is None or verdict.outcome is Outcome.FAILED or self.run.spec.mode is Mode.JUDGE:
+        if question.answer is None or verdict.outcome is Outcome.FAILED or not self.run.spec.mode.chooses:
             return
         chosen = verdict.choice if verdict.choice in question.labels else None
         # With several right choices, the chosen one counts as the key, or else the first.

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from contract.ledger import Run
-from contract.spec import Mode, Normalization
+from contract.spec import Normalization
 from contract.wording import number, percent
 from producer.export.summary import Summary
 from producer.output import Lines
@@ -178,7 +178,7 @@ class RunView:
     def calibrated(self) -> str:
         """Suffix of the calibration figures' names: what confidence is, unless it is simply a model probability."""
         spec, suffix = self.run.spec, ""
-        if spec.mode is Mode.VOTE:
+        if spec.mode.votes:
             suffix = " of votes"
         elif spec.normalization is not Normalization.NONE:
             suffix = f" {HOW[spec.normalization]}"

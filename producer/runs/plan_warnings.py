@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contract.prompts import shows_choices
-from contract.spec import Mode
 from contract.wording import number
 from producer.intake.contradictions import contradiction_warnings
 from producer.intake.profile import key_warnings
@@ -64,7 +63,7 @@ def _question_warnings(planned: Plan) -> list[str]:
         )
     found += digest.oddities.warnings() + planned.choice_references.warnings()
     found += contradiction_warnings(digest.repeats, file)
-    if spec.mode is not Mode.JUDGE:
+    if spec.mode.chooses:
         placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
         found += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
     return found

@@ -131,7 +131,7 @@ class RunConfig(BaseModel):
         if self.mode.writes and "delimiter" in self.model_fields_set and (not self.few_shot.k or rationale):
             shows = "only few-shot examples without a rationale show it"
             raise ValueError(f"delimiter has no effect in mode {self.mode}: {shows}")
-        if self.mode is not Mode.JUDGE and "judge" in self.model_fields_set:
+        if not self.mode.judged and "judge" in self.model_fields_set:
             raise ValueError(f"judge has no effect in mode {self.mode}")
         if self.shuffle and self.circular:
             raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
@@ -148,7 +148,7 @@ class RunConfig(BaseModel):
         """Read templates and examples, for the questions of `asked`. Raises InputError."""
         prompt = load_prompt(self.prompt, self.mode)
         few_shot, examples_read = self.few_shot.load(asked)
-        return Texts(prompt, few_shot, examples_read, self.judge.load() if self.mode is Mode.JUDGE else None)
+        return Texts(prompt, few_shot, examples_read, self.judge.load() if self.mode.judged else None)
 
     def to_spec(self, questions_digest: str, settings: Settings, texts: Texts | None = None) -> RunSpec:
         """Return the spec for the questions with that digest; `texts` are its own texts if they have been read before.

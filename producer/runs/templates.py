@@ -84,9 +84,9 @@ def refuse_blind(prompt: Prompt, mode: Mode, *, with_context: bool, circular: bo
             hint="Add {{ question }} to the template. If a baseline is to hide it, say so there: "
             "{% set hidden = question %}.",
         )
-    if mode is Mode.LETTER and not shows_choices(prompt):
+    if mode.scores_labels and not shows_choices(prompt):
         raise RunConfigError(
-            f"prompt {prompt.name!r} shows no choices, but mode letter asks for the label of one.",
+            f"prompt {prompt.name!r} shows no choices, but mode {mode} asks for the label of one.",
             hint="Set prompt: lettered, or list `choices` in the template; mode likelihood needs none.",
         )
     if circular and not shows_choices(prompt):

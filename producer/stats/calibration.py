@@ -17,7 +17,7 @@ from math import exp, isnan
 from typing import Any
 
 from contract.question import Question
-from contract.spec import Mode, Normalization, RunSpec
+from contract.spec import Normalization, Output, RunSpec
 from contract.verdict import MAJORITY, Outcome, Verdict
 from producer.stats.denominators import ANSWERED
 from producer.stats.normalized import HOW
@@ -146,10 +146,10 @@ def confidence_of(spec: RunSpec) -> str:
 
     A normalized log-probability is no longer one, so the softmax of such scores is not a probability of the model.
     """
-    if spec.mode.writes and spec.mode is not Mode.VOTE:
+    if spec.mode.output is Output.TEXT:
         return "none: a single text has no confidence"
     found = PROBABILITIES
-    if spec.mode is Mode.VOTE:
+    if spec.mode.votes:
         found = "the fraction of the texts, not a model probability"
     elif spec.normalization is not Normalization.NONE:
         found = f"the softmax of scores {HOW[spec.normalization]}, not a model probability"

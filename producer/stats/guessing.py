@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from contract.prompts import shows_choices
 from contract.question import Question
-from contract.spec import Mode, RunSpec
+from contract.spec import RunSpec
 
 __all__ = ["Constant", "Guessing"]
 
@@ -77,7 +77,7 @@ class Guessing:
         choices, all orders ask the same, and one guess decides them all. None for free answers (`judge`), which cannot
         be guessed this way, as no choices are shown.
         """
-        if not self.counts or spec.mode is Mode.JUDGE:
+        if not self.counts or not spec.mode.chooses:
             return None
         every_order = spec.circular and shows_choices(spec.prompt)
         scored = sum(
@@ -92,7 +92,7 @@ class Guessing:
         It is a position if the prompt shows the choices in the file's order, or a choice, such as "yes", if all
         questions have the same ones, in any order; if both apply, the better one. None if neither does.
         """
-        if spec.mode is Mode.JUDGE:
+        if not spec.mode.chooses:
             return None
         placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
         said = sorted(self.said.items()) if self.same else []

@@ -6,7 +6,7 @@ import math
 
 from contract.choice_order import orders
 from contract.question import Question
-from contract.spec import Mode, Normalization, RunSpec
+from contract.spec import Normalization, RunSpec
 from contract.verdict import Verdict
 
 __all__ = ["HOW", "METRIC", "right_by", "sums"]
@@ -45,7 +45,7 @@ def right_by(question: Question, verdict: Verdict, spec: RunSpec) -> dict[Normal
     Whether it is by mutual information, only the outcomes of runs normalized so tell. Empty for runs in other modes,
     for circular ones, whose verdicts have the scores of one rotation only, and for a verdict without scores.
     """
-    if spec.mode is not Mode.LIKELIHOOD or spec.circular or not verdict.choice_scores:
+    if not spec.mode.scores_choices or spec.circular or not verdict.choice_scores:
         return {}
     # In the order in which they were shown, because the first of several equal choices is chosen.
     shown, labels, right = orders(question, spec)[0], question.labels, question.right

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from contract.choice_order import orders
 from contract.question import LABELS, Question
-from contract.spec import Mode, RunSpec
+from contract.spec import RunSpec
 from contract.verdict import Verdict
 from producer.stats.denominators import ANSWERED
 
@@ -44,7 +44,7 @@ class Positions:
 
     def add(self, question: Question, verdict: Verdict, spec: RunSpec) -> None:
         """Count one question."""
-        if question.answer is None or verdict.outcome not in ANSWERED or spec.mode is Mode.JUDGE:
+        if question.answer is None or verdict.outcome not in ANSWERED or not spec.mode.chooses:
             return
         if not (spec.circular or spec.shuffle):
             self._add(question, question.right, verdict.choice)

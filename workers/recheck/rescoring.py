@@ -15,7 +15,6 @@ from contract.errors import RunConfigError
 from contract.ledger import Ledger, Run
 from contract.names import run_id_for
 from contract.question import Question
-from contract.spec import Mode
 from contract.verdict import Failure, Outcome, Verdict
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
@@ -78,7 +77,7 @@ def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
 
 def _refuse_unreadable(run: Run) -> None:
     """Raise RunConfigError if no rule for free text decided the outcomes of `run`, or not all texts are stored."""
-    if run.spec.mode is Mode.JUDGE:
+    if run.spec.mode.judged:
         raise RunConfigError(
             f"The outcomes of {run.run_id} are its judge's grades: no rule read them from the texts.",
             hint="To grade again, enqueue it with --fresh, or under another --run.",
@@ -112,7 +111,7 @@ def _found_again(run: Run, question: Question, verdict: Verdict) -> dict[str, An
     """Return the fields of `verdict` that the current rules decide."""
     (arrangement,) = arrangements(question, run.spec)
     shown = arrangement.question
-    if run.spec.mode is Mode.VOTE:
+    if run.spec.mode.votes:
         reading = count(shown, json.loads(verdict.raw_text), run.spec, truncated=verdict.truncated)
     else:
         reading = read_text(shown, verdict.raw_text, run.spec, truncated=verdict.truncated)

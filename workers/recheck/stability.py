@@ -11,7 +11,6 @@ from importlib import metadata
 from contract.engine_info import describe_differences, differing
 from contract.errors import InputError
 from contract.ledger import Ledger, Run
-from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from workers.engines.base import Engine
 from workers.pipeline import JudgeEngine, no_judges, score_batch
@@ -72,7 +71,7 @@ def stability(
 def _came_out(run: Run, verdict: Verdict) -> str | None:
     if verdict.error:
         return f"failed ({verdict.error.message})"
-    if run.spec.mode is Mode.JUDGE:
+    if run.spec.mode.judged:
         return verdict.outcome.value
     if run.spec.circular:  # every rotation counts, not only the most frequent choice
         return " ".join(each or "–" for each in verdict.rotation_choices)

@@ -26,7 +26,7 @@ from contract.ledger import Run, Taken
 from contract.names import slug
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
-from contract.spec import ChatTemplate, Mode, Normalization, RunSpec
+from contract.spec import Answer, ChatTemplate, Normalization, RunSpec
 from contract.turns import begun, messages
 from contract.verdict import Outcome, Verdict
 from contract.wording import number
@@ -42,8 +42,6 @@ __all__ = ["lm_eval_files"]
 FOLDER = "lm-eval"
 #: A task's name is part of a file's, and file systems limit these to 255 bytes.
 LONGEST_TASK = 150
-#: The filter that extracted an answer from the generated text, if any.
-FILTER = {Mode.GENERATE: "extract", Mode.VOTE: "majority"}
 NO_FILTER = "none"
 #: How the harness's own filters write an answer that names no choice.
 INVALID = "[invalid]"
@@ -163,7 +161,7 @@ class _Samples:
         """
         for outcome, count in (self.without_sample + Counter({UNSETTLED: questions - self.questions})).items():
             yield f"{count:,} of {number(questions, 'question')} {outcome}: no sample, not in any metric."
-        if self.without_key and self.spec.mode is not Mode.FREE:
+        if self.without_key and self.spec.mode.answer is not Answer.NONE:
             yield f"{number(self.without_key, 'question')} without a key: the target is empty and every metric is null."
 
 
@@ -172,13 +170,12 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     arrangement = arrangements(question, spec)[0]
     prompt = _prompt(arrangement.question, spec, verdict)
     shown_as = {arrangement.original(label): label for label in question.labels}
-    by_label = spec.mode is Mode.LETTER
     metrics: dict[str, float | None] = {
         METRIC[each]: float(right) for each, right in right_by(question, verdict, spec).items()
     }
     metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
     arguments = [
-        (prompt, _continuation(shown_as[label] if by_label else question.choice_text(label), spec))
+        (prompt, _continuation(shown_as[label] if spec.mode.scores_labels else question.choice_text(label), spec))
         for label in question.labels
     ]
     logprobs = sums(question, verdict, spec)
@@ -199,9 +196,9 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
 def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     """Return generated texts: one request, with as many responses as there were samples."""
     prompt = _prompt(arrangements(question, spec)[0].question, spec, verdict)
-    texts = json.loads(verdict.raw_text) if spec.mode is Mode.VOTE else [verdict.raw_text]
+    texts = json.loads(verdict.raw_text) if spec.mode.votes else [verdict.raw_text]
     right = float(verdict.outcome is Outcome.CORRECT)
-    if spec.mode in FILTER:
+    if spec.mode.read_by_rules:
         targets, answer, metric = list(question.right), verdict.choice or INVALID, "exact_match"
     else:
         targets, answer, metric = [question.choice_text(label) for label in question.right], verdict.raw_text, "acc"
@@ -210,7 +207,7 @@ def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
         arguments=[(prompt, _generation(spec))],
         resps=[texts],
         filtered=[answer],
-        metrics={} if spec.mode is Mode.FREE else {metric: right if targets else None},
+        metrics={} if spec.mode.answer is Answer.NONE else {metric: right if targets else None},
     )
 
 
@@ -255,7 +252,10 @@ def _shots(spec: RunSpec) -> int:
 
 
 def _filter(spec: RunSpec) -> str:
-    return FILTER.get(spec.mode, NO_FILTER)
+    """Return the name of the filter that extracted an answer from the generated text, if any."""
+    if not spec.mode.read_by_rules:
+        return NO_FILTER
+    return "majority" if spec.mode.votes else "extract"
 
 
 def _hash(text: str) -> str:
@@ -269,14 +269,14 @@ def _model_folder(model: str) -> str:
 
 def _missing(spec: RunSpec) -> Iterator[str]:
     """Yield notes on what this run cannot provide, and on what has a different meaning here."""
-    if spec.mode is Mode.JUDGE:
-        yield "mode judge has no log-likelihoods; acc is the judge's grade for the text in resps."
+    if spec.mode.judged:
+        yield f"mode {spec.mode} has no log-likelihoods; acc is the judge's grade for the text in resps."
     elif spec.mode.writes:
         yield f"mode {spec.mode} has no log-likelihoods: resps are texts, and there is neither acc nor acc_norm."
     else:
         yield 'is_greedy, after each log-likelihood, is "None": it was not measured.'
-    if spec.mode is Mode.LETTER:
-        yield "mode letter has no acc_norm: it compares the labels, which are equally long."
+    if spec.mode.scores_labels:
+        yield f"mode {spec.mode} has no acc_norm: it compares the labels, which are equally long."
     if spec.circular:
         yield (
             "a circular run's metric requires every rotation to be correct; arguments are from the first rotation, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
@@ -104,6 +105,14 @@ def test_a_fingerprint_changes_with_every_field() -> None:
 def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         make_spec((), **changes)
+
+
+def test_a_mode_without_its_traits_cannot_be_defined() -> None:
+    with pytest.raises(TypeError, match="missing 2 required positional arguments: 'output' and 'answer'"):
+
+        class _Modes(StrEnum):
+            __new__ = vars(Mode)["__new_member__"]  # what defines a member
+            CLOZE = "cloze"
 
 
 @pytest.mark.parametrize("pool", [1, 0])

@@ -161,6 +161,11 @@ def test_without_a_prompt_the_mode_decides(mode: Mode, name: str) -> None:
     assert prompt.text == prompt.text.rstrip()
 
 
+@pytest.mark.parametrize("mode", Mode)
+def test_every_mode_has_a_prompt(mode: Mode) -> None:
+    assert load_prompt("", mode).name in built_in()
+
+
 def test_the_built_in_prompts_read_as_they_should() -> None:
     texts = {name: render(load_prompt(name, Mode.LETTER), QUESTION, None) for name in ("question", "lettered")}
 

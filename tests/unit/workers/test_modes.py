@@ -19,6 +19,10 @@ from workers.scoring.extract import Extraction
 from workers.scoring.generate import named, texts_of
 
 
+def test_every_mode_can_ask_and_read() -> None:
+    assert MODES.keys() == set(Mode)
+
+
 def test_generate_reads_the_choice_by_a_named_rule_and_keeps_the_text() -> None:
     verdict = ask(Writer(lambda _: ["It is in Lazio. Answer: B"]), mode=Mode.GENERATE, sampling=Sampling())
     assert (verdict.outcome, verdict.choice) == (Outcome.CORRECT, "B")
