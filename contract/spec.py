@@ -33,8 +33,8 @@ __all__ = [
     "RunSpec",
     "Sampling",
     "Stage",
-    "kwargs_conflict",
-    "mode_conflict",
+    "refuse_kwargs_conflict",
+    "refuse_mode_conflict",
 ]
 
 
@@ -385,17 +385,14 @@ class RunSpec(BaseModel):
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:
         rationale = self.few_shot.rationale if self.few_shot else ""
-        wrong = mode_conflict(self.mode, self.normalization, self.sampling, rationale, self.unconditional_prompt)
-        if wrong:
-            raise ValueError(wrong)
+        refuse_mode_conflict(self.mode, self.normalization, self.sampling, rationale, self.unconditional_prompt)
         if self.mode.writes != (self.sampling is not None):
             raise ValueError(f"mode {self.mode} {'needs' if self.mode.writes else 'takes no'} sampling")
         if self.mode.judged != (self.judge is not None):
             raise ValueError(f"mode {self.mode} {'needs' if self.mode.judged else 'takes no'} judge")
         if self.shuffle and self.circular:
             raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
-        if wrong := kwargs_conflict(self.chat_template, self.chat_template_kwargs):
-            raise ValueError(wrong)
+        refuse_kwargs_conflict(self.chat_template, self.chat_template_kwargs)
         return self
 
     @property
@@ -435,35 +432,37 @@ class RunSpec(BaseModel):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def mode_conflict(
+def refuse_mode_conflict(
     mode: Mode, normalization: Normalization, sampling: Sampling | None, rationale: str, unconditional_prompt: str
-) -> str:
-    """Return why these do not go together, or an empty string."""
+) -> None:
+    """Raise ValueError if these do not go together."""
     if rationale and not mode.read_by_rules:
-        return f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for"
+        raise ValueError(f"few_shot.rationale shows reasoning before a letter, which mode {mode} does not ask for")
     if normalization is not Normalization.NONE and not mode.scores_choices:
-        return f"normalization {normalization} has no effect in mode {mode}, only in likelihood"
+        raise ValueError(f"normalization {normalization} has no effect in mode {mode}, only in likelihood")
     if unconditional_prompt and normalization is not Normalization.MUTUAL_INFO:
-        return f"unconditional_prompt has no effect with normalization {normalization}, only with mutual_info"
-    if sampling is not None and mode.votes:
-        if sampling.samples < 2:
-            return "mode vote needs sampling.samples of at least 2"
-        if sampling.temperature == 0:
-            return "mode vote needs a sampling.temperature above 0: without it all samples are the same"
-    if sampling is not None and not mode.votes and sampling.samples > 1:
-        return f"sampling.samples above 1 has no effect in mode {mode}, only in vote"
-    return ""
+        raise ValueError(
+            f"unconditional_prompt has no effect with normalization {normalization}, only with mutual_info"
+        )
+    if sampling is None:
+        return
+    if mode.votes and sampling.samples < 2:
+        raise ValueError(f"mode {mode} needs sampling.samples of at least 2")
+    if mode.votes and sampling.temperature == 0:
+        raise ValueError(f"mode {mode} needs a sampling.temperature above 0: without it all samples are the same")
+    if not mode.votes and sampling.samples > 1:
+        raise ValueError(f"sampling.samples above 1 has no effect in mode {mode}, only in vote")
 
 
-def kwargs_conflict(template: ChatTemplate, kwargs: Mapping[str, JsonValue]) -> str:
-    """Return why the chat template cannot be given these variables, or an empty string."""
+def refuse_kwargs_conflict(template: ChatTemplate, kwargs: Mapping[str, JsonValue]) -> None:
+    """Raise ValueError if the chat template cannot be given these variables."""
     if kwargs and template is ChatTemplate.NEVER:
-        return "chat_template_kwargs has no effect with chat_template never; set chat_template to always"
+        raise ValueError("chat_template_kwargs has no effect with chat_template never; set chat_template to always")
     if own := sorted(OWN_VARIABLES.intersection(kwargs)):
-        return f"chat_template_kwargs: {', '.join(own)} cannot be chosen: it follows from the prompt"
+        raise ValueError(f"chat_template_kwargs: {', '.join(own)} cannot be chosen: it follows from the prompt")
     for name, value in kwargs.items():
         try:
             json.dumps(value, allow_nan=False)
         except ValueError:
-            return f"chat_template_kwargs: {name} is or contains NaN or an infinity, which JSON does not have"
-    return ""
+            what = f"{name} is or contains NaN or an infinity, which JSON does not have"
+            raise ValueError(f"chat_template_kwargs: {what}") from None

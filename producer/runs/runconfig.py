@@ -31,8 +31,8 @@ from contract.spec import (
     Prompt,
     RunSpec,
     Sampling,
-    kwargs_conflict,
-    mode_conflict,
+    refuse_kwargs_conflict,
+    refuse_mode_conflict,
 )
 from contract.yaml_files import LONGEST, read_yaml
 from producer.readers import Source
@@ -123,9 +123,7 @@ class RunConfig(BaseModel):
     @model_validator(mode="after")
     def _parts_fit_the_mode(self) -> Self:
         rationale = self.few_shot.rationale
-        wrong = mode_conflict(self.mode, self.normalization, self.sampling, rationale, self.unconditional_prompt)
-        if wrong:
-            raise ValueError(wrong)
+        refuse_mode_conflict(self.mode, self.normalization, self.sampling, rationale, self.unconditional_prompt)
         if not self.mode.writes and "sampling" in self.model_fields_set:
             raise ValueError(f"sampling has no effect in mode {self.mode}: no text is generated")
         if self.mode.writes and "delimiter" in self.model_fields_set and (not self.few_shot.k or rationale):
@@ -135,8 +133,7 @@ class RunConfig(BaseModel):
             raise ValueError(f"judge has no effect in mode {self.mode}")
         if self.shuffle and self.circular:
             raise ValueError("shuffle and circular are mutually exclusive: circular asks in every rotation")
-        if wrong := kwargs_conflict(self.asked_chat_template, self.chat_template_kwargs):
-            raise ValueError(wrong)
+        refuse_kwargs_conflict(self.asked_chat_template, self.chat_template_kwargs)
         return self
 
     @property
