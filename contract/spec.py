@@ -133,9 +133,13 @@ class Normalization(StrEnum):
 
     def length(self, choice: str) -> int:
         """Return the divisor for the log-likelihood of `choice`."""
-        if self is Normalization.CHARACTER:
-            return len(choice)
-        return len(choice.encode()) if self is Normalization.BYTE else 1
+        match self:
+            case Normalization.CHARACTER:
+                return len(choice)
+            case Normalization.BYTE:
+                return len(choice.encode())
+            case Normalization.NONE | Normalization.MUTUAL_INFO:
+                return 1
 
 
 class Prompt(BaseModel):
