@@ -404,6 +404,11 @@ class RunSpec(BaseModel):
         """How its prompts are put into the model's chat template."""
         return Chat(self.chat_template, self.chat_template_kwargs)
 
+    @property
+    def reorders(self) -> bool:
+        """Whether choices are shown in other orders than the file's."""
+        return self.shuffle or self.circular
+
     def without_examples(self) -> Self:
         """Return the spec for those who need no few-shot examples, of which there may be thousands; the rest stays."""
         if self.few_shot is None:

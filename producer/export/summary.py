@@ -300,8 +300,7 @@ class Summary:
         them: then it cannot be told whether the position is preferred or the choice.
         """
         spec = self.run.spec
-        reordered = spec.shuffle or spec.circular
-        if not shows_choices(spec.prompt) or (self.tally.guessing(ANSWERED).same and not reordered):
+        if not shows_choices(spec.prompt) or (self.tally.guessing(ANSWERED).same and not spec.reorders):
             return None
         return self.positions.preferred(self.contexts(ANSWERED).largest_design_effect) if self.positions.of else None
 

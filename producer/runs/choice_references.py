@@ -32,7 +32,7 @@ class ChoiceReferences:
 
     def __init__(self, spec: RunSpec) -> None:
         #: Whether the run reorders choices at all.
-        self.needed = (spec.shuffle or spec.circular) and shows_choices(spec.prompt)
+        self.needed = spec.reorders and shows_choices(spec.prompt)
         self._moved = 0
         self._example = ""
 

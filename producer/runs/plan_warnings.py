@@ -64,6 +64,6 @@ def _question_warnings(planned: Plan) -> list[str]:
     found += digest.oddities.warnings() + planned.choice_references.warnings()
     found += contradiction_warnings(digest.repeats, file)
     if spec.mode.chooses:
-        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
+        placed = shows_choices(spec.prompt) and not spec.reorders
         found += key_warnings(digest.keys, placed=placed, least=MOST_UNEVEN)
     return found

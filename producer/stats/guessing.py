@@ -94,7 +94,7 @@ class Guessing:
         """
         if not spec.mode.chooses:
             return None
-        placed = shows_choices(spec.prompt) and not (spec.shuffle or spec.circular)
+        placed = shows_choices(spec.prompt) and not spec.reorders
         said = sorted(self.said.items()) if self.same else []
         places = sorted(self.answers.items()) if placed else []
         if not (said or places):

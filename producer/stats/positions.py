@@ -46,7 +46,7 @@ class Positions:
         """Count one question."""
         if question.answer is None or verdict.outcome not in ANSWERED or not spec.mode.chooses:
             return
-        if not (spec.circular or spec.shuffle):
+        if not spec.reorders:
             self._add(question, question.right, verdict.choice)
             return
         # Older verdicts of a circular run do not have the rotations' choices.
