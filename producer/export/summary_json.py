@@ -143,9 +143,7 @@ def _by_subject(summary: Summary) -> dict[str, Any]:
 
 def _judge_agreement(summary: Summary) -> dict[str, Any]:
     """Return how often the judge agrees with the key (`judge` only)."""
-    if not summary.run.spec.mode.judged:
-        return {}
-    return {"judge_agreement": summary.agreement.to_json()}
+    return {"judge_agreement": summary.agreement.to_json()} if summary.run.spec.mode.judged else {}
 
 
 def _reused(summary: Summary) -> dict[str, Any]:
