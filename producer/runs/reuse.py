@@ -18,7 +18,7 @@ from contract.ledger import Ledger, Run
 from contract.marking import hit, mark, mark_rotations
 from contract.prompts import all_turns
 from contract.question import Question
-from contract.spec import Mode, RunSpec
+from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
 from contract.wording import broken_down, number
 from producer.compare.spec_differences import differences
@@ -110,7 +110,7 @@ class Earlier:
 
     def _can_be_marked(self, earlier: Question, now: Question, verdict: Verdict) -> bool:
         """Whether the answer can be marked by another key."""
-        if self.spec.mode is Mode.JUDGE:  # the judge is shown the key's choice
+        if self.spec.mode.judged:  # the judge is shown the key's choice
             return False
         if self.spec.mode.read_by_rules and (earlier.also_right or now.also_right):
             return False  # a text that names several choices is read as right if all of them are

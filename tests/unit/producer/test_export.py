@@ -114,6 +114,7 @@ def test_cells_are_rounded_compact_and_faithful(filled: MemoryLedger, tmp_path: 
         "metadata": '{"level":3}',
         "rotation_choices": "",
         "simulated": "false",
+        "reused_from": "",
     }
     assert second["raw_text"] == '\'+ "quoted",\nsecond line'
     assert (failed["error_type"], failed["error_message"], failed["attempts"]) == ("RequestRejected", "long", "3")
