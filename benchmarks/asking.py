@@ -19,8 +19,9 @@ from contract.settings import PREFIX, Settings
 from producer.broker import RedisBroker
 from producer.intake.selection import Selection
 from producer.readers import Source
+from producer.runs.planning import Plan, plan
 from producer.runs.runconfig import load_run_config
-from producer.runs.submit import Plan, plan, submit
+from producer.runs.submit import submit
 from producer.runs.templates import load_prompt
 from workers.engines import make_engine
 from workers.engines.arguments import for_this_cpu

@@ -30,8 +30,9 @@ from contract.settings import Settings
 from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
 from producer.readers import Source
+from producer.runs.planning import plan
 from producer.runs.runconfig import RunConfig
-from producer.runs.submit import plan, submit
+from producer.runs.submit import submit
 
 #: Time limit for an input, in seconds.
 LONGEST_S = 5

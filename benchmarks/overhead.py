@@ -39,8 +39,9 @@ from benchmarks.stand import (
 from producer.broker import RedisBroker
 from producer.intake.selection import Selection
 from producer.readers import Source
+from producer.runs.planning import plan
 from producer.runs.runconfig import load_run_config
-from producer.runs.submit import plan, submit
+from producer.runs.submit import submit
 
 #: Batches as in configs/deploy/gpu.yaml.
 SETTINGS: dict[str, Any] = {

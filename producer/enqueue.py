@@ -25,11 +25,13 @@ from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
 from producer.rejected import write_rejected
+from producer.runs.earlier_runs import about_namesake, asked_already
 from producer.runs.plan_lines import plan_json, plan_lines
 from producer.runs.plan_warnings import plan_warnings
+from producer.runs.planning import Plan, afresh, plan
 from producer.runs.reuse import READ_TOGETHER, Earlier
 from producer.runs.runconfig import load_run_config
-from producer.runs.submit import Plan, State, Submitted, about_namesake, afresh, asked_already, plan, submit
+from producer.runs.submit import State, Submitted, submit
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.watching.finish import finish
@@ -165,7 +167,6 @@ def _echo(
     if how.as_json:
         already = [] if how.fresh else asked_already([done], session.ledger).get(done.run.run_id, [])
         more = {
-            "reused": earlier.reused if earlier else 0,
             "priority": done.run.priority.name.lower(),
             "already_asked_by": already,
             "rejected": str(rejected) if rejected else None,
@@ -175,7 +176,8 @@ def _echo(
         echo_json({**done.to_json(), **plan_json(planned), **more})
         return
     settled = done.state is State.SETTLED
-    differs = "" if how.fresh else about_namesake(planned, done, session.ledger, reusing=earlier is not None)
+    reuse_by = "" if earlier else "--reuse {run}"
+    differs = "" if how.fresh else about_namesake(planned, done, session.ledger, reuse_by=reuse_by)
     lines = [
         ("run", done.run.run_id),
         ("state", done.describe()),

@@ -31,6 +31,7 @@ def _refuse_unsettled(ledger: Ledger, run: Run) -> None:
         return
     wait = f"Wait until it is settled: python -m producer watch {run.run_id}"
     resume = f"It is {counts.state}; resume it first: python -m producer resume {run.run_id}"
+    resume += ", or export both as they are and join their results.csv by question_id."
     raise InputError(
         f"Run {run.run_id} is not settled: {counts.settled:,} of {number(counts.total, 'question')} settled.",
         hint=resume if counts.halted else wait,

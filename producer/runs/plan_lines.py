@@ -14,7 +14,7 @@ from producer.result_lines import chance
 from producer.runs.asked import how_asked
 from producer.runs.gold_sources import Named, named_sources
 from producer.runs.long_queries import LongQueries, long_queries
-from producer.runs.submit import Plan
+from producer.runs.planning import Plan
 
 __all__ = ["plan_json", "plan_lines"]
 

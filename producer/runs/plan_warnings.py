@@ -6,7 +6,7 @@ from contract.prompts import shows_choices
 from contract.wording import number
 from producer.intake.contradictions import contradiction_warnings
 from producer.intake.profile import key_warnings
-from producer.runs.submit import Plan
+from producer.runs.planning import Plan
 
 __all__ = ["plan_warnings"]
 

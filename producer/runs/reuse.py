@@ -23,7 +23,7 @@ from contract.verdict import Outcome, Verdict
 from contract.wording import broken_down, number
 from producer.compare.spec_differences import differences
 
-__all__ = ["READ_TOGETHER", "Earlier"]
+__all__ = ["READ_TOGETHER", "Earlier", "are_alike"]
 
 #: Number of questions to look for at a time.
 READ_TOGETHER = 500
@@ -35,6 +35,11 @@ class _Asked(Enum):
     ABSENT = "not in it"
     OPEN = "without an answer there"
     CHANGED = "not the same there"
+
+
+def are_alike(a: RunSpec, b: RunSpec) -> bool:
+    """Whether runs with these specs differ in nothing but their questions."""
+    return a.model_copy(update={"questions_digest": b.questions_digest}).fingerprint() == b.fingerprint()
 
 
 @dataclass
@@ -49,14 +54,12 @@ class Earlier:
     asked: Counter[_Asked] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        asked_alike = self.run.spec.model_copy(update={"questions_digest": self.spec.questions_digest})
-        if asked_alike.fingerprint() == self.spec.fingerprint():
-            return
-        named = ", ".join(differences(asked_alike, self.spec))
-        raise RunConfigError(
-            f"--reuse {self.run.run_id}: it was asked in another way, which differs in {named}.",
-            hint="Repeat its --config, --set and --model, or leave out --reuse: then all questions are asked.",
-        )
+        if not are_alike(self.run.spec, self.spec):
+            named = (each for each in differences(self.run.spec, self.spec) if each != "questions_digest")
+            raise RunConfigError(
+                f"--reuse {self.run.run_id}: it was asked in another way, which differs in {', '.join(named)}.",
+                hint="Repeat its --config, --set and --model, or leave out --reuse: then all questions are asked.",
+            )
 
     @property
     def looked(self) -> bool:

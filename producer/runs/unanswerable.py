@@ -11,7 +11,7 @@ from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from contract.settings import Settings
 from contract.spec import ChatTemplate, RunSpec
-from producer.runs.submit import Plan
+from producer.runs.planning import Plan
 
 __all__ = ["refuse_unanswerable", "worker_doubts"]
 

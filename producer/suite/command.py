@@ -18,6 +18,7 @@ from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table
 from producer.rejected import write_rejected
+from producer.runs.earlier_runs import answers_of_namesake
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.submit import Submitted, submit
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
@@ -33,13 +34,25 @@ __all__ = ["suite"]
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @priority_option
+@click.option(
+    "--reuse",
+    is_flag=True,
+    help="For each run, take over the answers of the last one with its name and settings, as `enqueue --reuse` does.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and list the runs; write nothing.")
 @click.option("--watch", is_flag=True, help="Watch until all runs are settled, then export them and write the table.")
 @folder
 @as_json
 @click.pass_obj
 def suite(
-    session: Session, file: Path, priority: Priority | None, dry_run: bool, watch: bool, out: Path, as_json: bool
+    session: Session,
+    file: Path,
+    priority: Priority | None,
+    reuse: bool,
+    dry_run: bool,
+    watch: bool,
+    out: Path,
+    as_json: bool,
 ) -> None:
     """Enqueue the runs of a suite FILE, as in configs/suites/: several question sets and models, one table.
 
@@ -60,8 +73,8 @@ def suite(
             _refuse_unwritable(asked, runs, out)
         refuse_unanswerable([each.plan for each in runs], session.ledger, live)
         shared = share_questions([run.plan for run in {each.entry.name: each for each in runs}.values()])
-        done = _submit(session, runs, priority, out)
-    work = Work(session, asked, file, out, list(zip(runs, done, strict=True)), shared)
+        done = _submit(session, runs, priority, out, reuse=reuse)
+    work = Work(session, asked, file, out, list(zip(runs, done, strict=True)), shared, reuse=reuse)
     if not (as_json and watch):
         work.echo_submitted(as_json=as_json)
     table = work.finish(as_json=as_json) if watch else work.echo_next(as_json=as_json)
@@ -86,14 +99,21 @@ def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None
         refuse_unwritable(directory)
 
 
-def _submit(session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path) -> list[Submitted]:
+def _submit(
+    session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path, *, reuse: bool
+) -> list[Submitted]:
     for each in runs:
         if path := write_rejected(each.plan.survey, out / each.plan.run_id):
             note(f"{each.entry.name}: {number(each.plan.survey.troubles.count, 'row')} skipped; see {path}")
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
-    return [submit(each.plan, session.ledger, session.broker, priority) for each in runs]
+    ledger = session.ledger
+    earlier = [answers_of_namesake(each.plan, ledger) if reuse else None for each in runs]
+    return [
+        submit(each.plan, ledger, session.broker, priority, earlier=answers)
+        for each, answers in zip(runs, earlier, strict=True)
+    ]
 
 
 def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> None:

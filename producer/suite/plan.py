@@ -14,7 +14,7 @@ from contract.errors import InputError
 from contract.question import substance
 from contract.settings import Settings
 from producer.readers import opened
-from producer.runs.submit import Plan, asked_of, plan
+from producer.runs.planning import Plan, asked_of, plan
 from producer.suite.config import Entry, Suite
 
 __all__ = ["Planned", "planned", "share_questions"]

@@ -17,7 +17,8 @@ from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import again_to, progress_console
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
-from producer.runs.submit import Submitted, about_namesake, asked_already
+from producer.runs.earlier_runs import about_namesake, asked_already
+from producer.runs.submit import Submitted
 from producer.session import Session
 from producer.suite.cell import Cell
 from producer.suite.config import Suite
@@ -49,10 +50,13 @@ class Work:
         out: Path,
         done: Sequence[tuple[Planned, Submitted]],
         shared: bool,
+        *,
+        reuse: bool = False,
     ) -> None:
-        """Create it; `shared` says whether entries have questions or contexts in common."""
+        """Create it; `shared` says whether entries have questions or contexts in common, `reuse` that of `--reuse`."""
         self._session, self._asked, self._file, self._out = session, asked, file, out
         self._done, self._shared = done, shared
+        self._reuse_by = "" if reuse else "--reuse"
 
     @property
     def _runs(self) -> list[tuple[str, Run]]:
@@ -105,7 +109,7 @@ class Work:
             content = self.table().to_json()
             for entry, (_, done) in zip(content["runs"], self._done, strict=True):
                 entry["submitted"] = done.state.value
-                entry["sent"], entry["messages"] = done.sent, done.messages
+                entry["sent"], entry["messages"], entry["reused"] = done.sent, done.messages, done.reused
             echo_json(content)
             return
         rows = ((each.entry.name, each.model, done.run.run_id, done.describe()) for each, done in self._done)
@@ -119,7 +123,10 @@ class Work:
         return [("already", f"{run_id} {what} {', '.join(others)}") for run_id, others in found.items()]
 
     def _differs_lines(self) -> Lines:
-        found = [(done.run.run_id, about_namesake(of.plan, done, self._session.ledger)) for of, done in self._done]
+        found = [
+            (done.run.run_id, about_namesake(of.plan, done, self._session.ledger, reuse_by=self._reuse_by))
+            for of, done in self._done
+        ]
         return [("differs", f"{run_id}: {how}") for run_id, how in found if how]
 
     def _worker_lines(self) -> Lines:

@@ -257,6 +257,25 @@ def test_a_new_run_says_in_what_it_differs_from_the_last_one_of_its_name(
         assert "differs" not in again.stdout
 
 
+def test_another_way_to_compare_the_same_scores_is_told_to_be_known_already(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    """Thousands of questions were asked again for an accuracy that the first run had told."""
+    run = producer.json("enqueue", five, "--run", "one")["run_id"]
+    settle(ledger, run)
+
+    told = producer("enqueue", five, "--run", "one", "--set", "normalization=character").stdout
+
+    assert f"in normalization from {run}, the last run of this name: all questions are asked, although" in told
+    assert f"python -m producer export {run}" in told
+
+
+def test_of_a_part_with_settings_the_one_that_differs_is_named(producer: Producer, five: Path) -> None:
+    generate = ("enqueue", five, "--run", "one", "--set", "mode=generate")
+    producer(*generate)
+    assert "differs    in sampling.max_tokens from one-" in producer(*generate, "--set", "sampling.max_tokens=7").stdout
+
+
 @pytest.mark.parametrize("command", ["enqueue", "suite"])
 def test_that_no_redis_answers_is_said_before_a_long_file_is_read(command: str, tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text("{\n")

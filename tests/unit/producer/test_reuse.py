@@ -296,3 +296,26 @@ def test_whether_a_relevant_passage_was_shown_follows_the_sources_that_are_named
     asked = earlier_verdict(question, verdict, make_spec(rag=rag))
     hits = [found.retrieval_hit for gold in (("p1",), ("p2",), ()) if (found := asked(gold_passages=gold))]
     assert hits == [False, True, None]
+
+
+def test_a_suite_takes_over_the_answers_of_each_runs_namesake(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    suite = tmp_path / "two.yaml"
+    entries = [{"name": mode, "file": "q.jsonl", "set": {"mode": mode}} for mode in ("likelihood", "letter")]
+    suite.write_text(json.dumps({"name": "two", "entries": entries}))
+    write_rows(*ROWS, name="q.jsonl")
+    first = [each["run_id"] for each in producer.json("suite", suite)["runs"]]
+    for run_id in first:
+        answer(ledger, run_id)
+    write_rows({**ROWS[0], "answer": "A"}, *ROWS[1:], {**ROWS[0], "id": "new"}, name="q.jsonl")
+    assert "--reuse, which takes over" in " ".join(producer("suite", suite).stdout.split())
+
+    again = producer.json("suite", suite, "--reuse")
+
+    assert [(each["submitted"], each["reused"], each["sent"]) for each in again["runs"]] == [("resumed", 6, 0)] * 2
+    assert [ledger.counts(each["run_id"]).todo for each in again["runs"]] == [1, 1]
+    reused = [
+        {verdict.reused_from for _, verdict in ledger.results(each["run_id"]) if verdict} for each in again["runs"]
+    ]
+    assert reused == [{each} for each in first]

@@ -19,9 +19,11 @@ from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
 from producer.intake.survey import Digest, rejected_rows, survey
 from producer.readers import Source
+from producer.runs.earlier_runs import asked_already
 from producer.runs.parts import FewShotConfig, RagConfig
+from producer.runs.planning import Plan, afresh, plan
 from producer.runs.runconfig import RunConfig
-from producer.runs.submit import Plan, State, afresh, asked_already, plan, submit
+from producer.runs.submit import State, submit
 from producer.stats.guessing import Guessing
 from tests.support import make_question, make_spec
 from tests.unit.producer.conftest import WriteRows

@@ -22,8 +22,9 @@ from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
 from producer.options import progress_console
 from producer.readers import Source
+from producer.runs.planning import plan
 from producer.runs.runconfig import RunConfig
-from producer.runs.submit import plan, submit
+from producer.runs.submit import submit
 from producer.watching.outage import Clock
 from producer.watching.pace import Pace, Rates
 from producer.watching.progress import Snapshot

@@ -1,0 +1,92 @@
+"""What is said of a new run when it is submitted, because of runs that are already there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from contract.errors import UnknownRun, UnreadableRun
+from contract.ledger import Ledger, Run
+from contract.names import has_fingerprint, is_called
+from contract.spec import Normalization, RunSpec
+from producer.compare.spec_differences import differences
+from producer.runs.planning import Plan
+from producer.runs.reuse import Earlier, are_alike
+from producer.runs.submit import State, Submitted
+
+__all__ = ["about_namesake", "answers_of_namesake", "asked_already"]
+
+#: Whichever of these chooses, the accuracy by each is among a run's results.
+OF_ONE_ASKING = frozenset({Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE})
+
+
+def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[str]]:
+    """Return the new runs whose questions were already asked in the same way, with the ids of those earlier runs.
+
+    A user who did not intend to ask again can cancel the new run.
+    """
+    new = [each.run for each in done if each.state is State.NEW]
+    there = ledger.run_ids() if new else []
+    others: dict[str, list[str]] = {}
+    for run in new:
+        fingerprint = run.spec.fingerprint()
+        # Only these are read, as each run may hold thousands of examples.
+        alike = [each for each in there if each != run.run_id and has_fingerprint(each, fingerprint)]
+        if found := [each.run_id for each in ledger.runs(alike) if each.spec.fingerprint() == fingerprint]:
+            others[run.run_id] = found
+    return others
+
+
+def answers_of_namesake(planned: Plan, ledger: Ledger) -> Earlier | None:
+    """Return the answers of the last other run of this name that was asked in the same way; None without one."""
+    alike = (run for run in _namesakes(planned, ledger) if are_alike(run.spec, planned.spec))
+    return next((Earlier(ledger, run, planned.spec) for run in alike), None)
+
+
+def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reuse_by: str = "") -> str:
+    """Return in what this new run differs from the last other one of its name, and how to end that; empty if none.
+
+    A user who meant to go on with that run sees why it is another one. `reuse_by` is the option that would take over
+    answers, with `{run}` where it names the run; empty if it was given.
+    """
+    if done.state is not State.NEW or (other := next(_namesakes(planned, ledger), None)) is None:
+        return ""
+    differ = [each for each in RunSpec.model_fields if getattr(other.spec, each) != getattr(planned.spec, each)]
+    if not differ:
+        return ""
+    said = f"in {_in_what(other.spec, planned.spec, differ)} from {other.run_id}, the last run of this name"
+    if not done.reused:
+        said += f": all questions are asked{_needlessly(planned.spec, other, differ, reuse_by)}"
+    with suppress(UnknownRun, UnreadableRun):
+        if not ledger.counts(other.run_id).over:
+            said += f"; that one goes on as well, unless you end it: python -m producer cancel {other.run_id}"
+    return said
+
+
+def _namesakes(planned: Plan, ledger: Ledger) -> Iterator[Run]:
+    """Yield the other runs with the name of this one, newest first."""
+    for other in ledger.run_ids():
+        if other != planned.run_id and is_called(other, planned.name):
+            with suppress(UnknownRun, UnreadableRun):
+                yield ledger.run(other)
+
+
+def _in_what(old: RunSpec, new: RunSpec, parts: Sequence[str]) -> str:
+    """Return the names of the `parts` that differ; of one with settings of its own, such as `sampling`, of these."""
+    settings = differences(old, new)
+    names: list[str] = []
+    for part in parts:
+        inner = [each for each in settings if each.startswith(f"{part}.")]
+        both = part != "prompt" and getattr(old, part) is not None and getattr(new, part) is not None
+        names += inner if inner and both else ["questions" if part == "questions_digest" else part]
+    return ", ".join(names)
+
+
+def _needlessly(spec: RunSpec, other: Run, differ: Sequence[str], reuse_by: str) -> str:
+    """Return how to do without asking all questions, if that is possible."""
+    if differ == ["normalization"] and {spec.normalization, other.spec.normalization} <= OF_ONE_ASKING:
+        return f", although that one tells this accuracy, too: python -m producer export {other.run_id}"
+    if differ == ["questions_digest"] and reuse_by:
+        option = reuse_by.format(run=other.run_id)
+        return f", unless you repeat this command with {option}, which takes over the answers to those in both"
+    return ""
