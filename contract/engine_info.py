@@ -14,6 +14,7 @@ __all__ = ["EngineUsed", "describe_differences", "differing", "is_simulated", "l
 #: only affect the last digits are left out, e.g. the kind of GPU: one run may be served by different hosts.
 DECIDE = (
     "mcqueue",
+    "rules",
     "engine",
     "vllm",
     "weights",
@@ -25,6 +26,8 @@ DECIDE = (
     "adapters",
     "left_to_model",
 )
+#: Those that are compared only where all are known: a tokenizer is vLLM's, rules are those of runs whose texts are read.
+UNKNOWN_TO_SOME = frozenset({"rules", "tokenizer"})
 
 
 class EngineUsed(BaseModel):
@@ -52,8 +55,7 @@ def differing(engines: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     """
     known = list(engines)
     names = list(DECIDE if all(each.get("weights") for each in known) else ("model", *DECIDE))
-    if not all(each.get("tokenizer") for each in known):  # engines that are not vLLM record none
-        names.remove("tokenizer")
+    names = [each for each in names if each not in UNKNOWN_TO_SOME or all(engine.get(each) for engine in known)]
     values = {name: list(dict.fromkeys(json.dumps(each.get(name), sort_keys=True) for each in known)) for name in names}
     return {name: found for name, found in values.items() if len(found) > 1}
 

@@ -71,7 +71,7 @@ def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
         questions += len(pairs)
         changed += sum((before.outcome, before.choice) != (after.outcome, after.choice) for _, before, after in pairs)
     for used in ledger.engines(old.run_id):  # the engines that wrote the texts determine these results, too
-        ledger.note_engine(new.run_id, used)
+        ledger.note_engine(new.run_id, used.model_copy(update={"engine": used.engine | {"rules": rules_version()}}))
     return Rescored(new, questions, changed)
 
 

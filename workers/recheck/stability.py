@@ -6,7 +6,6 @@ import heapq
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 
 from contract.engine_info import describe_differences, differing
 from contract.errors import InputError
@@ -14,7 +13,7 @@ from contract.ledger import Ledger, Run
 from contract.verdict import Outcome, Verdict
 from workers.engines.base import Engine
 from workers.pipeline import JudgeEngine, no_judges, score_batch
-from workers.scoring import Item
+from workers.scoring import Item, versions
 
 __all__ = ["Flip", "answered", "stability", "unlike"]
 
@@ -80,5 +79,5 @@ def _came_out(run: Run, verdict: Verdict) -> str | None:
 
 def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
     """Describe answer-relevant differences between `engine` and those that answered the run; empty if none."""
-    now = {"mcqueue": metadata.version("mcqueue"), **engine.describe()}
+    now = {**versions(ledger.run(run_id).spec.mode), **engine.describe()}
     return describe_differences(differing([*(each.engine for each in ledger.engines(run_id)), now]))

@@ -1,6 +1,7 @@
 """Scoring modes by name. A mode is a module with `ask` and `read`; it knows no engine, no queue and no ledger."""
 
 from collections.abc import Iterator
+from importlib import metadata
 
 from contract.choice_order import arrangements
 from contract.prompts import turns_of
@@ -8,8 +9,9 @@ from contract.spec import Mode
 from workers.engines.base import Request
 from workers.scoring import free, generate, judge, letter, likelihood, vote
 from workers.scoring.base import FollowUp, Item, Reading, ScoringMode
+from workers.scoring.extract import rules_version
 
-__all__ = ["MODES", "FollowUp", "Item", "Reading", "ScoringMode", "requests_of"]
+__all__ = ["MODES", "FollowUp", "Item", "Reading", "ScoringMode", "requests_of", "versions"]
 
 MODES: dict[Mode, ScoringMode] = {
     Mode.LETTER: ScoringMode(letter.ask, letter.read),
@@ -26,3 +28,8 @@ def requests_of(item: Item) -> Iterator[Request]:
     question, spec, passages = item.question, item.spec, item.passages
     for each in arrangements(question, spec):
         yield from MODES[spec.mode].ask(each.question, turns_of(each.question, spec, passages), spec)
+
+
+def versions(mode: Mode) -> dict[str, str]:
+    """The version of what renders and reads, beside the engine; where rules read the text, also theirs."""
+    return {"mcqueue": metadata.version("mcqueue")} | ({"rules": rules_version()} if mode.read_by_rules else {})

@@ -143,7 +143,7 @@ class BatchWork(abc.ABC):
             endings |= not_begun
             unfit = self._unfit(begun[0].item.spec) if begun else None
             if begun and unfit is None:
-                self._recorder.note_engine(run_id)
+                self._recorder.note_engine(run_id, begun[0].item.spec.mode)
             for work in begun:
                 refusal = self._refusal(work, unfit)
                 if refusal is not None:

@@ -9,16 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from importlib import metadata
 from typing import Any, TypeVar
 
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, UnknownRun, WritesRefused
-from contract.spec import Stage
+from contract.spec import Mode, Stage
 from contract.verdict import Failure, Verdict
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage
 from workers.retries import LONGEST_PAUSE_S, pause_s, too_many
+from workers.scoring import versions
 from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, Settled, StageContext, Work, by_run
 from workers.verdicts import Provenance, failed
 
@@ -47,7 +47,9 @@ class Recorder:
         self._process = secrets.token_hex(3)
         self._describe_engine = describe_engine
         #: Cached at a run's first batch. Asking each time would cost milliseconds per batch.
-        self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(lambda _: self._engine_and_version())
+        self._engine_of: Callable[[str, Mode], dict[str, Any]] = lru_cache(KNOWN_RUNS)(
+            lambda _, mode: self._engine_and_version(mode)
+        )
 
     @property
     def done(self) -> int:
@@ -151,17 +153,17 @@ class Recorder:
             with contextlib.suppress(LedgerError):
                 self._ledger.uncount(run_id, [each.question_id for each in of_run], self._stage)
 
-    def note_engine(self, run_id: str) -> None:
+    def note_engine(self, run_id: str, mode: Mode) -> None:
         """Record which engine answers the run here, if any: later, a worker of this name may have another.
 
         Recorded before the first verdict, so that no verdict is older than the record of its engine; and with every
         batch, because the record is deleted when the run is purged and enqueued again.
         """
-        if engine := self._engine_of(run_id):
+        if engine := self._engine_of(run_id, mode):
             with contextlib.suppress(UnknownRun):  # purged meanwhile
                 used = EngineUsed(worker=self._worker, since=time.time(), engine=engine)
                 self.outlasting("a batch", partial(self._ledger.note_engine, run_id, used))
 
-    def _engine_and_version(self) -> dict[str, Any]:
+    def _engine_and_version(self, mode: Mode) -> dict[str, Any]:
         engine = self._describe_engine()
-        return {"mcqueue": metadata.version("mcqueue"), **engine} if engine else {}  # it renders and reads
+        return {**versions(mode), **engine} if engine else {}

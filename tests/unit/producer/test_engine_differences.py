@@ -50,6 +50,21 @@ def test_engines_of_the_same_weights_differ_where_text_becomes_other_tokens() ->
     assert differing([one, ENGINE]) == {}, "nothing is known of the second"
 
 
+def test_a_run_whose_workers_were_upgraded_half_way_says_that_its_texts_were_read_by_two_sets_of_rules() -> None:
+    """The version of the package is the same after a `git pull`; only the rules that read texts had changed."""
+    books = MemoryLedger()
+    run = open_run(books, make_questions(2), mode=Mode.GENERATE, sampling=Sampling())
+    for rules in ("aaaaaaaa", "bbbbbbbb"):
+        books.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE | {"rules": rules}))
+
+    (_, what), _, (_, again) = engine_lines(run, books.engines(run.run_id))
+
+    assert what == 'not identical: they differ in rules ("aaaaaaaa", "bbbbbbbb")'
+    assert again.startswith(f"python -m workers rescore {run.run_id} ")
+    by_label = {key: value for key, value in ENGINE.items() if key != "rules"}
+    assert differing([ENGINE | {"rules": "aaaaaaaa"}, by_label]) == {}, "no rules read labels, or older workers' texts"
+
+
 def test_that_two_models_have_two_tokenizers_is_no_difference_of_their_engines() -> None:
     """It was told of every comparison of two models."""
     books = MemoryLedger()

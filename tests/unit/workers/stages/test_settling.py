@@ -16,6 +16,7 @@ import pytest
 from contract import MemoryLedger, Outcome, RunSpec, RunState
 from contract.errors import EngineDead
 from contract.keys import score_queue
+from contract.spec import Mode, Sampling
 from contract.verdict import Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
@@ -23,6 +24,7 @@ from tests.unit.workers.engines import SlowTexts
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score, verdict_of
 from workers.engines.base import Completion, Request
 from workers.messages.batch import Settlement
+from workers.scoring.extract import rules_version
 from workers.stages.scoring import BatchScorer, gathered
 from workers.stages.work import KNOWN_RUNS, StageContext
 
@@ -97,6 +99,16 @@ def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_
     assert {old.worker, new.worker} == {"w@host"}
     first, last = verdict_of(books, run, "q0"), verdict_of(books, run, "q2")
     assert old.since <= first.settled_at <= new.since <= last.settled_at
+
+
+def test_the_ledger_keeps_which_rules_read_the_texts_of_a_run(books: MemoryLedger, engine: CountingEngine) -> None:
+    runs = [
+        open_run(books, make_questions(1), "wrote", mode=Mode.GENERATE, sampling=Sampling()),
+        open_run(books, make_questions(1), "ranked"),
+    ]
+    for run in runs:
+        score(books, engine, message(run, "q0"))
+    assert [books.engines(run.run_id)[0].engine.get("rules") for run in runs] == [rules_version(), None]
 
 
 def test_a_run_that_was_purged_and_enqueued_again_has_its_engine_in_the_ledger(
