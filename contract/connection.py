@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 _PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primary's MCQUEUE_REDIS_URL"
+#: How Redis answers a client without a password: to a command, and to the client's own first one.
+WANTS_PASSWORD = ("Authentication required", "HELLO must be called")
 #: Prometheus and probes wait for five seconds or less; by then they must have been told that Redis does not answer.
 HURRIED_TIMEOUT_S = 2.0
 #: First word of a Redis error that persists until its cause is fixed → the cause, and the remedy.
@@ -137,6 +139,8 @@ def translating(client: redis.Redis) -> Iterator[None]:
 def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
     if isinstance(trouble, redis.AuthenticationError):
         why = str(trouble).rstrip(".")
+        if why.startswith(WANTS_PASSWORD):
+            why = "it wants a password, as in redis://:PASSWORD@HOST:PORT/0"
         return LedgerError(f"Redis at {place} refuses the credentials: {why}.", hint="Check MCQUEUE_REDIS_URL.")
     if found := refused(trouble, f"Redis at {place}"):
         return found

@@ -92,6 +92,19 @@ def test_a_redis_cluster_is_told_as_what_cannot_be_used(answer: Exception) -> No
     assert "a single server" in caught.value.hint
 
 
+def test_a_redis_that_got_a_password_says_so_and_not_how_clients_greet_it() -> None:
+    """The answer to HELLO was told, with 200 characters about its arguments."""
+    for answer in (
+        "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> "
+        "option can be used to authenticate the client and select the RESP protocol version at the same time",
+        "Authentication required.",
+    ):
+        with pytest.raises(LedgerError) as caught, translating(HERE):
+            raise redis.AuthenticationError(answer)
+        wanted = "it wants a password, as in redis://:PASSWORD@HOST:PORT/0"
+        assert caught.value.message == f"Redis at redis://here refuses the credentials: {wanted}."
+
+
 def test_a_redis_that_loads_its_data_is_to_be_waited_for_and_not_to_be_started() -> None:
     with pytest.raises(RedisUnreachable) as caught, translating(HERE):
         raise redis.BusyLoadingError("Valkey is loading the dataset in memory")
