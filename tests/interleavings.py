@@ -96,7 +96,7 @@ Message = tuple[str, tuple[str, ...]]
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have retries follow at once, and no version read from our package's files for each of thousands of batches."""
     monkeypatch.setattr("workers.stages.pauses.RETRY_PAUSE_S", 0.0)
-    monkeypatch.setattr("workers.stages.recorder.metadata", SimpleNamespace(version=lambda _: "0"))
+    monkeypatch.setattr("workers.scoring.metadata", SimpleNamespace(version=lambda _: "0"))
 
 
 class Interleavings(RuleBasedStateMachine):

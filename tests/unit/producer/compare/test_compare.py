@@ -429,6 +429,7 @@ def test_nobody_is_told_to_wait_for_a_run_that_is_halted(
     ledger.halt("one", state)
     told = compare("one", "two", exit_code=1).stderr
     assert f"6 of 7 questions settled. It is {state}; resume it first: python -m producer resume one" in told
+    assert "or export both as they are and join their results.csv by question_id" in told
 
 
 def test_questions_without_any_key_cannot_be_compared(ran: Ran, compare: Producer) -> None:
