@@ -26,7 +26,7 @@ DECIDE = (
     "adapters",
     "left_to_model",
 )
-#: Those that are compared only where all are known: a tokenizer is vLLM's, rules are those of runs whose texts are read.
+#: Those that are compared only where all are known: only vLLM has a tokenizer, and only texts are read by rules.
 UNKNOWN_TO_SOME = frozenset({"rules", "tokenizer"})
 
 
