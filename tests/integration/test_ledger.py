@@ -378,6 +378,19 @@ def test_results_come_in_the_files_order_with_nothing_where_nothing_is_settled(l
     assert ledger.result(run.run_id, "q1") == (questions[2], None)
 
 
+def test_results_of_chosen_questions_are_without_those_that_the_run_lacks(ledger: Ledger) -> None:
+    questions = make_questions(700)  # more than are read at a time
+    run = open_run(ledger, questions)
+    found = verdict("q650", Outcome.CORRECT)
+    ledger.commit(run.run_id, [found])
+    chosen = [f"q{number}" for number in range(699, -50, -1)]
+    results = ledger.results_of(run.run_id, chosen)
+    assert results == {each.id: (each, found if each.id == "q650" else None) for each in questions}
+    assert ledger.results_of(run.run_id, []) == {}
+    with pytest.raises(UnknownRun):
+        ledger.results_of("nothing", ["q0"])
+
+
 def test_a_question_that_the_run_lacks_is_told_by_its_name(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(1))
     with pytest.raises(UnknownRun, match=f"Run {run.run_id} has no question 'q1'"):
