@@ -1,16 +1,13 @@
-"""Staying with a run: pace, remarks, healing, an absent Redis."""
+"""Staying with a run: remarks, healing, an absent Redis."""
 
 from __future__ import annotations
 
-import io
 import re
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
@@ -20,19 +17,16 @@ from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
-from producer.options import progress_console
 from producer.readers import Source
 from producer.runs.planning import plan
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import submit
 from producer.watching.outage import Clock
-from producer.watching.pace import Pace, Rates
 from producer.watching.progress import Snapshot
-from producer.watching.screens import BarScreen, LineScreen, NothingToEnd, screen_for
+from producer.watching.screens import NothingToEnd
 from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Watcher, watch
-from producer.watching.worker_status import Member, RunWorkers
 from tests.unit.producer.conftest import WriteRows
 
 
@@ -502,155 +496,6 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
         watch(Watcher(ledger, broker, ledger.run("rescored"), Screen()), clock=Script({}).clock())
 
 
-def test_the_pace_is_over_the_window_and_over_all() -> None:
-    pace = Pace()
-    assert (pace.lately, pace.mean) == (None, 0.0)
-
-    for second in range(101):
-        pace.observe(second, 0 if second < 50 else (second - 50) * 4)
-
-    assert pace.lately == pytest.approx(4.0)
-    assert pace.mean == pytest.approx(2.0)
-
-
-def test_the_boot_of_the_first_worker_is_in_no_pace() -> None:
-    pace = Pace()
-
-    for second in range(201):
-        pace.observe(second, max(0, second - 150) * 4, working=second > 150)
-
-    assert pace.mean == pytest.approx(4.0)
-    pace.observe(250, 200, working=False)
-    assert pace.mean == pytest.approx(2.0), "what stops later counts"
-
-
-@pytest.mark.parametrize("every_s", [1, 30, 90])
-def test_the_time_left_does_not_jump_between_the_bursts_of_long_batches(every_s: int) -> None:
-    pace = Pace()
-    counts = Counts(total=1000, todo=400, outcomes={Outcome.CORRECT: 600})
-    left = []
-
-    for second in range(20 * every_s + 200):
-        pace.observe(second, 2 * every_s * (second // every_s))
-        if second > 8 * every_s:
-            left.append(Snapshot("r", counts, pace.rates).left_s)
-
-    assert [each for each in left if each is None or not 160 < each < 250] == []
-
-
-def test_where_nothing_is_settled_for_longer_than_ever_before_the_time_left_is_unknown() -> None:
-    """The last question hung, and some seconds were left for minutes."""
-    pace, counts = Pace(), {0: 0, 10: 64, 20: 128, 30: 192, 40: 256}
-    left: dict[int, float | None] = {}
-    settled = 0
-    for now in range(160):
-        settled = counts.get(now, settled)
-        pace.observe(float(now), settled)
-        left[now] = pace.rates.left_s(64)
-
-    assert left[40] == 10.0
-    assert left[100] is not None, "a minute may be a batch"
-    assert [left[now] for now in (101, 130, 159)] == [None] * 3
-
-    pace.observe(160.0, 320)
-    assert pace.rates.left_s(0) == 0.0
-
-
-def test_a_faster_pace_is_in_the_time_left_after_a_minute() -> None:
-    pace = Pace()
-
-    for second in range(1000):
-        pace.observe(second, second + 9 * max(0, second - 900))
-
-    assert pace.steady == pytest.approx(10.0)
-    assert pace.mean < 2.0
-
-
-@pytest.mark.parametrize("pause", [{"halted": True}, {"working": False}])
-def test_a_pause_does_not_lengthen_the_time_left_once_the_run_goes_on(pause: dict[str, bool]) -> None:
-    pace = Pace()
-    left = []
-
-    for second in range(4000):
-        stopped = 100 <= second < 3700
-        settled = 10 * (second if second < 100 else 99 if stopped else second - 3600)
-        pace.observe(second, settled, **(pause if stopped else {}))
-        if second > 3701:
-            left.append(pace.rates.left_s(1000))
-
-    assert left == pytest.approx([100.0] * len(left), rel=0.01)
-
-
-def test_the_mean_pace_leaves_out_the_time_in_which_the_run_was_paused() -> None:
-    pace = Pace()
-
-    for second in range(1200):
-        pace.observe(second, 4 * (min(second, 100) + max(0, second - 1100)), halted=100 <= second < 1100)
-
-    assert pace.mean == pytest.approx(4.0, rel=0.01)
-
-
-@pytest.mark.parametrize("away_s", [3, 60, 600])
-def test_what_was_settled_while_nobody_could_look_is_not_of_the_last_ten_seconds(away_s: int) -> None:
-    pace = Pace()
-
-    for second in (*range(100), *range(100 + away_s, 130 + away_s)):
-        pace.observe(second, 150 * second)
-        assert pace.lately in (None, pytest.approx(150.0))
-        assert pace.mean == pytest.approx(150.0 if second else 0.0)
-
-
-def test_an_outage_in_which_all_waited_does_not_lengthen_the_time_left() -> None:
-    pace = Pace()
-
-    for second in (*range(100), *range(400, 410)):
-        pace.observe(second, 10 * (second if second < 100 else second - 300))
-
-    assert pace.rates.left_s(1000) == pytest.approx(100.0)
-
-
-def test_failed_questions_that_are_asked_again_do_not_make_the_pace_negative() -> None:
-    pace = Pace()
-
-    for second in range(200):
-        pace.observe(second, 10 * second - (600 if second >= 100 else 0))
-        if second > 1:
-            assert pace.lately == pytest.approx(10.0, rel=0.11)  # of the second in which 600 were taken back, all
-            assert pace.mean == pytest.approx(10.0, rel=0.02) or second < 100
-            assert pace.rates.left_s(1000) == pytest.approx(100.0, rel=0.02)
-
-
-CREW = (
-    Member("cpu0@here", "ready", "score.small", 12.5, 0.5, 0.9, on_gpu=False),
-    Member("gpu0@there", "ready", "score.small", 80.0, 1.0, 0.7, on_gpu=True),
-    Member("gpu1@there", "booting", "score.small", None, None, None, on_gpu=True),
-)
-
-
-def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.RUNNING) -> Snapshot:
-    outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
-    counts = Counts(total=1000, todo=1000 - settled, outcomes=outcomes, state=state)
-    return Snapshot("run-1", counts, Rates(lately, lately, 2.5, 90.0), CREW, 12)
-
-
-def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
-    counts = Counts(total=1000, todo=998, outcomes={Outcome.FAILED: 2})
-    assert Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW).accuracy() == "no accuracy, as all failed so far"
-
-
-def test_if_some_failed_the_accuracy_without_them_stands_beside_that_over_all() -> None:
-    counts = Counts(total=1000, todo=900, outcomes={Outcome.CORRECT: 40, Outcome.WRONG: 40, Outcome.FAILED: 20})
-    shown = Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW)
-    assert shown.accuracy() == "accuracy 0.400 (0.309 to 0.498), 0.500 without failed"
-
-
-def test_where_unanswered_questions_may_have_no_key_the_accuracy_over_answered_ones_is_shown() -> None:
-    outcomes = {Outcome.CORRECT: 150, Outcome.WRONG: 50, Outcome.UNANSWERED: 100, Outcome.ANSWERED: 200}
-    counts = Counts(total=1000, todo=500, outcomes=outcomes)
-    shown = Snapshot("run-1", counts, Rates(1.0, 1.0, 1.0, 1.0), CREW, without_key=500).accuracy()
-    assert shown == "accuracy 0.750 (0.686 to 0.805) over answered questions"
-
-
 def test_a_run_without_any_key_is_watched_without_an_accuracy(
     ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows
 ) -> None:
@@ -666,164 +511,3 @@ def test_a_run_without_any_key_is_watched_without_an_accuracy(
 
     assert {each.accuracy() for each in screen.snapshots} == {"no accuracy, as no question has a key"}
     assert screen.snapshots[-1].outcomes() == "correct 0 · wrong 0 · unanswered 0 · failed 1 · answered 3"
-
-
-@pytest.mark.parametrize(
-    ("shown", "wanted"),
-    [
-        (snapshot(), "run-1: 0/1,000 · 0.0/s now, 2.5/s over 1:30"),
-        (snapshot(), "no accuracy yet · 3 workers, 1 booting, fill 75 %, busy 80 % · 12 messages queued · 6:40 left"),
-        (snapshot(500, 10.0), "correct 499 · wrong 0 · unanswered 0 · failed 1 · accuracy 0.998 (0.989 to 1.000)"),
-        (snapshot(500, 10.0), "0:50 left"),
-        (snapshot(500, 0.01), "13:53:20 left"),
-        (snapshot(500, 10.0, RunState.PAUSED), "12 messages queued · paused"),
-        (snapshot(1000), "12 messages queued · settled"),
-    ],
-)
-def test_a_line_says_how_the_run_stands(shown: Snapshot, wanted: str) -> None:
-    assert wanted in shown.line()
-
-
-def test_lines_come_seconds_apart_and_the_last_one_always() -> None:
-    out = io.StringIO()
-    with LineScreen(Console(file=out, width=40)) as screen:
-        for settled in (10, 20, 1000):
-            screen.show(snapshot(settled))
-
-    lines = out.getvalue().splitlines()
-    assert [line.split()[2] for line in lines] == ["10/1,000", "1,000/1,000"]
-
-
-def test_a_terminal_gets_a_bar_and_anything_else_lines() -> None:
-    out = io.StringIO()
-    terminal = Console(file=out, force_terminal=True, width=100)
-
-    assert isinstance(screen_for(Console(file=io.StringIO())), LineScreen)
-    with screen_for(terminal) as screen:
-        assert isinstance(screen, BarScreen)
-        screen.say("a remark")
-        screen.show(snapshot(500, 10.0))
-
-    assert "a remark" in out.getvalue()
-    assert "500/1,000" in out.getvalue()
-    shown = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    assert "cpu0@here ready 12.5 50 % 90 % cores score.small" in shown
-    assert "gpu0@there ready 80.0 100 % 70 % GPU score.small" in shown
-    assert "gpu1@there booting – – – GPU score.small" in shown
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_message_is_in_one_piece_and_cannot_control_the_terminal(terminal: bool) -> None:
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=40)
-    command = "Start one: python -m workers up --set 'indexes=[FOLDER OF elements]'"
-
-    screen = screen_for(console)
-    screen.say(command)
-    screen.say("gpu0 failed to boot: \x1b[2Jout of memory at [0]:100:")
-
-    assert command in out.getvalue()
-    assert r"gpu0 failed to boot: \x1b[2Jout of memory at [0]:100:" in out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("variables", "terminal"),
-    [({}, True), ({"TERM": "dumb"}, True), ({}, False), ({"FORCE_COLOR": "1"}, False), ({"NO_COLOR": "1"}, True)],
-)
-def test_the_picture_is_drawn_where_it_can_be_redrawn_and_nowhere_else(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], terminal: bool
-) -> None:
-    for name, value in {"TERM": "xterm", **variables}.items():
-        monkeypatch.setenv(name, value)
-    stream = io.StringIO()
-    monkeypatch.setattr(stream, "isatty", lambda: terminal)
-    monkeypatch.setattr(sys, "stderr", stream)
-
-    drawn = isinstance(screen_for(progress_console()), BarScreen)
-
-    assert drawn == (terminal and variables != {"TERM": "dumb"})
-
-
-def test_the_picture_of_a_run_fits_a_terminal_of_eighty_columns_without_a_broken_line() -> None:
-    console = Console(file=io.StringIO(), width=80)
-
-    counts = Counts(total=100_000, todo=50_000, outcomes={Outcome.CORRECT: 24_999, Outcome.WRONG: 25_001})
-    rates = Rates(1000.0, 1000.0, 1000.0, 90.0)
-    large = Snapshot("questions-qwen2.5-1.5b-instruct-1a2b3c4d", counts, rates, CREW, 6250)
-
-    with console.capture() as captured:
-        console.print(large.drawn())
-
-    first, *others = captured.get().splitlines()
-    assert first.startswith("questions-qwen2.5-1.5b-instruct-1a2b3c4d ━")
-    assert first.endswith(" 50,000/100,000 0:50 left")
-    assert [each.strip() for each in others[:3]] == [
-        "correct 24,999 · wrong 25,001 · unanswered 0 · failed 0",
-        "accuracy 0.500 (0.496 to 0.504) · 1,000.0/s now, 1,000.0/s over 1:30",
-        "3 workers, 1 booting, fill 75 %, busy 80 % · 6,250 messages queued",
-    ]
-
-
-@pytest.mark.parametrize("width", [120, 80, 60, 40])
-def test_a_long_name_and_a_narrow_terminal_cut_no_figure(width: int) -> None:
-    name = "test-00000-of-00001-meta-llama-llama-3.1-8b-instruct-likelihood-a031542a"
-    counts = Counts(total=100_000, todo=50_000, outcomes={Outcome.CORRECT: 24_999, Outcome.WRONG: 25_001})
-    crew = [Member("gpu0@node-a100-01", "ready", f"score.{'m' * 40}", 1234.5, 1.0, 1.0, on_gpu=True)]
-    console = Console(file=io.StringIO(), width=width)
-
-    with console.capture() as captured:
-        console.print(Snapshot(name, counts, Rates(1000.0, 1000.0, 1000.0, 90.0), crew, 6250).drawn())
-
-    lines = captured.get().splitlines()
-    assert name in "".join(lines[:2])
-    assert " 50,000/100,000 0:50 left" in captured.get()
-    row = lines[-1].split()
-    assert row[:3] == ["gpu0@node-a100-01", "ready", "1,234.5"]
-    whole = " ".join(row).partition(" score.")[0]
-    assert "gpu0@node-a100-01 ready 1,234.5 100 % 100 % GPU".startswith(whole), "what has no room is left out"
-
-
-def record(at: float, batches: int, begun: int, pid: int = 1, done: int | None = None) -> WorkerRecord:
-    return WorkerRecord(
-        name="w", model="m", queue="score.m", state=WorkerState.READY, pid=pid, process_started=1, batch_size=16,
-        batches=batches, begun=begun, done=begun if done is None else done, busy=0.5, seen_at=at,
-    )  # fmt: skip
-
-
-def test_a_workers_pace_and_fill_are_those_of_the_last_seconds() -> None:
-    crew = RunWorkers()
-    (first,) = crew.look([record(0, 10, 40)])
-    assert (first.questions_per_s, first.fill, first.busy) == (None, 40 / 160, 0.5)
-    for second in range(2, 22, 2):
-        (last,) = crew.look([record(second, 10 + second, 40 + 16 * second)])
-    assert (last.questions_per_s, last.fill) == (16.0, 1.0)
-
-
-def test_a_worker_that_rests_keeps_the_fill_of_its_batches_and_has_no_pace() -> None:
-    crew = RunWorkers()
-    for second in range(0, 40, 2):
-        (last,) = crew.look([record(second, 4, 48)])
-    assert (last.questions_per_s, last.fill) == (0.0, 0.75)
-
-
-def test_questions_that_are_dropped_because_their_run_is_paused_are_no_pace() -> None:
-    crew = RunWorkers()
-    crew.look([record(0, 10, 160, done=160)])
-    (last,) = crew.look([record(2, 900, 14400, done=160)])
-    assert last.questions_per_s == 0.0
-
-
-def test_a_worker_whose_clock_was_set_back_is_not_shown_with_its_old_pace_until_it_has_caught_up() -> None:
-    crew = RunWorkers()
-    for second in (5000, 5004, 5004, 1404, 1408):
-        (last,) = crew.look([record(second, 10, 160, done=20 * (second % 100))])
-    assert last.questions_per_s == pytest.approx(20.0)
-    (last,) = crew.look([record(1412, 10, 160, done=160)])
-    assert last.questions_per_s == pytest.approx(10.0)
-
-
-def test_a_worker_that_came_back_under_its_name_is_another_one() -> None:
-    crew = RunWorkers()
-    crew.look([record(0, 10, 40)])
-    (fresh,) = crew.look([record(4, 0, 0, pid=2)])
-    assert (fresh.questions_per_s, fresh.fill) == (None, None)
