@@ -553,6 +553,41 @@ def test_questions_wait_where_loading_their_reranker_fails_as_for_want_of_memory
     assert (tried, books.counts(run.run_id).settled) == (["far/away"], 0)
 
 
+def test_questions_whose_build_has_just_gone_come_again_and_those_of_other_runs_are_searched_and_go_on(
+    books: MemoryLedger, echo: Echo, outbox: Outbox
+) -> None:
+    class Overwritten(Echo):
+        """Was there when the batch was begun, and is no longer when it is searched."""
+
+        def changed(self) -> bool:
+            return True
+
+    anew = iter([Overwritten()])
+    first, gone, last = (
+        open_run(books, make_questions(2), name, rag=rag)
+        for name, rag in (
+            ("first", RAG),
+            ("gone", of_build("9")),
+            ("last", RAG.model_copy(update={"retrieval_top_k": 1})),
+        )
+    )
+    stage = BatchRetriever(
+        StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, lambda _: next(anew, None)
+    )
+    held = [message(run, "q0", "q1") for run in (first, gone, last)]
+    stage.run(batch_of(*held))
+
+    assert [each.summary for each in held] == ["2 retrieved", "2 to be retried", "2 retrieved"]
+    assert [each.settlement for each in held] == [Settlement.ACKNOWLEDGE, Settlement.REQUEUE, Settlement.ACKNOWLEDGE]
+    assert [(sent.run_id, sent.question_ids) for _, sent in outbox.sent] == [
+        (first.run_id, ["q0", "q1"]),
+        (last.run_id, ["q0", "q1"]),
+    ]
+    assert [len(books.passages(run.run_id, ["q0", "q1"])) for run in (first, gone, last)] == [2, 0, 2]
+    assert "for index facts 99999999" in books.troubles(gone.run_id, "q1")[0]
+    assert stage.done == 4
+
+
 def test_a_run_that_is_purged_while_it_is_searched_holds_up_no_other(
     books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
