@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from contract import Ledger, Outcome, Verdict
+from contract.engine_info import EngineUsed
 from contract.ledger import RunState
 from tests.support import make_questions
 
@@ -18,6 +19,7 @@ def verdicts(count: int, outcome: Outcome = Outcome.CORRECT) -> list[Verdict]:
 
 
 QUESTIONS = make_questions(1)
+ENGINE = EngineUsed(worker="w", since=1.0, engine={"dtype": "float32"})
 ASKED: dict[str, Callable[[Ledger, str], object]] = {
     "add_questions": lambda ledger, run_id: ledger.add_questions(run_id, QUESTIONS),
     "run": lambda ledger, run_id: ledger.run(run_id),
@@ -25,6 +27,10 @@ ASKED: dict[str, Callable[[Ledger, str], object]] = {
     "unsettled": lambda ledger, run_id: list(ledger.unsettled(run_id)),
     "begin": lambda ledger, run_id: ledger.begin(run_id, ["q0"]),
     "uncount": lambda ledger, run_id: ledger.uncount(run_id, ["q0"]),
+    "note_trouble": lambda ledger, run_id: ledger.note_trouble(run_id, ["q0"], "odd"),
+    "attach": lambda ledger, run_id: ledger.attach(run_id, {"q0": ()}),
+    "note_engine": lambda ledger, run_id: ledger.note_engine(run_id, ENGINE),
+    "engines": lambda ledger, run_id: ledger.engines(run_id),
     "commit": lambda ledger, run_id: ledger.commit(run_id, [verdict("q0")]),
     "results": lambda ledger, run_id: list(ledger.results(run_id)),
     "result": lambda ledger, run_id: ledger.result(run_id, "q0"),

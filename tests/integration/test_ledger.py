@@ -24,6 +24,9 @@ from contract.verdict import Passage
 from tests.integration.ledgers import ASKED, QUESTIONS, verdict, verdicts
 from tests.support import make_question, make_questions, make_spec, open_run
 
+#: Of questions, by the deploy file's setting.
+LARGEST_BATCH = 8192
+
 # Runs
 
 
@@ -233,6 +236,15 @@ def test_only_unsettled_questions_of_the_run_are_handed_out(ledger: Ledger) -> N
     ]
 
 
+@pytest.mark.parametrize("suspect_from", [UNCOUNTED, 0, 1, 2])
+def test_questions_that_are_numbered_are_handed_out_only_if_they_are_asked_for(
+    ledger: Ledger, suspect_from: int
+) -> None:
+    run = open_run(ledger, [make_question(number, id=str(number)) for number in range(-1, 5)])
+    assert [each.question.id for each in ledger.begin(run.run_id, ["4", "3"], suspect_from)] == ["4", "3"]
+    assert ledger.begin(run.run_id, [str(suspect_from)])[0].attempts == 1
+
+
 def test_nothing_is_handed_out_once_all_is_settled(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     ledger.commit(run.run_id, verdicts(2))
@@ -305,7 +317,9 @@ def test_the_very_same_verdict_counts_once_and_stands_however_often_it_is_commit
     same = verdict("q0")
     for _ in range(2):
         assert ledger.commit(run.run_id, [same, same]) == [same]
-    assert ledger.commit(run.run_id, [verdict("q0", worker="another"), same]) == [same]
+    another = verdict("q0", worker="another")
+    assert ledger.commit(run.run_id, [another, same]) == [same]
+    assert ledger.commit(run.run_id, [same, another, same]) == [same]
     assert ledger.counts(run.run_id).settled == 1
 
 
@@ -335,6 +349,21 @@ def test_a_commit_tells_which_of_its_verdicts_stand_however_many_there_are(ledge
     late = [verdict(f"q{number}", Outcome.WRONG) for number in range(2500)]
     assert ledger.commit(run.run_id, [verdict("stranger"), *late]) == [each for n, each in enumerate(late) if n % 7]
     assert ledger.counts(run.run_id).outcomes == {Outcome.CORRECT: 358, Outcome.WRONG: 2142}
+
+
+def test_the_largest_batch_is_begun_broken_off_failed_and_settled_like_any_other(ledger: Ledger) -> None:
+    """Lua passes about 8,000 arguments at most."""
+    ids = [f"q{number}" for number in range(LARGEST_BATCH)]
+    run = open_run(ledger, make_questions(LARGEST_BATCH))
+    for _ in range(2):
+        begun = ledger.begin(run.run_id, ids)
+        assert [(each.question.id, each.attempts) for each in begun] == [(each, 1) for each in ids]
+        ledger.uncount(run.run_id, ids)
+    assert ledger.note_trouble(run.run_id, ids, "odd") == [1] * LARGEST_BATCH
+    ledger.attach(run.run_id, dict.fromkeys(ids, ()))
+    assert len(ledger.passages(run.run_id, ids)) == LARGEST_BATCH
+    assert ledger.commit(run.run_id, verdicts(LARGEST_BATCH)) == verdicts(LARGEST_BATCH)
+    assert ledger.counts(run.run_id).outcomes == {Outcome.CORRECT: LARGEST_BATCH}
 
 
 def test_two_threads_that_commit_the_same_questions_settle_each_once(ledger: Ledger) -> None:
@@ -592,6 +621,19 @@ def test_a_purged_run_is_unknown_and_stays_so_whatever_is_asked_of_it(ledger: Le
             ASKED[method](ledger, run.run_id)
     assert ledger.runs() == []
     assert ledger.open_runs() == []
+
+
+@pytest.mark.parametrize("method", ASKED)
+def test_a_run_is_known_from_before_its_questions_are_written_until_after_all_are_settled(
+    ledger: Ledger, method: str
+) -> None:
+    settled = open_run(ledger, QUESTIONS, "settled")
+    ledger.commit(settled.run_id, verdicts(1))
+    ASKED[method](ledger, settled.run_id)
+    bare = settled.model_copy(update={"run_id": "bare"})
+    ledger.open_run(bare)
+    if method != "result":  # the question is unknown
+        ASKED[method](ledger, "bare")
 
 
 def test_why_searches_failed_does_not_count_among_the_attempts_at_scoring(ledger: Ledger) -> None:
