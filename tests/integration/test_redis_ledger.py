@@ -193,23 +193,24 @@ def test_a_run_that_is_purged_while_its_results_are_read_is_not_called_damaged(
         list(PurgedAfterItsIds.connect(settings).results(run.run_id))
 
 
+@pytest.mark.parametrize("settled", [1, 2])
 def test_a_failure_that_another_process_took_back_and_settled_meanwhile_is_left_alone(
-    redis_ledger: RedisLedger, settings: Settings
+    redis_ledger: RedisLedger, settings: Settings, settled: int
 ) -> None:
     class Slow(RedisLedger):
         def _failed(self, run_id: str, question_id: str, verdict: str) -> bool:
             found = super()._failed(run_id, question_id, verdict)
             if question_id == "q1":  # the last that is read
                 assert redis_ledger.reopen_failed(run_id) == 2
-                redis_ledger.commit(run_id, [answered])
+                redis_ledger.commit(run_id, verdicts(settled, Outcome.CORRECT))
             return found
 
-    answered = verdict("q0", Outcome.CORRECT)
     run = open_run(redis_ledger, make_questions(2))
     redis_ledger.commit(run.run_id, verdicts(2, Outcome.FAILED))
     assert Slow.connect(settings).reopen_failed(run.run_id) == 0
-    assert redis_ledger.result(run.run_id, "q0")[1] == answered
-    assert redis_ledger.counts(run.run_id) == Counts(total=2, todo=1, outcomes={Outcome.CORRECT: 1})
+    assert redis_ledger.result(run.run_id, "q0")[1] == verdict("q0", Outcome.CORRECT)
+    assert redis_ledger.counts(run.run_id) == Counts(total=2, todo=2 - settled, outcomes={Outcome.CORRECT: settled})
+    assert redis_ledger.open_runs() == ([run.run_id] if settled < 2 else [])
 
 
 def test_an_unknown_run_is_told_with_the_nearest_of_the_newest_or_else_how_runs_are_listed(
