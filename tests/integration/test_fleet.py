@@ -224,6 +224,8 @@ def test_a_beat_that_finds_the_name_taken_says_so_and_changes_nothing(fleet: Fle
     found = fleet.get("gpu0")
     assert found is not None
     assert found.pid == 1
+    client.delete(keys.worker("gpu0"))  # who has taken it is killed
+    assert missing(fleet) == ["gpu0"]
 
 
 def test_equal_process_ids_in_two_containers_are_two_workers(fleet: Fleet) -> None:
