@@ -152,6 +152,19 @@ def test_what_is_no_message_is_never_on_the_books_where_it_would_stop_a_restore(
         assert (held(client), waiting(client)) == (3, 0)
 
 
+def test_what_was_just_taken_is_not_restored_as_what_has_been_held_for_too_long(
+    redis_url: str, client: redis.Redis
+) -> None:
+    send(redis_url, "1", "2", "3")
+    with consuming(redis_url, at_most=3) as (connection, channel, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        channel.qos.restore_visible(num=None, interval=1)
+        assert (held(client), waiting(client)) == (3, 0)
+        client.zadd(BOOKS["unacked_index_key"], {taken[1].delivery_tag: 0.0})
+        channel.qos.restore_visible(num=None, interval=1)
+        assert (held(client), waiting(client)) == (2, 1)
+
+
 def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3")
     with consuming(redis_url, at_most=3) as (connection, channel, _):
