@@ -57,3 +57,14 @@ def test_a_renewal_that_redis_was_away_for_is_not_the_last(
     assert lock.acquire(blocking=False)
     with releasing(lock), renewing(lock):
         wait_until(lambda: len(renewals) > 1, "another renewal")
+
+
+def test_a_lock_is_no_longer_renewed_after_work_that_failed(client: redis.Redis) -> None:
+    """Each audit would leave a thread behind that goes on asking Redis."""
+    lock = Lock(client, keys.sending("run"), timeout=LOCK_S, thread_local=False)
+    before = set(threading.enumerate())
+    assert lock.acquire(blocking=False)
+    with pytest.raises(ZeroDivisionError), renewing(lock):
+        assert set(threading.enumerate()) > before
+        raise ZeroDivisionError
+    assert set(threading.enumerate()) == before
