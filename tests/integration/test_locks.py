@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import pytest
 import redis
@@ -62,9 +63,14 @@ def test_a_renewal_that_redis_was_away_for_is_not_the_last(
 def test_a_lock_is_no_longer_renewed_after_work_that_failed(client: redis.Redis) -> None:
     """Each audit would leave a thread behind that goes on asking Redis."""
     lock = Lock(client, keys.sending("run"), timeout=LOCK_S, thread_local=False)
-    before = set(threading.enumerate())
+    before, meanwhile = set(threading.enumerate()), set[threading.Thread]()
+
+    def fail() -> NoReturn:
+        meanwhile.update(threading.enumerate())
+        raise ZeroDivisionError
+
     assert lock.acquire(blocking=False)
     with pytest.raises(ZeroDivisionError), renewing(lock):
-        assert set(threading.enumerate()) > before
-        raise ZeroDivisionError
+        fail()
+    assert meanwhile > before
     assert set(threading.enumerate()) == before

@@ -33,9 +33,9 @@ def away_at_first(call: Callable[..., Any], times: int) -> Callable[..., Any]:
     """`call` of a ledger that is away for the first so many times."""
     refusals = iter([RedisUnreachable("away")] * times)
 
-    def called(*arguments: Any) -> Any:
+    def called(*arguments: Any, **named: Any) -> Any:
         for refusal in refusals:
             raise refusal
-        return call(*arguments)
+        return call(*arguments, **named)
 
     return called

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,11 +19,12 @@ from contract.keys import score_queue
 from contract.spec import Mode, Sampling
 from contract.verdict import Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run
-from tests.unit.workers.batches import PUBLISHED_AT, batch_of, message
+from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score, verdict_of
 from workers.engines.base import Completion, Request
-from workers.messages.batch import Settlement
+from workers.messages.batch import Batch, Settlement
+from workers.monitoring.events import BatchEvents
 from workers.scoring.extract import rules_version
 from workers.stages.scoring import BatchScorer, gathered
 from workers.stages.work import KNOWN_RUNS, StageContext
@@ -57,6 +58,43 @@ def test_only_questions_that_were_begun_are_in_a_batchs_line(
     lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith("batch ")]
     assert (batch.questions, batch.begun) == (4, 1)
     assert [line.partition(" in ")[0] for line in lines] == ["batch 1: 1 question"]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ("none", (Settlement.ACKNOWLEDGE, "1 settled before", "")),
+        ("engine dead", (Settlement.REQUEUE, "", "gone")),
+        ("ledger away", (Settlement.REQUEUE, "", "")),
+    ],
+)
+def test_onlookers_are_told_that_a_batch_began_and_ended_whatever_its_end(
+    books: MemoryLedger,
+    engine: CountingEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: str,
+    told: tuple[Settlement, str, str],
+) -> None:
+    seen: list[object] = []
+
+    class Events:
+        def started(self, _: Batch) -> None:
+            seen.append("began")
+
+        def ended(self, batch: Batch) -> None:
+            (held,) = batch.held
+            seen.append((held.settlement, held.summary, batch.fatal))
+
+    run = open_run(books, make_questions(1))
+    if trouble == "none":
+        books.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    elif trouble == "engine dead":
+        engine.dies_at = lambda _: bool(seen)
+    else:
+        monkeypatch.setattr(books, "begin", away_at_first(books.begin, 1))
+    stage = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage.run(batch_of(message(run, "q0")), cast(BatchEvents, Events()))
+    assert seen == ["began", told]
 
 
 def test_batches_of_two_processes_of_one_name_have_ids_of_their_own(
@@ -287,11 +325,11 @@ def test_what_this_worker_must_not_score_is_failed_with_the_reason(
     books: MemoryLedger, engine: CountingEngine, spec: dict[str, object], failure: str
 ) -> None:
     run = open_run(books, make_questions(1), "test", **spec)
-    score(books, engine, message(run, "q0"))
+    batch = score(books, engine, message(run, "q0"))
     verdict = verdict_of(books, run, "q0")
     assert verdict.error is not None
     assert verdict.error.type == failure
-    assert engine.calls == []
+    assert (engine.calls, batch.begun) == ([], 1)
 
 
 def test_a_worker_with_adapters_scores_the_runs_that_ask_for_one_of_them_and_names_them_to_others(
