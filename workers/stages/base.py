@@ -153,8 +153,7 @@ class BatchWork(abc.ABC):
                     (ready if work.attempts <= self._suspect_from else suspects).append(work)
         endings |= self._recorder.commit(refused)
         batch.begun += len(refused)
-        if ready:
-            endings |= self._attempt(batch, ready)
+        endings |= self._attempt(batch, ready)
         return endings, suspects
 
     def _begin_what_can_be(
