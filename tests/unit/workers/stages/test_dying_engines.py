@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -148,6 +149,29 @@ def test_a_question_that_had_failed_by_itself_has_no_part_in_how_the_other_half_
     assert counted == [1, attempts]
     told = [books.troubles(run.run_id, each) for each in ("q0", "q1")]
     assert told == [["w@host: ZeroDivisionError: odd"], reasons]
+
+
+def test_a_worker_that_ends_amid_a_batch_gives_its_attempts_back_or_tells_why_they_end(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    """From another thread, while the engine hangs or is still at work."""
+    run = open_run(books, make_questions(3))
+    books.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    attempts: list[list[int]] = []
+
+    def end_meanwhile(_: Sequence[Request]) -> bool:
+        for end in (scorer.uncount_under_way, partial(scorer.note_under_way, "it hangs")):
+            end()
+            unsettled = books.begin(run.run_id, ["q0", "q1", "q2"], suspect_from=UNCOUNTED)
+            attempts.append([each.attempts for each in unsettled])
+        return True
+
+    engine.dies_at = end_meanwhile
+    scorer.run(batch_of(message(run, "q0", "q1", "q2")))
+    assert attempts == [[0, 0], [0, 0]]
+    told = ["w@host: it hangs", "w@host: EngineDead: gone"]
+    assert [books.troubles(run.run_id, each) for each in ("q0", "q1", "q2")] == [[], told, told]
 
 
 def test_what_a_worker_has_given_back_is_no_longer_under_way_there(books: MemoryLedger, engine: CountingEngine) -> None:

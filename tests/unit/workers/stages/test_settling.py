@@ -354,6 +354,16 @@ def test_a_worker_scores_a_run_that_spells_the_name_of_its_model_otherwise_since
     assert verdict_of(books, run, "q0").error is None
 
 
+def test_a_worker_that_began_nothing_of_a_run_is_not_told_as_one_that_answered_it(
+    books: MemoryLedger, engine: CountingEngine
+) -> None:
+    halted, settled = open_run(books, make_questions(1), "halted"), open_run(books, make_questions(1), "settled")
+    books.halt(halted.run_id, RunState.PAUSED)
+    books.commit(settled.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    score(books, engine, message(halted, "q0"), message(settled, "q0"))
+    assert (books.engines(halted.run_id), books.engines(settled.run_id)) == ([], [])
+
+
 def test_a_worker_that_must_not_score_a_run_is_not_told_as_one_that_answered_it(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from contract import MemoryLedger, Outcome, load_settings
 from contract.errors import RequestRejected
+from contract.ledger import Begun
 from contract.question import Question
+from contract.spec import Stage
 from contract.verdict import Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
@@ -47,6 +49,31 @@ def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses
     )
     assert verdict_of(books, run, "q2").attempts == 4
     assert {verdict_of(books, run, each).attempts for each in ("q0", "q1", "q3")} == {1}
+    assert books.counts(run.run_id).of(Outcome.FAILED) == 1
+
+
+def test_a_question_that_cannot_be_read_ends_as_failed_and_its_company_is_scored_at_once(
+    engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    class Damaged(MemoryLedger):
+        def begin(
+            self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+        ) -> list[Begun]:
+            if "q1" in question_ids:
+                raise ValueError("no question at all")
+            return super().begin(run_id, question_ids, suspect_from, stage)
+
+    books = Damaged()
+    run = open_run(books, make_questions(4))
+    batches = [score(books, engine, message(run, "q0", "q1"), message(run, "q2", "q3")) for _ in range(4)]
+    assert [[held.settlement for held in each.held] for each in batches] == [
+        *[[Settlement.REQUEUE, Settlement.ACKNOWLEDGE]] * 3,
+        [Settlement.ACKNOWLEDGE] * 2,
+    ]
+    assert (engine.calls, no_pauses) == ([3], [0] * 4)
+    assert error_of(books, run, "q1").message == "attempted 4 times: " + "; ".join(
+        ["w@host: ValueError: no question at all"] * 4
+    )
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
 
 
