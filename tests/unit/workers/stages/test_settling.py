@@ -248,13 +248,16 @@ def test_runs_share_a_batch_and_keep_their_books_apart(books: MemoryLedger, engi
     assert (books.counts(one.run_id).settled, books.counts(two.run_id).settled) == (2, 3)
 
 
-def test_a_purged_run_is_dropped_and_its_company_scored(books: MemoryLedger, engine: CountingEngine) -> None:
+def test_a_purged_run_is_dropped_and_its_company_scored(
+    books: MemoryLedger, engine: CountingEngine, caplog: pytest.LogCaptureFixture
+) -> None:
     gone = open_run(books, make_questions(2), name="gone")
     here = open_run(books, make_questions(2), name="here")
     books.purge(gone.run_id)
     batch = score(books, engine, message(gone, "q0"), message(here, "q0", "q1"))
     assert engine.calls == [2]
     assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+    assert caplog.messages == [f"run {gone.run_id} is unknown or purged: 1 of its questions are dropped"]
 
 
 def test_only_what_is_newly_settled_is_counted_and_not_what_another_worker_settled_or_a_purged_run_had(
