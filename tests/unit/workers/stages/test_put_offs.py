@@ -52,31 +52,47 @@ def test_messages_of_a_run_wait_together_for_the_worker_that_can_read_the_newest
     assert [held.settlement for held in batch.held] == [Settlement.REQUEUE] * 2
 
 
+def of_newer_version(what: str, books: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Have a newer version write the runs, if that is `what`, and return the version of messages."""
+    if what == "message":
+        return MESSAGE_VERSION + 1
+
+    def unreadable(run_id: str) -> NoReturn:
+        raise UnreadableRun(f"{run_id}: spec.new")
+
+    monkeypatch.setattr(books, "run", unreadable)
+    return MESSAGE_VERSION
+
+
+@pytest.mark.parametrize("newer", ["message", "run"])
 def test_messages_whose_questions_are_all_settled_are_done_with_although_their_run_is_put_off(
-    books: MemoryLedger, engine: CountingEngine
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, newer: str
 ) -> None:
     run = open_run(books, make_questions(1))
     score(books, engine, message(run, "q0"))
     scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
-    held = message(run, "q0", version=MESSAGE_VERSION + 1)
+    held = message(run, "q0", version=of_newer_version(newer, books, monkeypatch))
     scorer.run(batch_of(held))
     assert (held.settlement, scorer.puts_off) == (Settlement.ACKNOWLEDGE, {})
 
 
 @pytest.mark.parametrize("ended", ["halted", "purged"])
+@pytest.mark.parametrize("newer", ["message", "run"])
 def test_a_run_that_is_halted_or_purged_is_no_longer_put_off(
-    books: MemoryLedger, engine: CountingEngine, ended: str
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, newer: str, ended: str
 ) -> None:
     run = open_run(books, make_questions(1))
     scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
-    scorer.run(batch_of(message(run, "q0", version=MESSAGE_VERSION + 1)))
+    version = of_newer_version(newer, books, monkeypatch)
+    scorer.run(batch_of(message(run, "q0", version=version)))
     assert list(scorer.puts_off) == [run.run_id]
     if ended == "halted":
         books.halt(run.run_id, RunState.PAUSED)
     else:
         books.purge(run.run_id)
-    scorer.run(batch_of(message(run, "q0", version=MESSAGE_VERSION + 1)))
-    assert scorer.puts_off == {}
+    held = message(run, "q0", version=version)
+    scorer.run(batch_of(held))
+    assert (held.settlement, scorer.puts_off) == (Settlement.ACKNOWLEDGE, {})
 
 
 def test_a_batch_of_which_all_was_put_off_rests_before_it_comes_again_and_one_that_did_something_does_not(
