@@ -163,6 +163,7 @@ def test_a_bug_behind_the_engine_costs_the_question_that_meets_it_and_no_other(
     assert books.counts(run.run_id).of(Outcome.FAILED) == 1
     assert error_of(books, run, "q3").message.count("ValueError: \\udcff") == 4
     assert verdict_of(books, run, "q4").attempts == 1
+    assert engine.calls == [5, 2, 3, 1, 2, 1, 1, *[1] * 3], "halved down to it, and then it alone"
 
 
 def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_asked_again(
