@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +35,18 @@ def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> 
     assert engine.calls == [2]
     assert books.counts(run.run_id).finished
     assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+
+
+def test_a_ledger_that_is_away_is_asked_ever_more_rarely_up_to_every_five_seconds(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("workers.stages.recorder.time", SimpleNamespace(sleep=pauses.append, time=time.time))
+    run = open_run(books, make_questions(1))
+    monkeypatch.setattr(books, "commit", away_at_first(books.commit, 8))
+    score(books, engine, message(run, "q0"))
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert books.counts(run.run_id).finished
 
 
 @pytest.mark.parametrize(

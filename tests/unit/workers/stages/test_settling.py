@@ -279,7 +279,7 @@ def test_only_what_is_newly_settled_is_counted_and_not_what_another_worker_settl
     scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, committed=counted.extend), engine)
     scorer.run(batch_of(message(gone, "q0", "q1"), message(run, "q0", "q1", "q2")))
     assert [each.question_id for each in counted] == ["q1", "q2"]
-    assert scorer.done == 2
+    assert (scorer.done, engine.calls) == (2, [5])
 
 
 def test_batches_that_are_committed_at_the_same_time_are_all_counted(engine: CountingEngine) -> None:
