@@ -103,6 +103,24 @@ def test_a_question_that_fails_here_and_was_settled_elsewhere_meanwhile_is_not_t
     assert verdict_of(books, run, "q0").worker == "another"
 
 
+def test_a_question_that_fails_here_and_whose_run_was_purged_meanwhile_is_dropped_and_its_company_settled(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    gone, stays = (open_run(books, make_questions(2), name) for name in ("gone", "stays"))
+
+    def purge_meanwhile(_: Sequence[Request]) -> bool:
+        if gone.run_id in books.run_ids():
+            books.purge(gone.run_id)
+        return False
+
+    engine.dies_at = purge_meanwhile
+    engine.raises = {"What is 0 plus": ZeroDivisionError("odd")}
+    batch = score(books, engine, message(gone, "q0"), message(stays, "q1"))
+    assert [held.settlement for held in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+    assert (no_pauses, batch.requeue_after_s) == ([0], 0)
+    assert books.counts(stays.run_id).settled == 1
+
+
 def test_no_more_questions_are_held_for_another_attempt_than_a_full_batch_has(
     books: MemoryLedger, engine: CountingEngine, no_pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
