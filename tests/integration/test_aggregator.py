@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 import redis
@@ -36,8 +36,11 @@ class Timer:
     def __init__(self) -> None:
         self._once: list[Callable[[], object]] = []
         self._repeated: list[tuple[float, Callable[[], object]]] = []
+        #: After how many seconds the latest call is due.
+        self.due_in_s = 0.0
 
-    def call_after(self, _: float, call: Callable[..., object], arguments: tuple[object, ...] = ()) -> object:
+    def call_after(self, seconds: float, call: Callable[..., object], arguments: tuple[object, ...] = ()) -> object:
+        self.due_in_s = seconds
         self._once.append(lambda: call(*arguments))
         return call
 
@@ -91,14 +94,15 @@ class Stand:
         self._connection = Connection(
             self._url, transport=Transport, transport_options={**BOOKS, "queue_order_strategy": "priority"}
         )
-        pool = SimpleNamespace(limit=2, apply_async=self._start)
+        pool = SimpleNamespace(limit=3, apply_async=self._start)
+        self.blueprint = SimpleNamespace(state=bootsteps.RUN)
         consumer = SimpleNamespace(
             connection=self._connection,
             pool=pool,
             timer=self.timer,
             hostname="w0@test",
             connection_errors=self._connection.connection_errors,
-            blueprint=SimpleNamespace(state=bootsteps.RUN),
+            blueprint=self.blueprint,
             call_soon=lambda call, *arguments: call(*arguments),
         )
         handle = self._task.Strategy(self._task, self._app, consumer)
@@ -110,8 +114,9 @@ class Stand:
                 self.refused.append(str(trouble))
                 message.reject()
 
+        self._channel = self._connection.default_channel
         queue = Queue(QUEUE, routing_key=QUEUE)
-        Consumer(self._connection.default_channel, [queue], on_message=on_message, accept=["json"]).consume()
+        Consumer(self._channel, [queue], on_message=on_message, accept=["json"]).consume()
 
     def reconnect(self) -> None:
         self.close()
@@ -119,6 +124,8 @@ class Stand:
 
     def close(self) -> None:
         self._connection.close()
+        if self._channel._commands:  # with which kombu requeues messages, after it has ended its connections
+            self._channel._commands.connection_pool.disconnect()
 
     def receive(self) -> None:
         self._connection.drain_events(timeout=PATIENCE_S)
@@ -131,18 +138,31 @@ class Stand:
         """The questions of each batch that runs."""
         return [[each for held in batch.held for each in held.question_ids] for _, batch, _ in self._batches]
 
-    def end_batch(self, *settlements: Settlement, requeue_after_s: float = 0.0) -> None:
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the batches that run."""
+        return [batch.number for _, batch, _ in self._batches]
+
+    def room_came(self) -> None:
+        """The engine reports that it has room beside the running batches."""
+        self._task.room_came()
+
+    def end_batch(
+        self, *settlements: Settlement, requeue_after_s: float = 0.0, fatal: str = "", bug: Exception | None = None
+    ) -> None:
         """End the oldest batch, its messages settled so."""
         work, batch, worked = self._batches.pop(0)
 
         def settle(ended: Batch) -> None:
-            ended.requeue_after_s = requeue_after_s
+            if bug:
+                raise bug
+            ended.requeue_after_s, ended.fatal = requeue_after_s, fatal
             for held, settlement in zip(ended.held, settlements, strict=True):
                 held.settlement = settlement
 
         self.run_batch = settle
         worked(work(batch))
-        self._connection.default_channel.qos.write_acknowledgements()
+        self._channel.qos.write_acknowledgements()
 
     @property
     def books(self) -> tuple[int, int]:
@@ -205,6 +225,23 @@ def test_a_message_that_waits_for_its_next_attempt_goes_back_although_the_connec
     assert stand.books == (0, 1)
 
 
+def test_a_message_waits_for_its_next_attempt_as_long_as_it_shall_and_no_longer_because_the_connection_breaks(
+    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    stand.receive()
+    now_s = time.monotonic()
+    monkeypatch.setattr("workers.messages.aggregator.time", SimpleNamespace(monotonic=lambda: now_s, time=time.time))
+    stand.end_batch(REQUEUE, requeue_after_s=5.0)
+    assert stand.timer.due_in_s == 5.0
+    now_s += 3.0
+    stand.reconnect()
+    assert stand.timer.due_in_s == 2.0
+    now_s += 3.0
+    stand.reconnect()
+    assert stand.timer.due_in_s == 0.0, "it was away for longer"
+
+
 def test_a_message_that_waited_for_its_attempt_does_not_go_back_during_it_when_the_connection_breaks(
     stand: Stand, app: Celery
 ) -> None:
@@ -252,6 +289,19 @@ def test_messages_that_gather_when_the_connection_breaks_are_a_batch_when_their_
     assert stand.running == [["q0"]]
 
 
+def test_a_message_that_a_broken_connection_took_and_did_not_deliver_goes_back(
+    stand: Stand, app: Celery, client: redis.Redis
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    stand.receive()
+    publish(app, QUEUE, "run", ["q2"], batch_size=2)
+    message = str(client.rpop(broker_lists(QUEUE)[2]))
+    client.hset(BOOKS["unacked_key"], "tag", f'[{message}, "", "{QUEUE}"]')
+    assert stand.books == (2, 0)
+    stand.reconnect()
+    assert (stand.books, stand.running) == ((1, 1), [["q0", "q1"]])
+
+
 def test_a_message_that_is_queued_again_although_it_is_held_is_in_one_batch_and_settled_once(
     stand: Stand, app: Celery, client: redis.Redis
 ) -> None:
@@ -276,3 +326,73 @@ def test_a_message_with_the_id_of_another_one_that_is_held_is_refused(
     assert [why.partition("'")[0] for why in stand.refused] == ["duplicate message id "]
     stand.end_batch(ACKNOWLEDGE)
     assert stand.books == (0, 0)
+
+
+def test_a_batch_more_than_usual_leaves_once_the_engine_has_room_for_it(stand: Stand, app: Celery) -> None:
+    publish(app, QUEUE, "run", [f"q{n}" for n in range(8)], batch_size=2)
+    stand.receive()
+    assert (stand.running, stand.books) == ([["q0", "q1"], ["q2", "q3"]], (3, 1)), "and the next batch is here"
+    stand.room_came()
+    assert stand.running == [["q0", "q1"], ["q2", "q3"], ["q4", "q5"]]
+    assert len(set(stand.numbers)) == 3, "a stage tells its batches apart by them"
+
+
+def test_a_worker_that_stops_begins_no_other_batch_and_what_waits_for_one_goes_back(
+    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1", "q2"], batch_size=1)
+    stand.receive()
+    assert (stand.running, stand.books) == ([["q0", "q1"]], (3, 0))
+    monkeypatch.setattr(state, "should_stop", 0)
+    later = time.monotonic() + BATCH_TIMEOUT_S
+    monkeypatch.setattr("workers.messages.aggregator.time.monotonic", lambda: later)
+    stand.timer.all_is_due()
+    stand.end_batch(ACKNOWLEDGE, REQUEUE)
+    assert (stand.running, stand.books) == ([], (1, 1))
+    stand.blueprint.state = bootsteps.CLOSE
+    stand.close()
+    assert stand.books == (0, 2)
+
+
+def test_messages_of_a_batch_whose_engine_died_go_back_and_their_worker_stops(
+    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why: list[str] = []
+    monkeypatch.setattr("workers.messages.aggregator.stop_without_engine", why.append)
+    publish(app, QUEUE, "run", ["q0", "q1", "q2", "q3"], batch_size=2)
+    stand.receive()
+    stand.end_batch(ACKNOWLEDGE)
+    assert why == []
+    stand.end_batch(REQUEUE, fatal="gone")
+    assert (why, stand.books) == (["gone"], (0, 1))
+
+
+def test_messages_of_a_batch_that_meets_a_bug_go_back_after_ever_longer_rests(
+    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr("workers.messages.aggregator.time.sleep", rests.append)
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    for bug in (ZeroDivisionError("odd"), ZeroDivisionError("odd"), None, ZeroDivisionError("odd")):
+        stand.receive()
+        stand.end_batch(REQUEUE, bug=bug)
+        assert stand.books == (0, 1)
+    assert rests == [1, 2, 1]
+    assert caplog.text.count("ZeroDivisionError: odd") == 3
+
+
+def test_a_message_that_cannot_go_back_while_redis_is_away_goes_back_later(
+    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(app, QUEUE, "run", ["q0", "q1", "q2", "q3"], batch_size=2)
+    stand.receive()
+
+    def gone(*_: object, **__: object) -> NoReturn:
+        raise redis.ConnectionError("gone")
+
+    with monkeypatch.context() as away:
+        away.setattr(redis.client.Pipeline, "execute", gone)
+        stand.end_batch(REQUEUE)
+    assert stand.books == (2, 0)
+    stand.timer.all_is_due()
+    assert (stand.books, stand.running) == ((1, 1), [["q2", "q3"]])

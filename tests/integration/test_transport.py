@@ -174,6 +174,21 @@ def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url
         assert (held(client), waiting(client)) == (0, 3)
 
 
+def test_a_message_that_went_back_is_on_the_books_again_when_it_comes_again(
+    redis_url: str, client: redis.Redis
+) -> None:
+    """By whichever command it is taken: if its worker was killed then, it was lost."""
+    send(redis_url, "1", "2", "3")
+    with consuming(redis_url, at_most=3) as (connection, _, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        for at in (1, 2):
+            taken[at].reject(requeue=True)
+            assert (held(client), waiting(client)) == (2, 1)
+            connection.drain_events(timeout=PATIENCE_S)
+            assert (held(client), waiting(client)) == (3, 0)
+        assert bodies(taken) == ["1", "2", "3", "2", "3"]
+
+
 def test_messages_that_were_not_acknowledged_go_back_when_the_channel_closes(
     redis_url: str, client: redis.Redis
 ) -> None:
@@ -270,6 +285,8 @@ def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time
         taken[1].ack()
         channel.qos.write_acknowledgements()
         assert held(client) == 0
+        channel.qos.renew([each.delivery_tag for each in taken])
+        assert held(client) == 0, "nor does a renewal that comes too late bring them back"
         with monkeypatch.context() as away:
             away.setattr(redis.client.Pipeline, "execute", _no_connection)
             channel.qos.write_acknowledgements()
