@@ -6,13 +6,14 @@ import json
 import signal
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from celery import Celery
 
 from contract import Outcome, RedisLedger, Settings, Verdict, keys, load_settings
 from contract.audit import missing
-from contract.errors import RedisUnreachable
+from contract.errors import RedisUnreachable, WritesRefused
 from contract.fleet import LEASE_S, Fleet
 from contract.queue import make_celery, publish, queue_length
 from tests.integration.launching import begun, launched
@@ -278,6 +279,57 @@ def test_the_losses_of_a_dead_worker_are_looked_for_again_if_redis_went_away_mea
     janitor.round()
     janitor.round()
     assert looked == [True, True, False]
+
+
+@pytest.mark.parametrize("trouble", [RedisUnreachable("away"), WritesRefused("full")], ids=["away", "full"])
+def test_losses_that_redis_did_not_take_again_are_looked_for_in_the_next_round(
+    settings: Settings,
+    app: Celery,
+    redis_ledger: RedisLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: RedisUnreachable | WritesRefused,
+) -> None:
+    lost, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("lost", "waiting"))
+    send(app, redis_ledger, waiting)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.audit_soon()
+
+    def refuse(*_: object) -> NoReturn:
+        raise trouble
+
+    with monkeypatch.context() as away:
+        away.setattr("workers.janitor.heal", refuse)
+        with pytest.raises(type(trouble)):
+            janitor.round()
+    janitor.round()
+    assert missing(redis_ledger, lost) == []
+
+
+def test_a_janitor_says_nothing_of_runs_of_which_nothing_is_lost_and_remembers_none_that_is_over(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The HTTP server makes a run of each request."""
+    run = open_run(redis_ledger, make_questions(1))
+    send(app, redis_ledger, run)
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.audit_soon()
+    janitor.round()
+    janitor.round()
+    assert list(janitor._quiet._runs) == [run.run_id]
+    redis_ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    janitor.round()
+    assert (list(janitor._quiet._runs), caplog.messages) == ([], [])
+
+
+def test_a_janitor_looks_after_the_runs_of_its_own_queue_and_leaves_others_to_theirs(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger
+) -> None:
+    run = open_run(redis_ledger, make_questions(1))
+    for queue, found in (("score.another", ["q0"]), (QUEUE, [])):
+        janitor = Janitor(settings, app, "w0@test", queue)
+        janitor.audit_soon()
+        janitor.round()
+        assert missing(redis_ledger, run) == found
 
 
 def break_connections(ledger: RedisLedger, *logs: Path) -> None:
