@@ -70,7 +70,7 @@ def _acquired(lock: Lock, ledger: RedisLedger) -> bool:
         return True
     holder = cast("str | None", ledger.client.get(lock.name)) or ""
     _, _, process = holder.partition(" ")
-    if not process or not died_here(process):
+    if not died_here(process):
         return False
     with contextlib.suppress(LockNotOwnedError):  # another process was faster
         lock.do_release(holder)
