@@ -192,14 +192,15 @@ def test_verdicts_stand_while_the_longest_text_of_their_batch_is_still_written(b
 
     run = open_run(books, make_questions(4))
     batch = batch_of(message(run, "q0", "q1"), message(run, "q2", "q3"))
-    calls: list[tuple[int, float]] = []
+    batch.held[1].published_at -= 1000.0
+    calls: list[tuple[int, float, float]] = []
     at_once = SETTINGS.model_copy(update={"settle_every_s": 1e-9})
-    context = StageContext(
-        at_once, books, "w@host", nowhere, generated=lambda questions, seconds, _: calls.append((questions, seconds))
-    )
+    context = StageContext(at_once, books, "w@host", nowhere, generated=lambda *call: calls.append(call))
     BatchScorer(context, Watched(SETTINGS, "What is 2 plus")).run(batch)
     latencies_s = [verdict_of(books, run, f"q{n}").latency_ms / 1000 for n in range(4)]
-    assert calls == [(4, max(latencies_s))], "it is one call, as long as its slowest answer"
+    queued_s = [verdict_of(books, run, f"q{n}").queued_ms / 1000 for n in range(4)]
+    assert queued_s[0] < queued_s[3]
+    assert calls == [(4, max(latencies_s), max(queued_s))], "it is one call, as long as its slowest answer"
     assert latencies_s[2] == max(latencies_s)
     assert standing == [0, 0, 0, 3]
     assert books.counts(run.run_id).finished
