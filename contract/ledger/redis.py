@@ -346,7 +346,7 @@ class RedisLedger(Ledger):
             for each, body in zip(ids, bodies, strict=True):
                 if body and self._failed(run_id, each, body):
                     arguments += (each, body)
-            found = self._step(self._reopen, run_id, script_keys, arguments) if len(arguments) > 2 else 0
+            found = self._step(self._reopen, run_id, script_keys, arguments)
             if isinstance(found, str):
                 raise halted(run_id, found)
             reopened += int(found)

@@ -552,6 +552,17 @@ def test_a_halted_run_is_not_reopened_until_it_goes_on_unless_it_is_finished(led
     assert ledger.counts(run.run_id).standing == "running"
 
 
+def test_a_halted_run_is_refused_to_be_reopened_also_if_nothing_of_it_has_failed(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    ledger.commit(run.run_id, verdicts(1))
+    ledger.halt(run.run_id, RunState.CANCELLED)
+    with pytest.raises(RunHalted):
+        ledger.reopen_failed(run.run_id)
+    ledger.commit(run.run_id, verdicts(2))
+    assert ledger.reopen_failed(run.run_id) == 0
+    assert ledger.counts(run.run_id).state is RunState.CANCELLED
+
+
 def test_two_who_reopen_at_once_take_each_failure_back_once(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(600))
     ledger.commit(run.run_id, verdicts(600, Outcome.FAILED))
