@@ -65,7 +65,7 @@ def read_text(question: Question, text: str, spec: RunSpec, *, truncated: bool) 
 def named(question: Question, text: str, spec: RunSpec) -> Extraction:
     """The choice that `text` names; of several that are all right, the first."""
     found = _read_first(question, text, spec)
-    if found.rule == "ambiguous" and set(found.candidates) <= set(question.right):
+    if found.rule == "ambiguous" and question.also_right and set(found.candidates) <= set(question.right):
         return Extraction(found.candidates[0], "each-right", found.candidates)
     return found
 

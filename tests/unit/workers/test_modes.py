@@ -62,6 +62,14 @@ def test_a_third_choice_that_is_wrong_is_not_overheard_behind_two_that_are_right
     assert (verdict.outcome, verdict.choice) == (Outcome.UNANSWERED, None)
 
 
+def test_how_a_text_is_read_does_not_depend_on_which_choice_is_right() -> None:
+    text = Writer(lambda _: ["The answer is A. For children, the answer is E."])  # there is no E
+    found = [
+        ask(text, CAPITAL.model_copy(update={"answer": key}), mode=Mode.GENERATE, sampling=Sampling()) for key in "AB"
+    ]
+    assert [(each.outcome, each.choice, each.rule) for each in found] == [(Outcome.UNANSWERED, None, "ambiguous")] * 2
+
+
 def test_a_text_that_names_no_choice_is_unanswered_and_never_a_guess() -> None:
     verdict = ask(Writer(lambda _: ["I would rather not say."]), mode=Mode.GENERATE, sampling=Sampling())
     assert (verdict.outcome, verdict.choice) == (Outcome.UNANSWERED, None)
