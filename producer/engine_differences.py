@@ -29,11 +29,12 @@ def engine_lines(run: Run, used: Sequence[EngineUsed]) -> Lines:
         return lines
     workers = ", ".join(dict.fromkeys(each.worker for each in used))
     again = f"python -m workers rescore {run.run_id}     reads all its texts by the current rules"
+    can_rescore = not run.spec.rescored_from and not run.spec.circular
     return [
         *lines,
         ("engines", f"not identical: they differ in {describe_differences(differs)}"),
         ("", f"environment.answered_by in summary.json lists the engine of each of {workers} over time"),
-        *([("", again)] if "rules" in differs and not run.spec.rescored_from else []),
+        *([("", again)] if "rules" in differs and can_rescore else []),
     ]
 
 

@@ -65,6 +65,16 @@ def test_a_run_whose_workers_were_upgraded_half_way_says_that_its_texts_were_rea
     assert differing([ENGINE | {"rules": "aaaaaaaa"}, by_label]) == {}, "no rules read labels, or older workers' texts"
 
 
+def test_a_circular_run_that_two_sets_of_rules_read_is_not_sent_to_a_command_that_refuses_it() -> None:
+    books = MemoryLedger()
+    run = open_run(books, make_questions(2), mode=Mode.GENERATE, sampling=Sampling(), circular=True)
+    used = [
+        EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE | {"rules": rules}) for rules in ("aaaaaaaa", "bbbbbbbb")
+    ]
+    assert "they differ in rules" in engine_lines(run, used)[0][1]
+    assert "rescore" not in str(engine_lines(run, used))
+
+
 def test_that_two_models_have_two_tokenizers_is_no_difference_of_their_engines() -> None:
     """It was told of every comparison of two models."""
     books = MemoryLedger()
