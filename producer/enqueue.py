@@ -14,6 +14,7 @@ from contract.chunks import chunks
 from contract.commands import note
 from contract.errors import RunConfigError
 from contract.ledger import Run
+from contract.names import LAST, is_request
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
@@ -127,11 +128,17 @@ def enqueue(
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
             note(judged.describe(planned.survey.digest.count))
-        _carry_out(planned, session, how, _earlier(planned, session, reused) if reused else None)
+        _carry_out(planned, session, how, _earlier(planned, session, how.reuse, reused) if reused else None)
 
 
-def _earlier(planned: Plan, session: Session, reused: Run) -> Earlier:
-    """Return the answers of `reused`. Raises RunConfigError if none of them are those of the planned run."""
+def _earlier(planned: Plan, session: Session, name: str, reused: Run) -> Earlier:
+    """Return the answers of the run `reused`, which `name` means.
+
+    Raises RunConfigError if none of them are those of the planned run.
+    """
+    if reused.run_id == planned.run_id and name.lower() == LAST:  # repeated, after it was interrupted
+        others = [each for each in session.ledger.run_ids() if each != planned.run_id and not is_request(each)]
+        reused = session.ledger.run(others[0]) if others else reused
     if reused.run_id == planned.run_id:
         raise RunConfigError(
             f"--reuse: {reused.run_id} is the run that this command asks for.",

@@ -7,16 +7,18 @@ marked by the key of the question as it is now: keys are what is corrected most 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from contract.chunks import chunks
-from contract.errors import RunConfigError
+from contract.engine_info import EngineUsed
+from contract.errors import RunConfigError, UnknownRun
 from contract.ledger import Ledger, Run
 from contract.marking import hit, mark, mark_rotations
-from contract.prompts import all_turns
+from contract.prompts import all_turns, context_source, variables_of
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Outcome, Verdict
@@ -55,11 +57,7 @@ class Earlier:
 
     def __post_init__(self) -> None:
         if not are_alike(self.run.spec, self.spec):
-            named = (each for each in differences(self.run.spec, self.spec) if each != "questions_digest")
-            raise RunConfigError(
-                f"--reuse {self.run.run_id}: it was asked in another way, which differs in {', '.join(named)}.",
-                hint="Repeat its --config, --set and --model, or leave out --reuse: then all questions are asked.",
-            )
+            raise _unlike(self.run, self.spec)
 
     @property
     def looked(self) -> bool:
@@ -70,22 +68,37 @@ class Earlier:
         """Settle those of these questions of run `run_id` that are answered here; return their ids."""
         settled: set[str] = set()
         for ids in chunks(question_ids, READ_TOGETHER):
-            verdicts = self.answers(list(self.ledger.questions(run_id, ids).values()))
-            self.ledger.commit(run_id, verdicts)
-            settled.update(each.question_id for each in verdicts)
-        if settled:
-            for used in self.ledger.engines(self.run.run_id):
-                self.ledger.note_engine(run_id, used)
+            if verdicts := self.answers(list(self.ledger.questions(run_id, ids).values())):
+                for used in self._engines():  # first: if this is killed, no verdict is without its engine
+                    self.ledger.note_engine(run_id, used)
+                self.ledger.commit(run_id, verdicts)
+                settled.update(each.question_id for each in verdicts)
         return settled
 
     def answers(self, questions: Sequence[Question]) -> list[Verdict]:
         """Return the verdicts on those of `questions` that are answered here, by their present keys."""
-        there = self.ledger.results_of(self.run.run_id, [each.id for each in questions])
+        with self._told_if_purged():
+            there = self.ledger.results_of(self.run.run_id, [each.id for each in questions])
         found = [self._answer(each, *there.get(each.id, (None, None))) for each in questions]
         taken_over = [each for each in found if isinstance(each, Verdict)]
         self.asked.update(each for each in found if isinstance(each, _Asked))
         self.reused += len(taken_over)
         return taken_over
+
+    def _engines(self) -> list[EngineUsed]:
+        with self._told_if_purged():
+            return self.ledger.engines(self.run.run_id)
+
+    @contextmanager
+    def _told_if_purged(self) -> Iterator[None]:
+        """Say which run is gone: it is not the one that is being written."""
+        try:
+            yield
+        except UnknownRun as trouble:
+            raise RunConfigError(
+                f"--reuse {self.run.run_id}: it is no longer in the ledger, so none of its answers can be taken over.",
+                hint="Leave out --reuse: then the command goes on, and asks all other questions.",
+            ) from trouble
 
     def _answer(self, question: Question, earlier: Question | None, verdict: Verdict | None) -> Verdict | _Asked:
         if earlier is None:
@@ -105,11 +118,16 @@ class Earlier:
 
     def _asks_the_same(self, earlier: Question, now: Question, verdict: Verdict) -> bool:
         """Whether both have the same prompts. Templates show nothing of a question but what is compared here."""
-        if any(getattr(earlier, name) != getattr(now, name) for name in ("question", "choices", "context")):
+        if (earlier.question, earlier.choices) != (now.question, now.choices):
             return False
-        if earlier.subject == now.subject:
+        if (earlier.subject, earlier.context) == (now.subject, now.context):
             return True
-        return all_turns(earlier, self.spec, verdict.passages) == all_turns(now, self.spec, verdict.passages)
+        spec = self.spec
+        if spec.judge and earlier.subject != now.subject and "subject" in variables_of(spec.judge.prompt):
+            return False
+        if context_source(earlier, spec, verdict.passages) is not context_source(now, spec, verdict.passages):
+            return False
+        return all_turns(earlier, spec, verdict.passages) == all_turns(now, spec, verdict.passages)
 
     def _can_be_marked(self, earlier: Question, now: Question, verdict: Verdict) -> bool:
         """Whether the answer can be marked by another key."""
@@ -124,6 +142,20 @@ class Earlier:
         reused = f"{number(self.reused, 'answer')} of {self.run.run_id}"
         others = [(self.asked[each], each.value) for each in _Asked]
         return f"{reused}; to ask {broken_down(others)}" if self.asked else reused
+
+
+def _unlike(run: Run, spec: RunSpec) -> RunConfigError:
+    told = f"--reuse {run.run_id}:"
+    if origin := run.spec.rescored_from:
+        return RunConfigError(
+            f"{told} no model was asked for it, as it reads the texts of {origin} again.",
+            hint=f"Give --reuse {origin}, and rescore the new run: python -m workers rescore RUN",
+        )
+    named = (each for each in differences(run.spec, spec) if each != "questions_digest")
+    return RunConfigError(
+        f"{told} it was asked in another way, which differs in {', '.join(named)}.",
+        hint="Repeat its --config, --set and --model, or leave out --reuse: then all questions are asked.",
+    )
 
 
 def _marked(question: Question, verdict: Verdict) -> dict[str, Any]:

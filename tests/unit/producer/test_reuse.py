@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger
-from contract.question import Question
+from contract.question import Body, Question
 from contract.spec import IndexKind, Judge, Mode, Normalization, Prompt, Retrieval, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
@@ -197,6 +197,60 @@ def test_a_run_cannot_reuse_itself_nor_ask_afresh(producer: Producer, write_rows
     assert "No run 'nothing'" in producer("enqueue", path, "--reuse", "nothing", exit_code=1).stderr
 
 
+def test_a_command_with_reuse_last_that_was_interrupted_can_be_repeated(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows, first: str
+) -> None:
+    path = write_rows(*ROWS, {**ROWS[0], "id": "new"})
+    begun = producer.json("enqueue", path, "--run", "exam", "--reuse", "last")["run_id"]
+    again = producer.json("enqueue", path, "--run", "exam", "--reuse", "last")
+    assert (again["run_id"], again["state"], again["unsettled"]) == (begun, "resumed", 2)
+    assert sent(broker, begun) == ["q5", "new"]
+
+
+def test_a_run_that_was_purged_while_its_answers_were_taken_over_is_named(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_rows(*ROWS, {**ROWS[0], "id": "new"})
+
+    def purged_by_then(run_id: str, bodies: Iterable[Body]) -> None:
+        MemoryLedger.add_bodies(ledger, run_id, bodies)
+        ledger.purge(first)
+
+    monkeypatch.setattr(ledger, "add_bodies", purged_by_then)
+    told = producer("enqueue", path, "--run", "exam", "--reuse", first, exit_code=1).stderr
+    assert f"--reuse {first}: it is no longer in the ledger" in told
+    assert "Leave out --reuse: then the command goes on" in told
+    monkeypatch.undo()
+    assert producer.json("enqueue", path, "--run", "exam")["unsettled"] == 7
+
+
+def test_no_answer_is_taken_over_before_it_is_recorded_which_engine_gave_it(
+    ledger: MemoryLedger, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ledger.run(first)
+    second = ledger.open_run(run.model_copy(update={"run_id": "second"}))
+    ledger.add_questions(second.run_id, [question for question, _ in ledger.results(first)])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger, "commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Earlier(ledger, run, run.spec).settle(second.run_id, ["q0"])
+    assert ledger.engines(second.run_id) == ledger.engines(first)
+
+
+def test_a_rescored_run_names_the_one_whose_answers_it_has(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str
+) -> None:
+    run = ledger.run(first)
+    spec = run.spec.model_copy(update={"rescored_from": first, "rules_version": "0a1b2c3d"})
+    ledger.open_run(run.model_copy(update={"run_id": "exam-rescored-0a1b2c3d", "spec": spec}))
+    told = producer("enqueue", write_rows(*ROWS), "--reuse", "exam-rescored", exit_code=1).stderr
+    assert f"it reads the texts of {first} again" in told
+    assert f"Give --reuse {first}, and rescore the new run: python -m workers rescore RUN" in " ".join(told.split())
+
+
 Asked = Callable[..., Verdict | None]
 
 
@@ -223,7 +277,19 @@ def test_a_changed_subject_asks_again_where_the_prompt_names_it() -> None:
     assert naming(metadata={"page": 3}) is not None
 
 
-@pytest.mark.parametrize("changes", [{"question": "Else?"}, {"choices": ("1", "2", "3", "5")}, {"context": "A text."}])
+def test_a_changed_context_asks_again_where_the_prompt_shows_it() -> None:
+    question = make_question(0, context="A text.")
+    verdict = Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice=question.answer)
+    closed_book = earlier_verdict(question, verdict, make_spec())
+    shown = Prompt(name="open-book", text="{{ context }} {{ question }}")
+    open_book = earlier_verdict(question, verdict, make_spec(use_context_field=True, prompt=shown))
+    for context in ("Another text.", None):
+        assert closed_book(context=context) is not None
+        assert open_book(context=context) is None
+    assert open_book(metadata={"page": 3}) is not None
+
+
+@pytest.mark.parametrize("changes", [{"question": "Else?"}, {"choices": ("1", "2", "3", "5")}])
 def test_another_text_is_another_question(changes: dict[str, Any]) -> None:
     question = make_question(0)
     verdict = Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice=question.answer)
@@ -266,6 +332,15 @@ def test_a_free_answer_is_graded_again_if_its_key_changed_and_only_then() -> Non
     kept = asked(subject="other")
     assert kept is not None
     assert kept.outcome is Outcome.WRONG, "it is the judge's grade"
+
+
+def test_a_free_answer_is_graded_again_if_its_subject_changed_and_the_judge_is_told_it() -> None:
+    question = make_question(0, subject="chemistry")
+    judge = Judge(prompt=Prompt(name="grade", text="On {{ subject }}: {{ response }}"))
+    verdict = Verdict(question_id=question.id, outcome=Outcome.WRONG, raw_text="Something else.")
+    asked = earlier_verdict(question, verdict, make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge))
+    assert asked(subject="physics") is None
+    assert asked(metadata={"page": 3}) is not None
 
 
 def test_a_text_is_read_again_where_several_choices_are_right() -> None:
