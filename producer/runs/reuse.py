@@ -71,7 +71,7 @@ class Earlier:
             if verdicts := self.answers(list(self.ledger.questions(run_id, ids).values())):
                 for used in self._engines():  # first: if this is killed, no verdict is without its engine
                     self.ledger.note_engine(run_id, used)
-                self.ledger.commit(run_id, verdicts)
+                self.reused -= len(verdicts) - len(self.ledger.commit(run_id, verdicts))  # a worker's answer stands
                 settled.update(each.question_id for each in verdicts)
         return settled
 

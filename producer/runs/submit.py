@@ -51,7 +51,7 @@ class Submitted:
     #: Number of questions sent now, in `messages` messages.
     sent: int
     messages: int
-    #: Number of answers taken over now from an earlier run.
+    #: Number of answers taken over from an earlier run, now or before this command was interrupted.
     reused: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -108,9 +108,8 @@ def submit(
         if run == written:
             sent, messages = _write_and_send(planned, run, ledger, broker, priority, earlier)
             return Submitted(run, State.NEW, sent, sent, messages, reused=run.questions - sent)
-        if not counts.written:
-            ledger.add_bodies(run.run_id, planned.survey.bodies)
-        reused = len(earlier.settle(run.run_id, ledger.unsettled(run.run_id))) if earlier else 0
+        _write_rest(planned, run, ledger, earlier, written=counts.written)
+        reused = earlier.reused if earlier else 0
         unsettled = ledger.counts(run.run_id).todo
         if counts.state is RunState.PAUSED:
             return Submitted(run, State.PAUSED, unsettled, sent=0, messages=0, reused=reused)
@@ -148,6 +147,20 @@ def _write_and_send(
         written += len(ids)
         sent += len(wanted)
     return sent, messages
+
+
+def _write_rest(planned: Plan, run: Run, ledger: Ledger, earlier: Earlier | None, *, written: bool) -> None:
+    """Write what is missing, and take over what `earlier` answers.
+
+    Also window by window: once all is written, workers send what is unsettled, if this is killed before it is settled.
+    """
+    if not written:
+        bodies = iter(planned.survey.bodies)
+        while ids := _write(run.run_id, islice(bodies, planned.prefix_order.window), ledger):
+            if earlier:
+                earlier.settle(run.run_id, ids)
+    elif earlier:
+        earlier.settle(run.run_id, ledger.unsettled(run.run_id))
 
 
 def _write(run_id: str, bodies: Iterable[Body], ledger: Ledger) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from contract.engine_info import EngineUsed
+from contract.errors import RedisUnreachable
 from contract.ledger import MemoryLedger
 from contract.question import Body, Question
 from contract.spec import IndexKind, Judge, Mode, Normalization, Prompt, Retrieval, RunSpec, Sampling
@@ -205,6 +206,33 @@ def test_a_command_with_reuse_last_that_was_interrupted_can_be_repeated(
     again = producer.json("enqueue", path, "--run", "exam", "--reuse", "last")
     assert (again["run_id"], again["state"], again["unsettled"]) == (begun, "resumed", 2)
     assert sent(broker, begun) == ["q5", "new"]
+
+
+def test_a_command_that_is_killed_twice_leaves_workers_nothing_to_ask_that_is_answered(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers send what is unsettled of a run that is written. The second time, all was written before it was settled."""
+    path = write_rows(*ROWS, {**ROWS[0], "id": "new"})
+    monkeypatch.setattr("contract.prefix_order.IN_ORDER", 2)
+    windows = iter(range(99))
+
+    def killed_at(last: int) -> None:
+        def write(run_id: str, bodies: Iterable[Body]) -> None:
+            if next(windows) == last:
+                raise RedisUnreachable("Redis is gone.", hint="Start it.")
+            MemoryLedger.add_bodies(ledger, run_id, bodies)
+
+        monkeypatch.setattr(ledger, "add_bodies", write)
+
+    for last in (1, 4):
+        killed_at(last)
+        producer("enqueue", path, "--run", "exam", "--reuse", first, exit_code=1)
+        second = next(each for each in ledger.run_ids() if each != first)
+        assert not ledger.counts(second).written
+        assert list(ledger.unsettled(second)) == []
+    killed_at(-1)
+    again = producer.json("enqueue", path, "--run", "exam", "--reuse", first)
+    assert (again["reused"], again["unsettled"]) == (5, 2)
 
 
 def test_a_run_that_was_purged_while_its_answers_were_taken_over_is_named(
