@@ -51,7 +51,7 @@ class Submitted:
     #: Number of questions sent now, in `messages` messages.
     sent: int
     messages: int
-    #: Number of answers taken over from an earlier run, now or before this command was interrupted.
+    #: Number of answers taken over from an earlier run; also those of this command before it was interrupted.
     reused: int = 0
 
     def to_json(self) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def test_a_command_with_reuse_last_that_was_interrupted_can_be_repeated(
 def test_a_command_that_is_killed_twice_leaves_workers_nothing_to_ask_that_is_answered(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers send what is unsettled of a run that is written. The second time, all was written before it was settled."""
+    """Workers send what is unsettled of a run that is written: all was, the second time, before any was settled."""
     path = write_rows(*ROWS, {**ROWS[0], "id": "new"})
     monkeypatch.setattr("contract.prefix_order.IN_ORDER", 2)
     windows = iter(range(99))
