@@ -111,7 +111,7 @@ def submit(
         _write_rest(planned, run, ledger, earlier, written=counts.written)
         reused = earlier.reused if earlier else 0
         unsettled = ledger.counts(run.run_id).todo
-        if counts.state is RunState.PAUSED:
+        if counts.state is RunState.PAUSED and unsettled:
             return Submitted(run, State.PAUSED, unsettled, sent=0, messages=0, reused=reused)
         if counts.state is RunState.CANCELLED:
             return Submitted(run, State.REVIVED, unsettled, *broker.go_on(run, priority), reused)

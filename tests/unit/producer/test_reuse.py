@@ -113,6 +113,17 @@ def test_what_was_enqueued_before_its_answers_were_taken_over_takes_them_over_wh
     assert ledger.counts(again["run_id"]).todo == 1
 
 
+def test_a_paused_run_that_got_all_its_answers_is_not_to_be_resumed(
+    producer: Producer, write_rows: WriteRows, first: str
+) -> None:
+    path = write_rows(*ROWS[:5])
+    second = producer.json("enqueue", path, "--run", "exam")["run_id"]
+    producer("pause", second)
+    told = producer("enqueue", path, "--run", "exam", "--reuse", first).stdout
+    assert "resumed: 0 of 5 unsettled, 0 re-sent in 0 messages, 5 answers taken over" in " ".join(told.split())
+    assert "settled" in producer("status", second).stdout
+
+
 def test_a_dry_run_tells_how_many_answers_there_are_and_writes_none(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str
 ) -> None:
