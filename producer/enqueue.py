@@ -136,12 +136,13 @@ def _earlier(planned: Plan, session: Session, name: str, reused: Run) -> Earlier
 
     Raises RunConfigError if none of them are those of the planned run.
     """
-    if reused.run_id == planned.run_id and name.lower() == LAST:  # repeated, after it was interrupted
-        others = [each for each in session.ledger.run_ids() if each != planned.run_id and not is_request(each)]
+    own = planned.run_id
+    if reused.run_id == own and name.lower() == LAST:  # repeated, after it was interrupted
+        others = [each for each in session.ledger.run_ids() if each != own and not is_request(each)]
         reused = session.ledger.run(others[0]) if others else reused
-    if reused.run_id == planned.run_id:
+    if reused.run_id == own:
         raise RunConfigError(
-            f"--reuse: {reused.run_id} is the run that this command asks for.",
+            f"--reuse: {own} is the run that this command asks for.",
             hint="Leave --reuse out to go on with it, or name an earlier run.",
         )
     return Earlier(session.ledger, reused, planned.spec)

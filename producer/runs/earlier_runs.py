@@ -65,8 +65,9 @@ def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reuse_by: 
 
 def _namesakes(planned: Plan, ledger: Ledger) -> Iterator[Run]:
     """Yield the other runs with the name of this one, newest first."""
+    own = planned.run_id  # a hash over all few-shot examples
     for other in ledger.run_ids():
-        if other != planned.run_id and is_called(other, planned.name):
+        if other != own and is_called(other, planned.name):
             with suppress(UnknownRun, UnreadableRun):
                 yield ledger.run(other)
 

@@ -290,6 +290,28 @@ def test_a_rescored_run_names_the_one_whose_answers_it_has(
     assert f"Give --reuse {first}, and rescore the new run: python -m workers rescore RUN" in " ".join(told.split())
 
 
+def test_enqueuing_beside_many_runs_is_not_slower_for_each_of_them(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All few-shot examples were hashed once for each other run in the ledger."""
+    hashed: list[RunSpec] = []
+    fingerprint = RunSpec.fingerprint
+
+    def noting(spec: RunSpec) -> str:
+        hashed.append(spec)
+        return fingerprint(spec)
+
+    monkeypatch.setattr(RunSpec, "fingerprint", noting)
+    counts = []
+    for n in range(2):
+        hashed.clear()
+        producer("enqueue", write_rows(*ROWS[n:]), "--run", f"exam {n}")
+        counts.append(len(hashed))
+        for each in range(50):
+            open_run(ledger, [make_question(0)], f"other {each}")
+    assert counts[0] == counts[1]
+
+
 Asked = Callable[..., Verdict | None]
 
 
