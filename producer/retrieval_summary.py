@@ -44,7 +44,7 @@ def retrieval_figures(found: RetrievalTally) -> list[tuple[str, Share | Mean, st
         ("hit", found.accuracy(hit=True), "accuracy with a relevant passage shown"),
         ("miss", found.accuracy(hit=False), "accuracy without one shown"),
         ("in context", found.answer_in_context(), "a shown passage contains the right choice's text"),
-        ("", found.wrong_choice_in_context(), "a shown passage contains a wrong choice's text"),
+        ("", found.wrong_choice_in_context(), "share of the wrong choices whose text a shown passage contains"),
     )
     return [(label, figure, what) for label, figure, what in figures if figure]
 

@@ -60,8 +60,27 @@ def test_every_figure_comes_with_what_it_is_of() -> None:
         ("hit", "1.000", "accuracy with a relevant passage shown"),
         ("miss", "0.000", "accuracy without one shown"),
         ("in context", "1.000", "a shown passage contains the right choice's text"),
-        ("", "0.000", "a shown passage contains a wrong choice's text"),
+        ("", "0.000", "share of the wrong choices whose text a shown passage contains"),
     ]
+
+
+def test_the_baseline_of_answers_in_context_says_that_it_is_a_share_of_choices_not_of_questions() -> None:
+    """`0.333 a shown passage contains a wrong choice's text` was told where that was so for every question."""
+    found = RetrievalTally.of(RAG)
+    passages = (Passage(id="a", score=1.0, text="8 and 9"),)
+    asked = make_question(1, choices=("8", "9", "10", "11"), answer="A")
+    found.add(
+        asked,
+        Verdict(
+            question_id=asked.id,
+            outcome=Outcome.CORRECT,
+            context_source=ContextSource.RETRIEVED,
+            passages=passages,
+        ),
+    )
+    (_, of_wrong) = retrieval_lines(found)[-1]
+    assert of_wrong.startswith("0.333  ")
+    assert of_wrong.endswith("(mean of 1) share of the wrong choices whose text a shown passage contains")
 
 
 def test_figures_of_no_question_are_not_shown() -> None:
