@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from contract.ledger import Run
 from contract.spec import Judge, Normalization, RunSpec
@@ -20,6 +21,7 @@ from producer.stats.positions import Preference
 __all__ = [
     "COMPARED",
     "chance",
+    "context_json",
     "difference",
     "doubt_lines",
     "interval",
@@ -83,6 +85,21 @@ def single_context(contexts: Contexts) -> str:
         return ""
     alike = "are the same without their contexts, which are not shown" if contexts.by_text else "share one context"
     return f"all {contexts.sharing:,} questions {alike}: intervals and tests say nothing of others"
+
+
+def context_json(contexts: Contexts, found: Interval | None, **more: Any) -> dict[str, Any]:
+    """Return the interval `found`, clustered by `contexts`, with `more` of it; empty if no questions share any.
+
+    If all questions share one context, there is no such interval, but the one for independent questions is about this
+    context alone, which the note says.
+    """
+    if note := single_context(contexts):
+        bounds: dict[str, Any] = {"low": None, "high": None, **dict.fromkeys(more), "note": note}
+    elif found is None:
+        return {}
+    else:
+        bounds = {**found.to_json(), **more}
+    return {**bounds, "shared": contexts.shared, "sharing": contexts.sharing}
 
 
 def p_value(found: float) -> str:

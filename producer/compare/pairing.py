@@ -17,6 +17,7 @@ from producer.compare.incomparable import refuse_incomparable
 from producer.compare.shared_questions import Asked, LeftOut, Shared
 from producer.compare.spec_differences import differences
 from producer.engine_differences import Engines
+from producer.result_lines import context_json
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
@@ -178,11 +179,8 @@ class Comparison:
         return {"run_id": run.run_id, "accuracy_pairs": accuracy.to_json(), **counted}
 
     def _context_json(self) -> dict[str, Any]:
-        found, contexts = self.context_interval, self.contexts
-        if found is None:
-            return {}
-        counted = {"shared": contexts.shared, "sharing": contexts.sharing}
-        return {"difference_context_interval": {**found.to_json(), "p_value": self.p_value, **counted}}
+        found = context_json(self.contexts, self.context_interval, p_value=self.p_value)
+        return {"difference_context_interval": found} if found else {}
 
     def _retrieval_json(self) -> dict[str, Any]:
         if self.retrieval is None:

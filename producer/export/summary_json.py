@@ -12,11 +12,12 @@ from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord
 from producer.export.cells import iso
 from producer.export.summary import Summary
+from producer.result_lines import context_json
 from producer.stats import Tally, cluster_interval
 from producer.stats.calibration import confidence_of
 from producer.stats.denominators import ALL, RESPONDED
 
-__all__ = ["summary_json", "times_json"]
+__all__ = ["over_contexts", "summary_json", "times_json"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
@@ -41,7 +42,7 @@ def summary_json(
         **({"chance_without_failed": tally.chance(run, RESPONDED)} if tally.without_failed() else {}),
         **_constant(summary),
         **_over_subjects(summary),
-        **_over_contexts(summary),
+        **over_contexts(summary),
         "rates": tally.rates(),
         **_normalized(summary),
         **_label_mass(tally),
@@ -105,16 +106,18 @@ def _over_subjects(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _over_contexts(summary: Summary) -> dict[str, Any]:
-    """Return the accuracies' intervals clustered by context, if questions share contexts."""
+def over_contexts(summary: Summary) -> dict[str, Any]:
+    """Return the accuracies' intervals clustered by context, if questions share contexts; or why there are none."""
+    if summary.tally.over_all() is None:
+        return {}
     wanted = {"accuracy_context_interval": ALL}
     if summary.tally.without_failed():
         wanted["accuracy_without_failed_context_interval"] = RESPONDED
-    return {
-        name: {**found.to_json(), "shared": contexts.shared, "sharing": contexts.sharing}
+    found = {
+        name: context_json(summary.contexts(outcomes), summary.context_interval(outcomes))
         for name, outcomes in wanted.items()
-        if (found := summary.context_interval(outcomes)) and (contexts := summary.contexts(outcomes))
     }
+    return {name: each for name, each in found.items() if each}
 
 
 def _label_mass(tally: Tally) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from contract.ledger import Counts, Run
 from contract.verdict import Outcome
 from producer.engine_differences import untaken
 from producer.export.summary import Summary
+from producer.export.summary_json import over_contexts
 from producer.stats import Interval, Share, Tally
 from producer.stats.denominators import RESPONDED
 
@@ -101,16 +102,8 @@ class Cell:
             "state": self.counts.standing,
             "selection": self.run.taken.model_dump(mode="json") if self.run.taken else None,
             **self.tally.to_json(),
-            **_named("accuracy_context_interval", self.context_interval),
-            **_named(
-                "accuracy_without_failed_context_interval",
-                self.responded_context_interval if self.without_failed else None,
-            ),
+            **(over_contexts(self.summary) if self.summary else {}),
             "chance": self.run.chance,
             "simulated": self.simulated,
             "left_to_model": self.left_to_model,
         }
-
-
-def _named(name: str, found: Interval | None) -> dict[str, Any]:
-    return {name: found.to_json()} if found else {}

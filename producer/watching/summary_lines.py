@@ -57,13 +57,14 @@ def summary_lines(summary: Summary, used: Sequence[EngineUsed], files: Sequence[
 
 
 def summary_warnings(summary: Summary) -> Lines:
-    """Return what can make the accuracy worthless, for a table of many runs, which has no room for all their lines."""
+    """Return what can make an accuracy or its interval worthless, for a table of many runs without room for more."""
     run = summary.run
     constant = _constant(summary)
     return [
         *warning_lines(run.spec, summary.tally),
         *position_lines(summary.preferred_position, run.spec),
         *([("constant", constant)] if constant else []),
+        *labelled("contexts", filter(None, [single_context(summary.contexts())])),
     ]
 
 

@@ -335,6 +335,10 @@ def test_where_all_questions_share_one_context_it_is_said_that_nothing_is_known_
     said = "all 20 questions share one context: intervals and tests say nothing of others"
     assert f"contexts  {said}" in producer("export", names[0]).stdout
     assert f"contexts    {said}" in producer("compare", *names).stdout
+    none = {"low": None, "high": None, "note": said, "shared": 1, "sharing": 20}
+    summary = json.loads((Path("results") / names[0] / "summary.json").read_text())
+    assert summary["accuracy_context_interval"] == none
+    assert producer.json("compare", *names)["difference_context_interval"] == {**none, "p_value": None}
     producer("report", *names, "--out", "page")
     (page,) = Path("page").rglob("*.html")
     assert page.read_text().count(said.capitalize()) == 3, "of both accuracies, and of the difference"

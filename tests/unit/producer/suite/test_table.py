@@ -433,6 +433,25 @@ def test_a_suite_whose_questions_share_contexts_tells_the_wider_intervals(
     assert (first["context_low"], first["without_failed"]) == (str(found["low"]), "")
 
 
+def test_a_suite_says_of_which_entry_all_questions_share_one_context(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    """Its interval for independent questions stood in the table as if it were about other contexts, too."""
+    rows = [{"context": "One.", "question": f"{n}?", "choices": ["a", "b"], "answer": "A"} for n in range(40)]
+    file = write_rows(*rows, name="one.jsonl").name
+    path = write_suite([{"name": "one text", "file": file}])
+    producer(path)
+    settle_all(ledger, right=20)
+
+    told = producer.json(path, "--watch")["runs"][0]
+
+    said = "all 40 questions share one context: intervals and tests say nothing of others"
+    assert f"one text: contexts: {said}" in producer(path).stdout
+    assert f"Warning for one text: contexts: {said}." in Path("results/mine/suite.md").read_text()
+    none = {"low": None, "high": None, "note": said, "shared": 1, "sharing": 40}
+    assert told["accuracy_context_interval"] == none
+
+
 def test_the_csv_has_both_kinds_of_interval_under_names_of_their_own_also_without_failed_questions(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
 ) -> None:
