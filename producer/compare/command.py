@@ -85,6 +85,8 @@ def _lines(found: Comparison) -> Lines:
         lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as incorrect"))
     if any(found.simulated):
         lines.append(("simulated", f"{_by_run(found.simulated)} of the pairs, so these figures are meaningless"))
+    if found.reused:
+        lines.append(("reused", found.reused))
     if found.failed.of:
         lines.append(("failed", f"{found.failed.describe()}; excluded, as an error is not a wrong answer"))
     if found.without_key:

@@ -96,6 +96,8 @@ class Comparison:
     #: Number of pairs without an answer, and answered by the simulated engine, each as (A, B).
     unanswered: tuple[int, int]
     simulated: tuple[int, int]
+    #: Number of pairs whose sides are one answer, which `enqueue --reuse` took over.
+    same_answers: int
     #: Chance level of A and of B, over the pairs.
     chances: tuple[float | None, float | None]
     #: Excluded from everything above, because only one run has them.
@@ -117,6 +119,7 @@ class Comparison:
             "either_failed": self.failed.of,
             "failed": asdict(self.failed),
             "without_key": self.without_key,
+            "same_answers": self.same_answers,
             **self._retrieval_json(),
             **({"recall": self.recall.to_json()} if self.recall else {}),
             "by_subject": {name: _subject(pairs) for name, pairs in self.by_subject.items()},
@@ -173,6 +176,14 @@ class Comparison:
         """Whether test and interval, two approximations, disagree about the presence of a difference."""
         bounds = self.interval
         return (bounds.low > 0 or bounds.high < 0) != (self.p_value < ALPHA)
+
+    @property
+    def reused(self) -> str:
+        """How many pairs are no comparison, as both sides are one answer, as text; empty if there are none."""
+        if not self.same_answers:
+            return ""
+        counted = f"{self.same_answers:,} of {number(self.pairs.of, 'pair')}"
+        return f"in {counted}, both runs have the same answer, taken over by `enqueue --reuse`: these cannot differ"
 
     def _side_json(self, at: int, run: Run, accuracy: Share) -> dict[str, Any]:
         counted = {"unanswered": self.unanswered[at], "simulated": self.simulated[at], "chance": self.chances[at]}
@@ -270,6 +281,7 @@ class Pairing:
         #: (failed in A, failed in B) → questions.
         self._failed: Counter[tuple[bool, bool]] = Counter()
         self._without_key = 0
+        self._same_answers = 0
         #: Of the pairs: the runs' own chance levels are those of all questions that each asked, failed or not.
         self._guessing = Guessing()
 
@@ -306,6 +318,7 @@ class Pairing:
         for name, each in (("A", of_a), ("B", of_b)):
             self._noted[name, "unanswered"] += each.outcome is Outcome.UNANSWERED
             self._noted[name, "simulated"] += each.simulated
+        self._same_answers += of_a.asked_in == of_b.asked_in
         if of_a.right != of_b.right and (self._most_flips is None or len(self._flips) < self._most_flips):
             hit = retrieved.retrieval_hit if self._effect else None
             self._flips.append(_flip(question, of_a, of_b, did, hit))
@@ -345,6 +358,7 @@ class Pairing:
             contexts=Contexts.of([self._contexts]),
             unanswered=(self._noted["A", "unanswered"], self._noted["B", "unanswered"]),
             simulated=(self._noted["A", "simulated"], self._noted["B", "simulated"]),
+            same_answers=self._same_answers,
             chances=(self._guessing.chance(self.a.spec), self._guessing.chance(self.b.spec)),
             left_out=left_out,
             engines=Engines.of(ledger, self.a, self.b),

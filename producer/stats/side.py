@@ -26,13 +26,21 @@ class Side(NamedTuple):
     found_at: int | None
     #: Whether the simulated engine answered, so that the answer is meaningless.
     simulated: bool
+    #: Id of the run in which the model was asked: another one if `enqueue --reuse` took the answer over.
+    asked_in: str
 
     @classmethod
     def of(cls, run: Run, question: Question, verdict: Verdict) -> Self:
         """Create the side of `run` from its verdict."""
         found_at = _found_at(run.spec.rag, question, verdict) if run.spec.rag else None
         return cls(
-            verdict.outcome, verdict.choice, verdict.context_source, verdict.retrieval_hit, found_at, verdict.simulated
+            verdict.outcome,
+            verdict.choice,
+            verdict.context_source,
+            verdict.retrieval_hit,
+            found_at,
+            verdict.simulated,
+            asked_in=verdict.reused_from or run.run_id,
         )
 
     @property

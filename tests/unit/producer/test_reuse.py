@@ -184,6 +184,28 @@ def test_answers_that_were_taken_over_twice_name_the_run_that_asked(
     assert verdict.reused_from == first
 
 
+def test_pairs_that_are_one_answer_are_no_sign_that_two_runs_agree(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, tmp_path: Path
+) -> None:
+    """A corrected file was compared with the first: no difference, with an interval as if the model was asked twice."""
+    path = write_rows(*ROWS[:4], {**ROWS[4], "question": "Another?"}, ROWS[5])
+    second = producer.json("enqueue", path, "--run", "exam", "--reuse", first)["run_id"]
+    third = producer.json("enqueue", path, "--run", "anew")["run_id"]
+    answer(ledger, second)
+    answer(ledger, third)
+    said = "in 4 of 4 pairs, both runs have the same answer, taken over by `enqueue --reuse`: these cannot differ"
+    assert f"reused      {said}" in producer("compare", first, second, "--shared").stdout
+    assert producer.json("compare", first, second, "--shared")["same_answers"] == 4
+    told = producer("compare", second, third)
+    assert "reused" not in told.stdout
+    producer("report", first, second, "--shared", "--out", tmp_path)
+    (page,) = tmp_path.rglob("*.html")
+    assert (
+        "In 4 of 4 pairs, both runs have the same answer, taken over by <code>enqueue --reuse</code>"
+        in page.read_text()
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "differs"),
     [
