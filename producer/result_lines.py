@@ -184,14 +184,14 @@ def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:
     if tally.tied:
         which = "the first was chosen (in `vote`, the one named first)"
         lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, {which}"))
-    return lines + _truncated_lines(tally)
+    return lines + _truncated_lines(spec, tally)
 
 
 def warning_lines(spec: RunSpec, tally: Tally) -> Lines:
     """Return those of the doubts that can make an accuracy worthless, for a table of many runs."""
     mass = tally.mean_label_mass()
     seldom = _mass_lines(tally) if mass is not None and mass < SELDOM else []
-    early = _truncated_lines(tally) if tally.count(Outcome.UNANSWERED) else []
+    early = _truncated_lines(spec, tally) if tally.count(Outcome.UNANSWERED) else []
     return [*_unread_lines(spec, tally), *seldom, *early]
 
 
@@ -202,18 +202,19 @@ def _mass_lines(tally: Tally) -> Lines:
     return [("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}")]
 
 
-def _truncated_lines(tally: Tally) -> Lines:
+def _truncated_lines(spec: RunSpec, tally: Tally) -> Lines:
     if not tally.truncated:
         return []
+    text = "one of its texts, or more," if spec.mode.votes or spec.circular else "the text"
     at_limit, unread = tally.truncated - tally.context_full, tally.count(Outcome.UNANSWERED)
     found = []
     if at_limit:
         early = "; raise sampling.max_tokens if that was before the answer (hidden reasoning counts)"
-        found.append(f"{at_limit:,} of {tally.settled:,}: the text was cut off at max_tokens{early if unread else ''}")
+        found.append(f"{at_limit:,} of {tally.settled:,}: {text} was cut off at max_tokens{early if unread else ''}")
     if tally.context_full:
         remedy = "raise vllm_args.max_model_len if the model allows it, or shorten the prompts"
         found.append(
-            f"{tally.context_full:,} of {tally.settled:,}: the text was cut off before max_tokens, as the model's"
+            f"{tally.context_full:,} of {tally.settled:,}: {text} was cut off before max_tokens, as the model's"
             f" context was full; {remedy}"
         )
     return [("truncated", each) for each in found]

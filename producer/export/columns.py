@@ -215,8 +215,9 @@ COLUMNS = (
     _of_verdict(
         "truncated",
         Kind.FACT,
-        "Whether the model's text was cut off, at `max_tokens` or before that because its context was full: the shares"
-        " of such questions are `rates.truncated` and `rates.context_full` in summary.json.",
+        "Whether the model's text was cut off, or one of its texts (`vote`, `circular`), at `max_tokens` or before that"
+        " because its context was full: the shares of such questions are `rates.truncated` and"
+        " `rates.context_full` in summary.json.",
         attrgetter("truncated"),
     ),
     _of_verdict(

@@ -343,6 +343,22 @@ def test_texts_that_ended_where_the_context_was_full_are_told_from_those_that_re
     assert longer == (not all(full)), "more tokens do not help where there is no room"
 
 
+@pytest.mark.parametrize(
+    "several",
+    [
+        {"mode": Mode.VOTE, "sampling": Sampling(samples=5, temperature=0.7)},
+        {"mode": Mode.GENERATE, "sampling": Sampling(), "circular": True},
+    ],
+)
+def test_of_several_texts_one_that_was_cut_off_is_not_told_as_all_of_them(several: dict[str, Any]) -> None:
+    """`335 of 353: the text was cut off` was told where a fifth of the texts were."""
+    tally = Tally()
+    for question in make_questions(2):
+        tally.add(question, Verdict(question_id=question.id, outcome=Outcome.WRONG, truncated=True))
+    (line,) = doubt_lines(make_spec(**several), tally)
+    assert line == ("truncated", "2 of 2: one of its texts, or more, was cut off at max_tokens")
+
+
 def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
     cells = [cell(f"set {at}", "m", 1, 2) for at in range(10)]
     hardly_a_letter = Tally(label_mass=Sum(0.1, 10))
