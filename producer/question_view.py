@@ -13,6 +13,7 @@ from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
 from contract.spec import RunSpec
 from contract.verdict import MAJORITY, ContextSource, Outcome, Passage, Verdict
+from contract.wording import number
 from producer.export.cells import iso
 from producer.export.formats.text import named_infinities
 from producer.output import Lines
@@ -90,7 +91,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         "tokens": f"{verdict.prompt_tokens:,} prompt, {verdict.completion_tokens:,} completion",
         "times": f"queued {verdict.queued_ms:,.1f} ms, generate call {verdict.latency_ms:,.1f} ms",
         "attempts": str(verdict.attempts),
-        "by": f"{verdict.worker}, batch {verdict.batch_id} of {verdict.batch_size}" if verdict.worker else "",
+        "by": f"{verdict.worker}{_batch(verdict)}" if verdict.worker else "",
         "settled": iso(verdict.settled_at) if verdict.settled_at else "",
         "reused": f"the answer that {verdict.reused_from} got" if verdict.reused_from else "",
     }
@@ -104,6 +105,11 @@ def _truncated(verdict: Verdict) -> str:
         return "yes, before max_tokens: the model's context was full (vllm_args.max_model_len)"
     early = "yes, before the text began: raise sampling.max_tokens (hidden reasoning counts)"
     return "yes" if verdict.raw_text else early
+
+
+def _batch(verdict: Verdict) -> str:
+    """Return the batch and its size; its name ends in a number, of which the size must not look like the total."""
+    return f", batch {verdict.batch_id} with {number(verdict.batch_size, 'question')}" if verdict.batch_id else ""
 
 
 def _margin(verdict: Verdict) -> str:

@@ -561,6 +561,14 @@ def test_show_tells_everything_that_the_report_tells_of_a_verdict(
     assert {"margin 0.2500 nats per byte", "truncated yes", "tokens 1,200 prompt, 3 completion"} <= told <= {*lines}
 
 
+def test_the_number_of_a_batch_is_not_told_as_a_part_of_its_size() -> None:
+    """`batch w0/d0fc1a/78 of 60` was told of the 78th batch, which had 60 questions."""
+    verdict = Verdict(
+        question_id="q0", outcome=Outcome.WRONG, worker="w0", batch_id="w0/d0fc1a/78", batch_size=60, settled_at=1.0
+    )
+    assert verdict_facts(verdict)["by"] == "w0, batch w0/d0fc1a/78 with 60 questions"
+
+
 def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, ledger: MemoryLedger) -> None:
     run = open_run(ledger, make_questions(3), circular=True)
     rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "choice": "A", "rotations": 4}
