@@ -158,6 +158,11 @@ class Summary:
         return self.counted.settled - self.reused.total()
 
     @property
+    def all_asked_failed(self) -> bool:
+        """Whether all those questions failed: their speed is that of no model, which may not even have been asked."""
+        return self.tally.count(Outcome.FAILED) == self.asked
+
+    @property
     def rotation_chance(self) -> float | None:
         """Chance level of a single rotation of the questions that did not fail."""
         return self.one_order_chance(RESPONDED)

@@ -191,7 +191,7 @@ class RunView:
             return []
         started_at = self.summary.times.started_at
         drawn = (
-            figures.rate_over_time(self.measures, started_at),
+            None if self.summary.all_asked_failed else figures.rate_over_time(self.measures, started_at),
             figures.latency(self.measures),
             figures.batch_sizes(self.measures),
         )

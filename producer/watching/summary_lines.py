@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.engine_info import EngineUsed
-from contract.verdict import Outcome
 from contract.wording import number
 from producer.engine_differences import engine_lines
 from producer.export.summary import Summary
@@ -84,12 +83,9 @@ def _reused_lines(summary: Summary) -> Lines:
 
 
 def _speed_lines(summary: Summary) -> Lines:
-    """Return the speed of the run; for a sample, it predicts how long the whole file will take.
-
-    Not if all failed: the engine may not even have been asked.
-    """
+    """Return the speed of the run; for a sample, it predicts how long the whole file will take."""
     wall_s, asked = summary.times.wall_s, summary.asked
-    if wall_s is None or wall_s <= 0 or summary.tally.count(Outcome.FAILED) == asked:
+    if wall_s is None or wall_s <= 0 or summary.all_asked_failed:
         return []
     took = f"{number(asked, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
     return [("speed", f"{asked / wall_s:,.1f} questions/s: {took}")]
