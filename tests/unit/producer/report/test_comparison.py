@@ -85,6 +85,10 @@ def test_an_accuracy_without_failed_questions_stands_beside_their_chance_level(
     rows = re.findall(r'<tr><th scope="row">([^<]*)</th>.*?class="chance" x1="([0-9.]+)"', html_of(runs[0]), re.DOTALL)
     chances = dict(rows[:3])
     assert chances[f"{runs[0].run_id} excluding failed questions"] == "50.00", "that of the question with two choices"
+    text = page_of(runs[0]).text
+    assert f"{runs[0].run_id} excluding failed questions 100.0 % 20.7 to 100.0 % 50.0 % 1 of 1" in text, (
+        "also as a number"
+    )
 
 
 def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_asked(
@@ -105,8 +109,10 @@ def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_aske
     assert "No paired comparison: Runs a-" in page.text
     assert "with 15 in common. Add --shared to compare the 15 that are the same in both" in page.text
     assert "No paired comparison" not in shared.text
-    assert "15 pairs" in shared.text
-    assert "20 pairs" in shared.text
+    over = "the accuracy of A is 46.7 % (chance 25.0 %), and that of B is 73.3 % (chance 25.0 %)."
+    assert f"Over these 15 pairs, {over}" in shared.text
+    over = "the accuracy of A is 50.0 % (chance 25.0 %), and that of B is 50.0 % (chance 25.0 %)."
+    assert f"Over these 20 pairs, {over}" in shared.text
     assert "Left out, as only one run has them, or in another version: 5 questions: 5 only in A." in shared.text
     assert shared.text.count("1 field") == 2, "they differ in the seed"
 
