@@ -145,6 +145,8 @@ class Outcomes:
     def to_json(self) -> dict[str, Any]:
         """Return the content for summary.json and `--json`."""
         over_all, over_answered, without_failed = self.over_all(), self.over_answered(), self.without_failed()
+        # Null where it is unknown; without it, none would seem to have failed.
+        failed = without_failed or (self.count(Outcome.FAILED) and not self.failures_known)
         return {
             "total": self.total,
             "settled": self.settled,
@@ -152,7 +154,7 @@ class Outcomes:
             "outcomes": {outcome.value: self.count(outcome) for outcome in Outcome},
             "without_key": self.keyless.total() if self.keys_known else None,
             "accuracy_all": over_all.to_json() if over_all else None,
-            **({"accuracy_without_failed": without_failed.to_json()} if without_failed else {}),
+            **({"accuracy_without_failed": without_failed.to_json() if without_failed else None} if failed else {}),
             "accuracy_answered": over_answered.to_json() if over_answered else None,
         }
 
