@@ -62,7 +62,7 @@ class Timer:
 class Stand:
     """An aggregator whose batches run, and end, when the test says so."""
 
-    def __init__(self, settings: Settings, app: Celery, client: redis.Redis, most_batches: int = 2) -> None:
+    def __init__(self, settings: Settings, app: Celery, client: redis.Redis, most_batches: int = 3) -> None:
         self.client, self._app = client, app
         self._url = settings.redis_url.get_secret_value()
         self.audits = 0
