@@ -24,7 +24,7 @@ from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 
-from contract.queue import UNREADABLE, ReceivedBatch
+from contract.queue import ReceivedBatch
 from contract.settings import Settings
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.messages.batching import Gathered, Gathering
@@ -149,24 +149,21 @@ class _Gatherer:
         self._pump()
 
     def _request(self, message: Any) -> Request:
-        """Create Celery's request for the message. Raises InvalidTaskError if malformed; Celery then rejects it."""
-        try:
-            return self._request_class(
-                message,
-                on_ack=message.ack_log_error,
-                on_reject=partial(self._give_back, message),
-                app=self._app,
-                hostname=self._consumer.hostname,
-                eventer=None,
-                task=self._task,
-                connection_errors=self._consumer.connection_errors,
-                body=message.body,
-                headers=message.headers,
-                decoded=False,
-                utc=self._utc,
-            )
-        except UNREADABLE as trouble:
-            raise InvalidTaskError(f"{type(trouble).__name__}: {trouble}") from trouble
+        """Create Celery's request for the message. Raises one of UNREADABLE if malformed; `Consumer` then drops it."""
+        return self._request_class(
+            message,
+            on_ack=message.ack_log_error,
+            on_reject=partial(self._give_back, message),
+            app=self._app,
+            hostname=self._consumer.hostname,
+            eventer=None,
+            task=self._task,
+            connection_errors=self._consumer.connection_errors,
+            body=message.body,
+            headers=message.headers,
+            decoded=False,
+            utc=self._utc,
+        )
 
     def _give_back(self, message: Any, _: logging.Logger, errors: tuple[type[Exception], ...], requeue: bool) -> None:
         """Reject a message, as called by Celery. One that cannot be requeued now would be stuck for ten minutes."""
