@@ -34,7 +34,7 @@ class Pauses:
         failed = Counter(endings.values())[AGAIN] if batch.requeue_after_s else 0
         if did_something and not failed:
             return
-        if failed and (did_something or failed == 1) and self._can_hold(failed, batch.requeue_after_s):
+        if (did_something or failed == 1) and self._can_hold(failed, batch.requeue_after_s):
             return
         batch.pause_s, batch.requeue_after_s = max(batch.requeue_after_s, RETRY_PAUSE_S), 0.0
 

@@ -56,6 +56,8 @@ def test_no_more_batches_run_than_are_allowed_and_the_next_leaves_when_one_ends(
     third = waiting.take(5.0)
     assert third is not None
     assert third.items == ["c"]
+    waiting.add("d", 1, now_s=5.0)
+    assert waiting.take(9.0) is None, "one ended, and one more began"
 
 
 def test_while_the_engine_is_busy_small_messages_grow_into_full_batches() -> None:
@@ -255,6 +257,13 @@ def test_of_a_queue_that_gets_short_no_more_is_taken_than_can_begin_and_batch_by
     assert not waiting.has_room()
     waiting.done(8)
     assert waiting.room_for_items() == 1
+
+
+def test_a_single_other_worker_is_enough_to_leave_it_what_it_could_begin() -> None:
+    waiting = gathering(batch_size=8, batches_in_flight=2)
+    for items, room in ((48, 24), (47, 8)):  # two workers can hold three batches of eight each
+        waiting.left_waiting(items, other_workers=1)
+        assert waiting.room_for_items() == room
 
 
 def test_of_a_queue_that_is_short_what_waits_here_already_is_part_of_the_batch_that_can_begin() -> None:

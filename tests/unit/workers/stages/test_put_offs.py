@@ -156,6 +156,18 @@ def test_a_run_stays_put_off_while_a_long_batch_runs_although_a_later_one_has_en
         assert put_offs.current == {"judged": "its judge is away"}
 
 
+def test_a_run_stays_put_off_when_another_one_is_and_is_named_again_in_the_log_only_if_the_reason_is_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    put_offs = PutOffs()
+    for run_id, why in (("a", "away"), ("b", "newer"), ("a", "away"), ("a", "newer")):
+        put_offs.add(run_id, ["q0"], why)
+    assert put_offs.current == {"a": "newer", "b": "newer"}
+    assert [each.message for each in caplog.records] == [
+        f"run {named}" for named in ("a is put off: away", "b is put off: newer", "a is put off: newer")
+    ]
+
+
 def test_a_pause_lasts_its_time_but_not_longer_than_the_worker() -> None:
     began = time.monotonic()
     Pauses(1, stopping=lambda: False).take(0.15)

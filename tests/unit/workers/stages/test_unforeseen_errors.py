@@ -87,6 +87,15 @@ def test_a_batch_of_which_all_questions_fail_rests_as_the_next_ones_would_fail_l
     assert no_pauses == [1, 2]
 
 
+def test_several_questions_of_a_batch_that_fail_keep_no_others_waiting_if_the_rest_of_it_is_scored(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(4))
+    engine.raises = {f"What is {n} plus": ZeroDivisionError("odd") for n in (1, 2)}
+    batch = score(books, engine, message(run, "q0", "q1", "q2", "q3"))
+    assert (batch.requeue_after_s, no_pauses) == (1, [0])
+
+
 def test_a_question_that_fails_here_and_was_settled_elsewhere_meanwhile_is_not_tried_again(
     books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
 ) -> None:
@@ -138,6 +147,18 @@ def test_no_more_questions_are_held_for_another_attempt_than_a_full_batch_has(
     monkeypatch.setattr("workers.stages.pauses.time", SimpleNamespace(monotonic=lambda: 1.1, time=time.time))
     scorer.run(batch := batch_of(message(run, "q0")))
     assert batch.requeue_after_s == 2, "the others are no longer held"
+
+
+def test_a_worker_that_holds_as_many_failed_questions_as_it_may_rests_although_others_are_scored(
+    books: MemoryLedger, engine: CountingEngine, no_pauses: list[float]
+) -> None:
+    run = open_run(books, make_questions(8))
+    engine.raises = {f"What is {n} plus": OSError("odd") for n in range(0, 8, 2)}
+    small = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=3"])
+    scorer = BatchScorer(StageContext(small, books, "w@host", nowhere), engine)
+    for n in range(0, 8, 2):
+        scorer.run(batch_of(message(run, f"q{n}", f"q{n + 1}")))
+    assert no_pauses == [0, 0, 0, 1]
 
 
 def test_an_error_that_no_engine_should_raise_is_in_the_log_with_its_traceback_once_its_question_is_found(
