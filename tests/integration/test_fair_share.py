@@ -11,18 +11,20 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
+import redis
 from celery import Celery
 from click.testing import CliRunner
 
 from contract import RedisLedger, Run, Settings, fair_share, keys
+from contract.errors import RedisUnreachable
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.ledger import RunState
 from contract.locks import LOCK_S, Lock
@@ -194,6 +196,16 @@ def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedg
     assert Counter(turns(redis_ledger, 8)) == {"a": 6, "b": 2}
 
 
+def test_a_weight_can_be_taken_back(app: Celery, redis_ledger: RedisLedger) -> None:
+    run = sent(app, redis_ledger, "a", 16, weight=3)
+    assert fair_share.weight_of(redis_ledger, run.run_id) == 3
+    fair_share.weigh(redis_ledger, run.run_id, 1)
+    assert fair_share.weight_of(redis_ledger, run.run_id) == 1
+    sent(app, redis_ledger, "b", 16)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "abababab"
+
+
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
 def test_a_halted_run_takes_no_turn_that_another_wants(app: Celery, redis_ledger: RedisLedger, state: RunState) -> None:
     halted = sent(app, redis_ledger, "halted", 16)
@@ -253,6 +265,24 @@ def test_in_a_long_list_the_head_is_shared_by_all_runs_wherever_they_lie(
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger, 20) == "abcdabcdabdabdabdabd"
     assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
+
+
+@pytest.mark.parametrize("at_once", [20, 3000], ids=["in a long list", "in a short list"])
+def test_a_run_gets_its_turn_wherever_its_only_message_lies(
+    app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(fair_share, "AT_ONCE", at_once)
+    sent(app, redis_ledger, "long", 4 * 60)
+    long = cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))
+    sent(app, redis_ledger, "short", 4)
+    short = cast("str", redis_ledger.client.lindex(LIST, 0))
+    for place in range(len(long) + 1):
+        messages = [*long[:place], short, *long[place:]]
+        redis_ledger.client.delete(LIST)
+        redis_ledger.client.rpush(LIST, *messages)
+        fair_share.level(redis_ledger, QUEUE)
+        assert "s" in turns(redis_ledger, 3), place  # a list with a message less than that late is in order
+        assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == Counter(messages)
 
 
 @pytest.mark.usefixtures("short_steps")
@@ -472,13 +502,13 @@ def test_a_queue_that_takes_long_to_reorder_is_reordered_so_much_the_less_often(
     redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levelled: list[str] = []
-    clock = iter([0.0, 3.0, 4.0, 7.0])
+    clock = iter([10.0, 13.0, 14.0, 17.0])
     monkeypatch.setattr(fair_share, "level", lambda _, queue, __: levelled.append(queue))
     monkeypatch.setattr(fair_share, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     for _ in range(2):
         fair_share.level_if_due(redis_ledger, QUEUE)
+        assert levelled == [QUEUE]
 
-    assert levelled == [QUEUE]
     assert 20_000 < redis_ledger.client.pttl(keys.levelled(QUEUE)) <= 30_000
 
 
@@ -503,3 +533,31 @@ def test_who_reads_the_list_in_pieces_waits_while_it_is_reordered(redis_ledger: 
 def test_a_reader_that_is_killed_keeps_nobody_from_reordering_for_long(redis_ledger: RedisLedger) -> None:
     with fair_share.at_rest(redis_ledger, QUEUE):
         assert 0 < redis_ledger.client.pttl(keys.moving(QUEUE)) <= 1000 * LOCK_S
+
+
+@pytest.mark.parametrize(
+    ("command", "call"),
+    [
+        ("HSET", lambda ledger: fair_share.weigh(ledger, "run", 2)),
+        ("HDEL", lambda ledger: fair_share.weigh(ledger, "run", 1)),
+        ("HGET", lambda ledger: fair_share.weight_of(ledger, "run")),
+        ("SET", lambda ledger: fair_share.level_if_due(ledger, QUEUE)),
+        ("PEXPIRE", lambda ledger: fair_share.level_if_due(ledger, QUEUE)),
+        ("SET", lambda ledger: fair_share.level(ledger, QUEUE)),
+        ("LLEN", lambda ledger: fair_share.level(ledger, QUEUE)),
+        ("SET", lambda ledger: fair_share.at_rest(ledger, QUEUE).__enter__()),
+    ],
+)
+def test_a_redis_that_is_away_is_told_as_any_other_outage_whatever_is_asked_of_it(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, command: str, call: Callable[[RedisLedger], object]
+) -> None:
+    execute = redis.Redis.execute_command
+
+    def away(client: redis.Redis, *arguments: Any, **options: Any) -> object:
+        if arguments[0] == command:
+            raise redis.ConnectionError("away")
+        return execute(client, *arguments, **options)
+
+    monkeypatch.setattr(redis.Redis, "execute_command", away)
+    with pytest.raises(RedisUnreachable):
+        call(redis_ledger)

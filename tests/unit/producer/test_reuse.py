@@ -134,6 +134,26 @@ def test_a_dry_run_tells_how_many_answers_there_are_and_writes_none(
     assert ledger.run_ids() == [first]
 
 
+def test_what_is_still_to_be_answered_in_the_earlier_run_is_asked(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    going_on = producer.json("enqueue", write_rows(*ROWS), "--run", "exam")["run_id"]
+    ledger.commit(going_on, [Verdict(question_id="q0", outcome=Outcome.CORRECT, **CHOSEN)])
+    told = " ".join(producer("enqueue", write_rows(*ROWS[:3]), "--reuse", going_on).stdout.split())
+    assert f"1 answer of {going_on}; to ask 2 questions: 2 without an answer there" in told
+
+
+def test_it_is_told_how_many_answers_were_taken_over_also_if_it_was_all_or_none(
+    producer: Producer, write_rows: WriteRows, first: str
+) -> None:
+    told = " ".join(producer("enqueue", write_rows(*ROWS[:5]), "--reuse", first).stdout.split())
+    assert f"5 answers of {first}" in told
+    assert "to ask" not in told
+    new = [{**each, "id": f"new-{each['id']}"} for each in ROWS[:2]]
+    told = " ".join(producer("enqueue", write_rows(*new), "--reuse", first).stdout.split())
+    assert f"0 answers of {first}; to ask 2 questions: 2 not in it" in told
+
+
 def test_times_and_tokens_of_a_run_are_those_of_the_questions_that_it_asked_itself(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, tmp_path: Path
 ) -> None:
@@ -227,7 +247,7 @@ def test_pairs_that_are_one_answer_are_no_sign_that_two_runs_agree(
 @pytest.mark.parametrize(
     ("options", "differs"),
     [
-        (["--set", "mode=letter"], "mode"),
+        (["--set", "mode=letter"], "mode, prompt.name, prompt.text, prompt.version"),
         (["--set", "normalization=byte"], "normalization"),
         (["--model", "another"], "model"),
         (["--set", "description=Answer."], "description"),
@@ -236,8 +256,9 @@ def test_pairs_that_are_one_answer_are_no_sign_that_two_runs_agree(
 def test_answers_to_other_prompts_or_of_another_model_are_not_taken_over(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, options: list[str], differs: str
 ) -> None:
-    told = producer("enqueue", write_rows(*ROWS), *options, "--reuse", first, exit_code=1).stderr
-    assert f"--reuse {first}: it was asked in another way, which differs in {differs}" in told
+    told = producer("enqueue", write_rows(*ROWS[:5]), *options, "--reuse", first, exit_code=1).stderr
+    assert f"--reuse {first}: it was asked in another way, which differs in {differs}." in told
+    assert "Repeat its --config, --set and --model, or leave out --reuse" in told
     assert ledger.run_ids() == [first]
 
 
@@ -362,7 +383,9 @@ def earlier_verdict(question: Question, verdict: Verdict, spec: RunSpec) -> Aske
     ledger.commit(run.run_id, [verdict])
 
     def asked(**changes: object) -> Verdict | None:
-        found = Earlier(ledger, run, run.spec).answers([question.model_copy(update=changes)])
+        earlier = Earlier(ledger, run, run.spec)
+        found = earlier.answers([question.model_copy(update=changes)])
+        assert earlier.reused + earlier.asked.total() == 1, "either is told"
         return found[0] if found else None
 
     return asked
