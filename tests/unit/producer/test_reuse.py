@@ -475,6 +475,19 @@ def test_a_text_is_read_again_where_several_choices_are_right() -> None:
     single = asked(answer="B")
     assert single is not None
     assert single.outcome is Outcome.UNANSWERED
+    several = question.model_copy(update={"also_right": ("B",)})
+    named_both = Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice="A", raw_text="A and B.")
+    asked = earlier_verdict(several, named_both, make_spec(mode=Mode.GENERATE, sampling=Sampling()))
+    assert asked(also_right=()) is None, "now it names a wrong one as well"
+
+
+def test_a_choice_that_was_not_read_from_a_text_is_marked_again_where_several_are_right() -> None:
+    question = make_question(0, answer="A")
+    verdict = Verdict(question_id=question.id, outcome=Outcome.WRONG, choice="B")
+    asked = earlier_verdict(question, verdict, make_spec())
+    found = asked(also_right=("B",))
+    assert found is not None
+    assert found.outcome is Outcome.CORRECT
 
 
 def test_without_a_key_an_answer_is_neither_right_nor_wrong_until_there_is_one() -> None:

@@ -68,7 +68,7 @@ def test_a_worker_whose_name_another_one_took_stops_beats_no_more_and_heeds_no_w
 
 
 def test_a_wish_that_stays_is_granted_once_and_another_one_after_it_as_well(stand: Stand) -> None:
-    for wish in (None, Wish.RESTART, Wish.RESTART, Wish.DRAIN, Wish.DRAIN):
+    for wish in (None, Wish.RESTART, Wish.RESTART, None, Wish.DRAIN, Wish.DRAIN, None):
         stand.wish = wish
         stand.heart.round()
     assert stand.granted == [Wish.RESTART, Wish.DRAIN]
