@@ -107,6 +107,15 @@ def test_a_run_of_weight_three_gets_three_turns_where_another_gets_one(app: Cele
     assert Counter(turns(redis_ledger, 40)) == {"h": 30, "l": 10}
 
 
+def test_runs_of_equal_weight_take_turns_however_large_that_is_and_however_small_their_messages(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    for name in "ab":
+        sent(app, redis_ledger, name, 4, size=1, weight=8)
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "abababab"
+
+
 @pytest.mark.parametrize("weights", [(1, 1), (1, 3), (5, 2)])
 def test_however_often_a_list_is_levelled_while_it_is_taken_from_the_shares_are_kept(
     app: Celery, redis_ledger: RedisLedger, weights: tuple[int, int]
@@ -154,6 +163,15 @@ def test_runs_that_are_put_off_wait_behind_the_others_but_for_one_message_which_
     assert turns(redis_ledger) == "bcabcccaaaa"
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "bcabcacacaa"
+
+
+def test_of_a_run_that_is_put_off_one_message_tries_again_also_if_messages_are_small(
+    app: Celery, redis_ledger: RedisLedger
+) -> None:
+    judged = sent(app, redis_ledger, "a", 3, size=1)
+    sent(app, redis_ledger, "b", 8)
+    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
+    assert turns(redis_ledger) == "abbaa"
 
 
 def test_a_run_that_one_worker_puts_off_keeps_its_turns_while_another_serves_it(

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from celery import bootsteps
@@ -149,3 +149,14 @@ def test_a_message_that_cannot_be_read_is_done_with_once_and_the_next_one_is_ask
     stand.receive(2, lambda _: None)
     assert [held.question_ids for batch in stand.batches for held in batch.held] == [["q2"]]
     assert stand.channel.refused + stand.channel.acknowledged == ["tag1"]
+
+
+def test_a_message_that_was_refused_before_its_trouble_is_not_refused_again(stand: Stand) -> None:
+    """To refuse it twice would end the worker."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise ValueError("an event that cannot be sent")
+
+    stand.consumer.event_dispatcher = SimpleNamespace(send=fail)
+    stand.receive(1, WOUNDS["a task of others"])
+    assert stand.channel.refused == ["tag1"]
