@@ -24,7 +24,7 @@ def restore_held(settings: Settings, worker: str) -> int:
     executed twice. Raises LedgerError.
     """
     url, unacked = settings.redis_url.get_secret_value(), keys.unacked_options(worker)
-    with redis.Redis.from_url(url, decode_responses=True) as client, translating(client):
+    with redis.Redis.from_url(url) as client, translating(client):
         held = cast(int, client.hlen(keys.unacked(worker)))
         # A worker killed during a restore leaves its lock behind, and kombu would silently give up. The lock only saves
         # work: each message is requeued in its own transaction, only once however many try.
