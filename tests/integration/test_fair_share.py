@@ -344,6 +344,34 @@ def test_of_large_messages_fewer_are_moved_at_a_time(
     assert turns(redis_ledger, 60) != ("abcabc" + 27 * "ac")
 
 
+@pytest.mark.parametrize("large_one_is", ["first", "last", "nowhere"])
+def test_no_step_takes_more_messages_than_the_server_may_be_blocked_for_nor_too_few_to_get_on(
+    app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, large_one_is: str
+) -> None:
+    for name in ("a", "large", "b"):
+        sent(app, redis_ledger, name, 200 if name == "large" else 100, size=200 if name == "large" else 4)
+    small, large = (cast("list[str]", redis_ledger.client.lrange(LIST, *where)) for where in ((0, 24), (25, 25)))
+    messages = [*small, *small] + (large if large_one_is == "last" else [])
+    messages = (large if large_one_is == "first" else []) + messages
+    taken: list[int] = []
+    step = fair_share._Leveller._call
+
+    def noted(leveller: fair_share._Leveller, first: int, count: int, in_front: int) -> set[str]:
+        taken.append(count)
+        return step(leveller, first, count, in_front)
+
+    monkeypatch.setattr(fair_share._Leveller, "_call", noted)
+    monkeypatch.setattr(fair_share, "AT_ONCE", 30)
+    for most_bytes, most in ((5_000_000, 30), (12 * len(large[0]), 30 if large_one_is == "nowhere" else 12), (1, 10)):
+        monkeypatch.setattr(fair_share, "BYTES_AT_ONCE", most_bytes)
+        redis_ledger.client.delete(LIST)
+        redis_ledger.client.lpush(LIST, *messages)
+        taken.clear()
+        fair_share.level(redis_ledger, QUEUE)
+        assert max(taken) == most
+        assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == Counter(messages)
+
+
 def test_thousands_of_messages_are_all_still_there_once_each_when_they_have_changed_places(
     app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,6 +558,23 @@ def test_a_queue_that_takes_long_to_reorder_is_reordered_so_much_the_less_often(
     assert 20_000 < redis_ledger.client.pttl(keys.levelled(QUEUE)) <= 30_000
 
 
+def test_a_queue_that_is_quickly_reordered_is_left_alone_for_some_time_as_well(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fair_share, "EVERY_S", 60.0)
+    monkeypatch.setattr(fair_share, "time", SimpleNamespace(monotonic=lambda: 10.0))
+    fair_share.level_if_due(redis_ledger, QUEUE)
+    assert 50_000 < redis_ledger.client.pttl(keys.levelled(QUEUE)) <= 60_000
+
+
+def test_a_queue_that_workers_empty_meanwhile_is_in_order(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis.Redis, "llen", lambda *_: 9)
+    fair_share.level(redis_ledger, QUEUE)
+    assert not redis_ledger.client.exists(*keys.broker_lists(QUEUE), keys.moving(QUEUE))
+
+
 def test_who_reads_the_list_in_pieces_waits_while_it_is_reordered(redis_ledger: RedisLedger) -> None:
     reordered = threading.Event()
     lock = Lock(redis_ledger.client, keys.moving(QUEUE), timeout=LOCK_S, thread_local=False)
@@ -569,12 +614,13 @@ def test_a_reader_that_is_killed_keeps_nobody_from_reordering_for_long(redis_led
 def test_a_redis_that_is_away_is_told_as_any_other_outage_whatever_is_asked_of_it(
     redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, command: str, call: Callable[[RedisLedger], object]
 ) -> None:
-    execute = redis.Redis.execute_command
+    execute: Any = redis.Redis.execute_command
 
     def away(client: redis.Redis, *arguments: Any, **options: Any) -> object:
         if arguments[0] == command:
             raise redis.ConnectionError("away")
-        return execute(client, *arguments, **options)
+        found: object = execute(client, *arguments, **options)
+        return found
 
     monkeypatch.setattr(redis.Redis, "execute_command", away)
     with pytest.raises(RedisUnreachable):

@@ -31,6 +31,7 @@ from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.priority import Priority
 from contract.queue import (
     MESSAGE_VERSION,
+    QuestionBatch,
     held_question_ids,
     make_celery,
     oldest_published_at,
@@ -40,6 +41,7 @@ from contract.queue import (
     queued_question_ids,
     queued_runs,
     restore_held,
+    send,
     task_name,
 )
 from contract.sender_lock import sole_sender, sole_sender_if_free
@@ -205,6 +207,15 @@ def test_the_oldest_message_is_told_also_while_it_is_another_runs_turn(app: Cele
 
     assert queued_runs(client, QUEUE) == {"old": 2, "new": 1}
     assert oldest_published_at(client, QUEUE) == old
+
+
+def test_of_many_messages_the_oldest_is_told_and_of_all_priorities(app: Celery, client: redis.Redis) -> None:
+    """They are read from the end that the next ones are taken from."""
+    later = [QuestionBatch("run", [f"q{n}"], Priority.NORMAL, float(n)) for n in range(10, 400)]
+    send(app, QUEUE, later)
+    assert oldest_published_at(client, QUEUE) == 10
+    send(app, QUEUE, [QuestionBatch("run", ["q0"], Priority.LOW, 5.0)])
+    assert oldest_published_at(client, QUEUE) == 5
 
 
 def test_a_redis_that_goes_away_while_sending_is_told_with_what_to_do(tmp_path: Path) -> None:

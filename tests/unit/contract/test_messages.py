@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from contract.queue import shown_arguments, task_name
+from contract.priority import Priority
+from contract.queue import by_priority, shown_arguments, task_name
 from contract.queue.messages import arguments_in, published_at
+
+NO_TIMES: list[Any] = [None, "now", [], 10**400]
 
 
 def waiting(content: Any) -> str:
@@ -63,8 +66,14 @@ def test_of_ids_only_those_are_found_that_questions_can_have() -> None:
         "[]",
         '{"body": 7}',
         *map(waiting, (None, [], [[]], [[], 7], [[], {}, {}])),
-        *(waiting([[], {"published_at": each}, {}]) for each in (None, "now", [], 10**400)),
+        *(waiting([[], {"published_at": each}, {}]) for each in NO_TIMES),
     ],
 )
 def test_what_is_no_message_was_never_published(message: str) -> None:
     assert published_at(message) is None
+
+
+def test_messages_of_a_priority_that_is_none_of_ours_count_as_the_next_more_urgent_one() -> None:
+    assert by_priority([1, 2, 4, 8]) == {Priority.HIGH: 3, Priority.NORMAL: 4, Priority.LOW: 8}
+    with pytest.raises(ValueError, match="shorter"):
+        by_priority([1, 2])
