@@ -19,6 +19,7 @@ from tests.support import SIMULATED_MODEL
 from workers.messages.aggregator import Aggregator
 from workers.messages.batch import Batch
 from workers.messages.consumer import Consumer
+from workers.messages.transport import FOR_WRITING
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=1"])
 TASK = "mcqueue.score"
@@ -160,3 +161,12 @@ def test_a_message_that_was_refused_before_its_trouble_is_not_refused_again(stan
     stand.consumer.event_dispatcher = SimpleNamespace(send=fail)
     stand.receive(1, WOUNDS["a task of others"])
     assert stand.channel.refused == ["tag1"]
+
+
+def test_a_worker_takes_messages_only_from_a_redis_that_takes_its_writes(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would connect to a full one, be refused, and connect again, many times a second."""
+    monkeypatch.setattr(stand.consumer, "ensure_connected", lambda connection: connection)
+    options = stand.consumer.connection_for_read().transport_options
+    assert options == {**stand.consumer.app.conf.broker_transport_options, FOR_WRITING: True}
