@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import re
 import tempfile
@@ -131,6 +132,14 @@ def _no_settings_from_outside() -> Iterator[None]:
     _forget_settings()
     yield
     _forget_settings()
+
+
+@pytest.fixture(autouse=True)
+def _log_level_of_its_own() -> Iterator[None]:
+    """Keep the log level that one test's commands have set from filling what another finds in the log."""
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
 
 
 def _forget_settings() -> None:
