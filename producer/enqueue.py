@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import click
 
-from contract.chunks import chunks
 from contract.commands import note
 from contract.errors import RunConfigError
 from contract.ledger import Run
@@ -30,7 +29,7 @@ from producer.runs.earlier_runs import about_namesake, asked_already
 from producer.runs.plan_lines import plan_json, plan_lines
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.planning import Plan, afresh, plan
-from producer.runs.reuse import READ_TOGETHER, Earlier
+from producer.runs.reuse import Earlier
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import State, Submitted, submit
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
@@ -172,11 +171,14 @@ def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | No
 def _echo(
     planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None, earlier: Earlier | None
 ) -> None:
+    reuse_by = "" if earlier else "--reuse {run}"
+    differs = "" if how.fresh else about_namesake(planned, done, session.ledger, reuse_by=reuse_by)
     if how.as_json:
         already = [] if how.fresh else asked_already([done], session.ledger).get(done.run.run_id, [])
         more = {
             "priority": done.run.priority.name.lower(),
             "already_asked_by": already,
+            "differs": differs or None,
             "rejected": str(rejected) if rejected else None,
             "queues": queues_json(done.run, session.broker),
             "workers": [each.name for each in workers_of(done.run, session.broker.all_workers())],
@@ -184,8 +186,6 @@ def _echo(
         echo_json({**done.to_json(), **plan_json(planned), **more})
         return
     settled = done.state is State.SETTLED
-    reuse_by = "" if earlier else "--reuse {run}"
-    differs = "" if how.fresh else about_namesake(planned, done, session.ledger, reuse_by=reuse_by)
     lines = [
         ("run", done.run.run_id),
         ("state", done.describe()),
@@ -232,8 +232,7 @@ def _priority_lines(done: Submitted, asked: Priority | None) -> Lines:
 def _echo_dry_run(planned: Plan, how: _How, earlier: Earlier | None) -> None:
     run = planned.run()
     if earlier:
-        for some in chunks(planned.survey.questions(), READ_TOGETHER):
-            earlier.answers(some)
+        earlier.count(planned.survey.questions())
     first = planned.survey.digest.first
     assert first is not None, "a survey without a question is refused"
     prompt = shown_prompts(run.spec, first, None)[0]

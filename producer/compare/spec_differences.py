@@ -11,7 +11,7 @@ __all__ = ["differences"]
 
 
 def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, nested ones as `prompt.text`, each with both values.
+    """Return the settings that differ, each with both values; named as in a run configuration, such as `prompt.text`.
 
     A value is None if its run lacks a part, such as retrieval, that the other has; of that part, only what is set is
     compared.
@@ -23,6 +23,7 @@ def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
 
 def _settings(spec: RunSpec) -> dict[str, Any]:
     settings = {**_flat(spec.model_dump(mode="json")), "prompt.version": spec.prompt.version}
+    settings["rag.use_context_field"] = settings.pop("use_context_field")
     if spec.rag is not None and not spec.rag.reranker:
         del settings["rag.rerank_from"]
     return settings

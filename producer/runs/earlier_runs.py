@@ -19,6 +19,9 @@ __all__ = ["about_namesake", "answers_of_namesake", "asked_already"]
 #: Whichever of these chooses, the accuracy by each is among a run's results.
 OF_ONE_ASKING = frozenset({Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE})
 
+#: What parts of a spec are called that have another name there than the user gave.
+CALLED = {"questions_digest": "questions", "use_context_field": "rag.use_context_field"}
+
 
 def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[str]]:
     """Return the new runs whose questions were already asked in the same way, with the ids of those earlier runs.
@@ -79,8 +82,8 @@ def _in_what(old: RunSpec, new: RunSpec, parts: Sequence[str]) -> str:
     for part in parts:
         inner = [each for each in settings if each.startswith(f"{part}.")]
         both = part != "prompt" and getattr(old, part) is not None and getattr(new, part) is not None
-        names += inner if inner and both else ["questions" if part == "questions_digest" else part]
-    return ", ".join(names)
+        names += inner if inner and both else [CALLED.get(part, part)]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _needlessly(spec: RunSpec, other: Run, differ: Sequence[str], reuse_by: str) -> str:

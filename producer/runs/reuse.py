@@ -25,7 +25,7 @@ from contract.verdict import Outcome, Verdict
 from contract.wording import broken_down, number
 from producer.compare.spec_differences import differences
 
-__all__ = ["READ_TOGETHER", "Earlier", "are_alike"]
+__all__ = ["Earlier", "are_alike"]
 
 #: Number of questions to look for at a time.
 READ_TOGETHER = 500
@@ -74,6 +74,11 @@ class Earlier:
                 self.reused -= len(verdicts) - len(self.ledger.commit(run_id, verdicts))  # a worker's answer stands
                 settled.update(each.question_id for each in verdicts)
         return settled
+
+    def count(self, questions: Iterable[Question]) -> None:
+        """Only count those of `questions` that are answered here, for `reused` and `describe`."""
+        for some in chunks(questions, READ_TOGETHER):
+            self.answers(some)
 
     def answers(self, questions: Sequence[Question]) -> list[Verdict]:
         """Return the verdicts on those of `questions` that are answered here, by their present keys."""

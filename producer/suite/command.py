@@ -10,16 +10,18 @@ import click
 
 from contract.commands import note
 from contract.fleet import WorkerRecord
+from contract.ledger import Ledger
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
-from producer.output import echo_json, echo_lines, echo_table
+from producer.output import echo_json, echo_lines, echo_table, labelled
 from producer.rejected import write_rejected
 from producer.runs.earlier_runs import answers_of_namesake
 from producer.runs.plan_warnings import plan_warnings
+from producer.runs.reuse import Earlier
 from producer.runs.submit import Submitted, submit
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
@@ -67,7 +69,7 @@ def suite(
         live = [] if dry_run else session.broker.all_workers()
         _warn(runs, session.settings, live)
         if dry_run:
-            _echo_dry_run(asked, runs, as_json=as_json)
+            _echo_dry_run(asked, runs, session.ledger if reuse else None, as_json=as_json)
             return
         if watch:
             _refuse_unwritable(asked, runs, out)
@@ -116,14 +118,24 @@ def _submit(
     ]
 
 
-def _echo_dry_run(asked: Suite, runs: Sequence[Planned], *, as_json: bool) -> None:
+def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *, as_json: bool) -> None:
+    """Print what would be asked; `reuse` is the ledger whose answers would be taken over."""
+    earlier = [answers_of_namesake(each.plan, reuse) if reuse else None for each in runs]
+    for each, answers in zip(runs, earlier, strict=True):
+        if answers:
+            answers.count(each.plan.survey.questions())
     if as_json:
-        echo_json({"suite": asked.name, "state": "dry run", "runs": [_dry_json(each) for each in runs]})
+        told = [_dry_json(each, answers) for each, answers in zip(runs, earlier, strict=True)]
+        echo_json({"suite": asked.name, "state": "dry run", "runs": told})
         return
     echo_table(("entry", "model", "run", "asked", "questions"), map(_dry_row, runs))
     questions = sum(each.plan.survey.digest.count for each in runs)
     size = f"{number(len(runs), 'run')}, {number(questions, 'question')}"
-    echo_lines([("suite", asked.name), ("state", f"dry run: nothing was written; {size}")])
+    lines = [("suite", asked.name), ("state", f"dry run: nothing was written; {size}")]
+    if reuse:
+        said = [answers.describe() if answers else "no other run of its name and settings" for answers in earlier]
+        lines += labelled("reused", (f"{of.plan.run_id}: {how}" for of, how in zip(runs, said, strict=True)))
+    echo_lines(lines)
 
 
 def _dry_row(each: Planned) -> tuple[str, ...]:
@@ -133,7 +145,7 @@ def _dry_row(each: Planned) -> tuple[str, ...]:
     return each.entry.name, each.model, each.plan.run_id, spec.mode, f"{read}{skipped}"
 
 
-def _dry_json(each: Planned) -> dict[str, Any]:
+def _dry_json(each: Planned, earlier: Earlier | None) -> dict[str, Any]:
     run = each.plan.run()
     return {
         "entry": each.entry.name,
@@ -143,5 +155,6 @@ def _dry_json(each: Planned) -> dict[str, Any]:
         "questions": run.questions,
         "skipped": each.plan.survey.troubles.count,
         "chance": run.chance,
+        "reused": earlier.reused if earlier else 0,
         "spec": run.spec.model_dump(mode="json"),
     }

@@ -255,6 +255,9 @@ def test_a_new_run_says_in_what_it_differs_from_the_last_one_of_its_name(
     assert f"differs    in questions, shuffle from {run}, the last run of this name" in second.stdout
     for again in (first, producer("enqueue", five, "--run", "one"), producer("enqueue", five, "--run", "o", "--fresh")):
         assert "differs" not in again.stdout
+    told = producer.json("enqueue", grown, "--run", "one", "--set", "mode=letter")["differs"]
+    assert told.startswith("in mode, prompt, shuffle from one-")
+    assert producer.json("enqueue", grown, "--run", "one", "--set", "mode=letter")["differs"] is None
 
 
 def test_another_way_to_compare_the_same_scores_is_told_to_be_known_already(
@@ -274,6 +277,8 @@ def test_of_a_part_with_settings_the_one_that_differs_is_named(producer: Produce
     generate = ("enqueue", five, "--run", "one", "--set", "mode=generate")
     producer(*generate)
     assert "differs    in sampling.max_tokens from one-" in producer(*generate, "--set", "sampling.max_tokens=7").stdout
+    told = producer(*generate, "--set", "sampling.max_tokens=7", "--set", "rag.use_context_field=true").stdout
+    assert "differs    in rag.use_context_field from one-" in told
 
 
 @pytest.mark.parametrize("command", ["enqueue", "suite"])

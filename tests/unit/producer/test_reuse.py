@@ -251,6 +251,7 @@ def test_pairs_that_are_one_answer_are_no_sign_that_two_runs_agree(
         (["--set", "normalization=byte"], "normalization"),
         (["--model", "another"], "model"),
         (["--set", "description=Answer."], "description"),
+        (["--set", "rag.use_context_field=true"], "rag.use_context_field"),
     ],
 )
 def test_answers_to_other_prompts_or_of_another_model_are_not_taken_over(
@@ -384,6 +385,9 @@ def test_a_suite_takes_over_the_answers_of_each_runs_namesake(
     for run_id in first:
         answer(ledger, run_id)
     write_rows({**ROWS[0], "answer": "A"}, *ROWS[1:], {**ROWS[0], "id": "new"}, name="q.jsonl")
+    dry = " ".join(producer("suite", suite, "--reuse", "--dry-run").stdout.split())
+    assert all(f"6 answers of {run_id}; to ask 1 question: 1 not in it" in dry for run_id in first)
+    assert [each["reused"] for each in producer.json("suite", suite, "--reuse", "--dry-run")["runs"]] == [6, 6]
     assert "--reuse, which takes over" in " ".join(producer("suite", suite).stdout.split())
 
     again = producer.json("suite", suite, "--reuse")
