@@ -163,6 +163,11 @@ class Summary:
         return self.tally.count(Outcome.FAILED) == self.asked
 
     @property
+    def questions_per_s(self) -> float | None:
+        """Speed from the first call to the last verdict; None without a call, or if all that were asked failed."""
+        return self.asked / self.times.wall_s if self.times.wall_s and not self.all_asked_failed else None
+
+    @property
     def rotation_chance(self) -> float | None:
         """Chance level of a single rotation of the questions that did not fail."""
         return self.one_order_chance(RESPONDED)

@@ -156,14 +156,14 @@ def _reused(summary: Summary) -> dict[str, Any]:
 
 def times_json(summary: Summary) -> dict[str, Any]:
     """Return when the first and the last question were settled, and the speed; null if the run asked none itself."""
-    times = summary.times
+    times, speed = summary.times, summary.questions_per_s
     if times.wall_s is None:
         return dict.fromkeys(("first_settled_at", "last_settled_at", "wall_s", "questions_per_s"))
     return {
         "first_settled_at": iso(times.first_settled_at),
         "last_settled_at": iso(times.last_settled_at),
         "wall_s": round(times.wall_s, 3),
-        "questions_per_s": round(summary.asked / times.wall_s, 3) if times.wall_s > 0 else None,
+        "questions_per_s": None if speed is None else round(speed, 3),
     }
 
 

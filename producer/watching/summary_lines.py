@@ -84,11 +84,11 @@ def _reused_lines(summary: Summary) -> Lines:
 
 def _speed_lines(summary: Summary) -> Lines:
     """Return the speed of the run; for a sample, it predicts how long the whole file will take."""
-    wall_s, asked = summary.times.wall_s, summary.asked
-    if wall_s is None or wall_s <= 0 or summary.all_asked_failed:
+    wall_s, speed = summary.times.wall_s, summary.questions_per_s
+    if wall_s is None or speed is None:
         return []
-    took = f"{number(asked, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
-    return [("speed", f"{asked / wall_s:,.1f} questions/s: {took}")]
+    took = f"{number(summary.asked, 'question')} in {duration(wall_s)}, from the first call to the last verdict"
+    return [("speed", f"{speed:,.1f} questions/s: {took}")]
 
 
 def _normalized_lines(summary: Summary) -> Lines:

@@ -194,7 +194,7 @@ def test_a_run_that_asked_nothing_itself_is_settled_and_has_no_speed(
     assert "Throughput" not in (tmp_path / "out" / second / "report.html").read_text()
 
 
-def test_a_run_that_failed_on_all_that_it_asked_itself_has_no_speed_in_its_report_either(
+def test_a_run_that_failed_on_all_that_it_asked_itself_has_no_speed_anywhere(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str, tmp_path: Path
 ) -> None:
     """The terminal told none, but the report told how fast questions had failed."""
@@ -206,6 +206,7 @@ def test_a_run_that_failed_on_all_that_it_asked_itself_has_no_speed_in_its_repor
         failed = Verdict(question_id=each, outcome=Outcome.FAILED, error=lost, latency_ms=50.0, settled_at=1000.0 + at)
         ledger.commit(second, [failed])
     assert "questions/s" not in producer("export", second, "--out", tmp_path, exit_code=3).stdout
+    assert json.loads((tmp_path / second / "summary.json").read_text())["questions_per_s"] is None
     producer("report", second, "--out", tmp_path)
     page = (tmp_path / second / "report.html").read_text()
     assert "questions/s" not in page
