@@ -139,3 +139,65 @@ def test_other_languages_are_read_by_the_questions_own_words() -> None:
     assert extract("Der Zweite Weltkrieg endete 1945.", YEARS, asked) == READ
     assert extract("Der Zweite Weltkrieg endete nicht 1945.", YEARS, asked).label is None
     assert extract("Der Zweite Weltkrieg endete erst nach 1945.", YEARS, asked).label is None
+
+
+DIAGNOSIS = "A man of 60 has chest pain. Which of these is the most likely diagnosis?"
+DISEASES = ("Pulmonary embolism", "Pericarditis", "Myocardial infarction", "Aortic dissection")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C is the most likely diagnosis.",
+        "Option C would be the most likely diagnosis",
+        "The ECG shows ST elevation. Therefore, (C) is the most likely diagnosis.",
+        "The most likely diagnosis is C.",
+        "The most likely diagnosis is: option (C)",
+        "C is the most likely diagnosis. The ECG shows ST elevation.",
+        "Myocardial infarction is the most likely diagnosis. C is the most likely diagnosis.",
+    ],
+)
+def test_a_label_completes_a_sentence_of_the_questions_words_as_its_choice_does(text: str) -> None:
+    assert extract(text, DISEASES, DIAGNOSIS) == READ
+    assert extract(text, DISEASES, DIAGNOSIS, labelled=False).label in {None, "C"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C is not the most likely diagnosis.",
+        "C is the least likely diagnosis.",
+        "C is a likely diagnosis in children.",
+        "Is C the most likely diagnosis?",
+        "At first sight C is the most likely diagnosis.",
+        "If he smokes, C is the most likely diagnosis.",
+        "C is the most likely diagnosis. However, there is no ST elevation.",
+        "C is the most likely diagnosis. B would explain the rash.",
+        "C is the most likely diagnosis. I am not sure.",
+        "C is the most likely diagnosis. B is the most likely diagnosis.",
+        "Pericarditis is the most likely diagnosis. C is the most likely diagnosis.",
+        "A diagnosis is the most likely.",
+        "A is the most likely diagnosis.",
+    ],
+)
+def test_a_label_that_any_other_word_or_choice_is_said_of_is_none(text: str) -> None:
+    """In the last one, A may be short for "aortic dissection"."""
+    assert extract(text, DISEASES, DIAGNOSIS).label is None
+
+
+@pytest.mark.parametrize(
+    ("text", "choices", "question"),
+    [
+        (
+            "C is the vitamin of citrus fruits.",
+            ("Vitamin A", "Vitamin B", "Vitamin D", "Vitamin C"),
+            "Which vitamin is of citrus fruits?",
+        ),
+        ("C is a nonmetal.", ("Sodium", "Iron", "Zinc", "Carbon"), "Which of these is a nonmetal?"),
+        ("C is the tallest.", ("The first", "The second", "The third"), "A, B and C are towers. Which is the tallest?"),
+    ],
+)
+def test_a_letter_that_is_a_name_or_a_symbol_in_the_question_is_no_label(
+    text: str, choices: tuple[str, ...], question: str
+) -> None:
+    assert extract(text, choices, question).label is None

@@ -15,7 +15,7 @@
 | `lone-label`           | a label alone in the last line, or ending the only one | `Paris (C)`                    |
 | `number`               | a position instead of a label, if no choice is a number | `Option 3`                     |
 | `option-text`          | a choice's own text instead of a label                 | `It's Paris.`                  |
-| `completed-question`   | the question's own words, completed by one choice      | `The war ended in 1945.`       |
+| `completed-question`   | the question's own words, with a choice or its label   | `The war ended in 1945.`       |
 
 The first four are *explicit*: together they are one rule, in which the last word stands ("The answer is A. No, the
 answer is C."), and what they announce may also be a number or the text of a choice. The others are tried one by one;

@@ -115,7 +115,8 @@ JUDGED_RIGHT = compiled(rf"""
     |it is(?:,? then)?(?=[.,!\n]|$))
     |(?:(?:is|seems|(?:seems|appears) to be)(?: the)? (?:most|best) \w{{3,20}}(?=[.,;!\n]|$)
     |(?:best|most accurately|most closely) (?:fits|captures|matches|describes|explains|answers|reflects|represents
-    |summarizes|supports|completes|aligns|corresponds)(?!\w)|(?:fits|aligns|matches) best(?!\w))
+    |summarizes|supports|completes|aligns|corresponds)(?!\w)|makes the most sense(?!\w)
+    |(?:fits|aligns|matches|explains|describes)(?: (?:the|this|that|these|all) \w{{1,15}})? best(?!\w))
     |(?:is|(?:must|has to|would(?= be (?:correct|right)(?:[.!\n]|$))) be|(?:seems|appears)(?: to be)?|looks)
     (?: (?:clearly|indeed|definitely|therefore|also))?(?: correct| right)
     (?![\w-]| (?:but|only|if|unless)\b|,? but (?:it|that|this)(?:'s| is)?(?: not|n't)\b){_AS_SUCH}
