@@ -55,6 +55,7 @@ __all__ = [
     "queue_of",
     "restore_lock",
     "retrieve_queue",
+    "retriever_name",
     "route",
     "runs",
     "score_queue",

@@ -20,6 +20,7 @@ __all__ = [
     "Answer",
     "Chat",
     "ChatTemplate",
+    "Effort",
     "ExampleSelection",
     "FewShot",
     "IndexKind",

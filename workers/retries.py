@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contract.verdict import Failure
 from contract.wording import number
 
-__all__ = ["one_line", "pause_s", "reason_of", "too_many"]
+__all__ = ["LONGEST_PAUSE_S", "one_line", "pause_s", "reason_of", "too_many"]
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 5.0

@@ -21,7 +21,9 @@ from contract.names import distinct_slug
 from contract.yaml_files import LONGEST, brief, load_yaml
 
 __all__ = [
+    "MEMORY_SHARE",
     "MOST_QUESTIONS",
+    "PARALLEL_SIZES",
     "PREFIX",
     "OpenAiSettings",
     "Settings",

@@ -31,6 +31,8 @@ from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = [
     "INDICES",
+    "SAY_BASE",
+    "SAY_TEXTS_OR_BASE",
     "Given",
     "Way",
     "are_flags",

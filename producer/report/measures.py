@@ -15,7 +15,7 @@ from contract.question import Question
 from contract.verdict import Outcome, Verdict
 from producer.stats.percentile import percentile
 
-__all__ = ["Measures", "Spread", "Throughput", "steps", "throughput"]
+__all__ = ["NO_CHOICE", "Measures", "Spread", "Throughput", "steps", "throughput"]
 
 #: Label for questions that were settled without a choice.
 NO_CHOICE = "none"

@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
@@ -132,15 +132,30 @@ def _walk(node: ast.AST, modules: frozenset[str], *, at_import: bool, typing_onl
 
 
 @lru_cache(maxsize=1)
-def house() -> dict[str, list[Import]]:
-    """Every module of ours with its imports."""
-    sources = {}
+def sources() -> dict[str, str]:
+    """Every module of ours with its text."""
+    found = {}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            sources[".".join(parts).removesuffix(".__init__")] = path.read_text(encoding="utf-8")
-    modules = frozenset(sources)
-    return {name: imports_of(source, modules) for name, source in sources.items()}
+            found[".".join(parts).removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    return found
+
+
+@lru_cache(maxsize=1)
+def house() -> dict[str, list[Import]]:
+    """Every module of ours with its imports."""
+    modules = frozenset(sources())
+    return {name: imports_of(source, modules) for name, source in sources().items()}
+
+
+@cache
+def offered(module: str) -> frozenset[str]:
+    """What is in the `__all__` of a module of ours."""
+    for node in ast.parse(sources()[module]).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(each) for each in node.targets] == ["__all__"]:
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
 
 
 def inside(module: str, packages: tuple[str, ...] | set[str]) -> bool:
@@ -179,6 +194,19 @@ def test_the_walk_finds_every_import_and_knows_when_it_happens(source: str, expe
 def test_the_walk_reads_the_whole_house() -> None:
     assert {"contract", "contract.ledger", "producer.cli", "workers.app", "workers.engines.vllm"} <= house().keys()
     assert Import("contract.errors", at_import=True) in house()["contract.ledger.redis"]
+
+
+def test_a_name_that_another_module_imports_is_in_the_all_of_its_own() -> None:
+    """Who changes a module sees there what others rely on."""
+    kept_back = [
+        f"{name} → {node.module}.{each.name}"
+        for name, source in sources().items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module in sources()
+        for each in node.names
+        if f"{node.module}.{each.name}" not in sources() and each.name not in offered(node.module)
+    ]
+    assert kept_back == []
 
 
 def test_producer_and_workers_never_import_each_other() -> None:

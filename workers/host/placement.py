@@ -27,6 +27,7 @@ __all__ = [
     "has_workers",
     "memory_share",
     "pick",
+    "plan_first",
     "plan_host",
     "plan_retrieval",
     "plan_worker",

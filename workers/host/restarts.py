@@ -9,7 +9,16 @@ from typing import Literal, NamedTuple
 from contract.errors import EXIT_RESTART, EXIT_RETRY, EXIT_UNBOOTABLE
 from workers.retries import pause_s
 
-__all__ = ["LONGEST_PAUSE_S", "STEADY_S", "Decision", "Exit", "after_exit", "boot_failed", "needs_a_fix"]
+__all__ = [
+    "GIVE_UP_AFTER",
+    "LONGEST_PAUSE_S",
+    "STEADY_S",
+    "Decision",
+    "Exit",
+    "after_exit",
+    "boot_failed",
+    "needs_a_fix",
+]
 
 LONGEST_PAUSE_S = 30.0
 #: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.

@@ -32,7 +32,7 @@ from workers.scoring.extract import Extraction, read_on
 from workers.scoring.extract.visible_text import before_next_question, spoken
 from workers.scoring.generate import ask, extracted, texts_of
 
-__all__ = ["JudgeSilent", "ask", "grading_prompt", "read"]
+__all__ = ["UNGRADED", "JudgeSilent", "ask", "grading_prompt", "read"]
 
 
 #: Characters of a reason that the judge is asked for at most, and that are kept.
