@@ -22,7 +22,7 @@ from redis.commands.core import Script
 from contract import keys
 from contract.connection import lua, translating
 from contract.ledger import RedisLedger
-from contract.locks import LOCK_S, Lock, claim, releasing, renewing
+from contract.locks import Lock, claim, holding
 
 __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
 
@@ -72,10 +72,10 @@ def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> Non
     would only take up the others' batches. One message of each stays in turn, to find out whether that has passed.
     Raises LedgerError.
     """
-    lock = _moving(ledger, queue)
+    lock = Lock(ledger.client, keys.moving(queue))
     with translating(ledger.client):
         if lock.acquire(blocking=False):
-            with releasing(lock), renewing(lock):
+            with holding(lock):
                 for name in keys.broker_lists(queue):
                     _Leveller(ledger.client, name, put_off).level()
 
@@ -83,15 +83,11 @@ def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> Non
 @contextmanager
 def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
     """Prevent reordering of `queue` in the block: reading it in pieces misses no message. Raises LedgerError."""
-    lock = _moving(ledger, queue)
+    lock = Lock(ledger.client, keys.moving(queue))
     with translating(ledger.client):
         lock.acquire()
-        with releasing(lock), renewing(lock):
+        with holding(lock):
             yield
-
-
-def _moving(ledger: RedisLedger, queue: str) -> Lock:
-    return Lock(ledger.client, keys.moving(queue), timeout=LOCK_S, sleep=0.02, thread_local=False)
 
 
 class _Leveller:

@@ -7,17 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import redis
-from redis.exceptions import LockError
 from redis.lock import Lock as RedisLock
 
-__all__ = ["LOCK_S", "Lock", "claim", "releasing", "renewing"]
+__all__ = ["LOCK_S", "Lock", "claim", "holding"]
 
 #: A lock that nobody renews or releases expires after this long.
 LOCK_S = 10
+#: Seconds between attempts at a lock that is waited for.
+LOOK_S = 0.02
 
 
 class Lock(RedisLock):
     """redis-py's lock, also acquired if an earlier call acquired it whose answer was lost: the client repeats calls."""
+
+    def __init__(self, client: redis.Redis, name: str) -> None:
+        # Not local to a thread: another one renews it.
+        super().__init__(client, name, timeout=LOCK_S, sleep=LOOK_S, thread_local=False)
 
     def do_acquire(self, token: str) -> bool:
         """Return whether the lock has this token now, which nobody else uses."""
@@ -28,26 +33,15 @@ class Lock(RedisLock):
 
 
 @contextmanager
-def releasing(lock: Lock) -> Iterator[None]:
-    """Release the held `lock` at the end of the block; if that fails, it expires by itself."""
-    try:
-        yield
-    finally:
-        with suppress(LockError, redis.RedisError):
-            lock.release()
-
-
-@contextmanager
-def renewing(lock: Lock) -> Iterator[None]:
-    """Renew the held `lock`, made with `thread_local=False`, before it expires, for as long as the block runs.
+def holding(lock: Lock) -> Iterator[None]:
+    """Renew the acquired `lock` for as long as the block runs, and release it at the end; if that fails, it expires.
 
     It may be lost all the same, e.g. while the machine sleeps: the block must bear that another holds it, too.
     """
-    interval_s = (lock.timeout or LOCK_S) / 4
     ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(interval_s):
+        while not ended.wait(LOCK_S / 4):
             with suppress(redis.RedisError):  # whatever it is, the block's own next call meets it
                 lock.reacquire()
 
@@ -58,8 +52,10 @@ def renewing(lock: Lock) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+        with suppress(redis.RedisError):
+            lock.release()
 
 
 def claim(client: redis.Redis, chore: str) -> bool:
     """Return whether this caller got the lock `chore`, which nobody releases: for `LOCK_S` seconds no other gets it."""
-    return bool(Lock(client, chore, timeout=LOCK_S).acquire(blocking=False))
+    return bool(Lock(client, chore).acquire(blocking=False))

@@ -15,7 +15,7 @@ from redis.exceptions import LockNotOwnedError
 from contract import keys
 from contract.connection import translating
 from contract.ledger import RedisLedger
-from contract.locks import LOCK_S, Lock, releasing, renewing
+from contract.locks import LOCK_S, Lock, holding
 from contract.process import died_here, this_process
 
 __all__ = ["sole_sender", "sole_sender_if_free"]
@@ -32,7 +32,7 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
 
     A sender that died on this machine is not waited for; one that died elsewhere blocks for ten seconds.
     """
-    lock = _lock(ledger, run_id)
+    lock = Lock(ledger.client, keys.sending(run_id))
     with translating(ledger.client):
         if not _acquired(lock, ledger):
             log.warning(
@@ -42,25 +42,21 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
             )
             while not _acquired(lock, ledger):
                 time.sleep(LOOK_S)
-    with releasing(lock), renewing(lock):
+    with holding(lock):
         yield
 
 
 @contextmanager
 def sole_sender_if_free(ledger: RedisLedger, run_id: str) -> Iterator[bool]:
     """Like `sole_sender`, without waiting: False, and no lock, while another process is sending."""
-    lock = _lock(ledger, run_id)
+    lock = Lock(ledger.client, keys.sending(run_id))
     with translating(ledger.client):
         free = _acquired(lock, ledger)
     if not free:
         yield False
         return
-    with releasing(lock), renewing(lock):
+    with holding(lock):
         yield True
-
-
-def _lock(ledger: RedisLedger, run_id: str) -> Lock:
-    return Lock(ledger.client, keys.sending(run_id), timeout=LOCK_S, thread_local=False)
 
 
 def _acquired(lock: Lock, ledger: RedisLedger) -> bool:

@@ -577,7 +577,7 @@ def test_a_queue_that_workers_empty_meanwhile_is_in_order(
 
 def test_who_reads_the_list_in_pieces_waits_while_it_is_reordered(redis_ledger: RedisLedger) -> None:
     reordered = threading.Event()
-    lock = Lock(redis_ledger.client, keys.moving(QUEUE), timeout=LOCK_S, thread_local=False)
+    lock = Lock(redis_ledger.client, keys.moving(QUEUE))
     assert lock.acquire(blocking=False)
 
     def end() -> None:

@@ -9,8 +9,8 @@ from typing import NoReturn
 import pytest
 import redis
 
-from contract import keys
-from contract.locks import LOCK_S, Lock, claim, releasing, renewing
+from contract import keys, locks
+from contract.locks import LOCK_S, Lock, claim, holding
 from tests.support import wait_until
 
 
@@ -36,9 +36,9 @@ def test_a_claim_runs_out_so_that_a_chore_outlives_whoever_claimed_it(client: re
 
 
 def test_a_lock_is_free_again_after_work_that_failed(client: redis.Redis) -> None:
-    lock = Lock(client, keys.sending("run"), timeout=LOCK_S)
+    lock = Lock(client, keys.sending("run"))
     assert lock.acquire(blocking=False)
-    with pytest.raises(ZeroDivisionError), releasing(lock):
+    with pytest.raises(ZeroDivisionError), holding(lock):
         raise ZeroDivisionError
     assert not client.exists(keys.sending("run"))
 
@@ -47,7 +47,8 @@ def test_a_renewal_that_redis_was_away_for_is_not_the_last(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock would run out under a long audit, and a second one would send the same questions."""
-    lock = Lock(client, keys.sending("run"), timeout=1, thread_local=False)
+    monkeypatch.setattr(locks, "LOCK_S", 1)
+    lock = Lock(client, keys.sending("run"))
     renewals: list[bool] = []
 
     def renew() -> bool:
@@ -56,13 +57,13 @@ def test_a_renewal_that_redis_was_away_for_is_not_the_last(
 
     monkeypatch.setattr(lock, "reacquire", renew)
     assert lock.acquire(blocking=False)
-    with releasing(lock), renewing(lock):
+    with holding(lock):
         wait_until(lambda: len(renewals) > 1, "another renewal")
 
 
 def test_a_lock_is_no_longer_renewed_after_work_that_failed(client: redis.Redis) -> None:
     """Each audit would leave a thread behind that goes on asking Redis."""
-    lock = Lock(client, keys.sending("run"), timeout=LOCK_S, thread_local=False)
+    lock = Lock(client, keys.sending("run"))
     before, meanwhile = set(threading.enumerate()), set[threading.Thread]()
 
     def fail() -> NoReturn:
@@ -70,7 +71,7 @@ def test_a_lock_is_no_longer_renewed_after_work_that_failed(client: redis.Redis)
         raise ZeroDivisionError
 
     assert lock.acquire(blocking=False)
-    with pytest.raises(ZeroDivisionError), renewing(lock):
+    with pytest.raises(ZeroDivisionError), holding(lock):
         fail()
     assert meanwhile > before
     assert set(threading.enumerate()) == before

@@ -592,9 +592,9 @@ def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(
 
 def test_a_sender_that_was_killed_here_is_not_waited_for(redis_ledger: RedisLedger, tmp_path: Path) -> None:
     hold = """
-import contract.sender_lock, time
+import contract.locks, contract.sender_lock, time
 from contract import RedisLedger, load_settings
-contract.sender_lock.LOCK_S = 3600
+contract.locks.LOCK_S = 3600
 with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run"):
     print("mine", flush=True)
     time.sleep(3600)
@@ -637,8 +637,7 @@ def test_of_two_who_find_a_sender_dead_the_slower_one_leaves_the_faster_one_the_
 def test_who_needs_a_right_for_long_keeps_it(
     redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, right: Any, key: str
 ) -> None:
-    monkeypatch.setattr("contract.sender_lock.LOCK_S", 3.0)
-    monkeypatch.setattr("contract.fair_share.LOCK_S", 3.0)
+    monkeypatch.setattr("contract.locks.LOCK_S", 3.0)
     with right(redis_ledger):
         for _ in range(5):
             time.sleep(0.8)
