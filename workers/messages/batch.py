@@ -56,4 +56,10 @@ class Batch:
     pause_s: float = 0.0
     #: How long messages to be requeued are held before, as they are redelivered at once; set by `run_batch`.
     requeue_after_s: float = 0.0
-    started_at: float = field(default_factory=time.time)
+    #: When it was dispatched: in seconds since the epoch, and by the monotonic clock.
+    started_at: float = field(default_factory=time.time, init=False)
+    _started_s: float = field(default_factory=time.monotonic, init=False)
+
+    def took_s(self) -> float:
+        """Return the seconds since it was dispatched, also where the system's clock was set meanwhile."""
+        return time.monotonic() - self._started_s

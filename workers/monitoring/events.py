@@ -69,8 +69,7 @@ class BatchEvents:
 
     def ended(self, batch: Batch) -> None:
         """Report that the batch's messages succeeded, or are tried again."""
-        now = time.time()
-        runtime_s = now - batch.started_at
+        now, runtime_s = time.time(), batch.took_s()
         events: _Events = []
         for held in batch.held:
             if held.settlement is Settlement.ACKNOWLEDGE:

@@ -141,7 +141,7 @@ class WorkerMetrics:
             self._size.observe(batch.begun)
             self._fill.observe(batch.begun / self._full_batch)
             self._wait.observe(batch.waited_s)
-            self._batch_s.observe(max(0.0, time.time() - batch.started_at))
+            self._batch_s.observe(batch.took_s())
         self._redelivered.inc(sum(bool(held.request.delivery_info.get("redelivered")) for held in batch.held))
         self._returned.inc(sum(held.settlement is Settlement.REQUEUE for held in batch.held))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -281,7 +280,7 @@ class BatchWork(abc.ABC):
         self._attempt_or_halve(batch, left[middle:], endings)
 
     def _log(self, batch: Batch) -> None:
-        seconds = time.time() - batch.started_at
+        seconds = batch.took_s()
         fill = batch.begun / self._settings.full_batch
         log.info(
             "batch %d: %d question%s in %.2f s, fill %.0f %%, flushed by %s%s",

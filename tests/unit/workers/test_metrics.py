@@ -111,6 +111,15 @@ def test_the_histogram_of_batch_sizes_has_the_buckets_that_operators_know() -> N
     assert BATCH_BUCKETS == (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
+def test_a_clock_that_is_set_makes_no_batch_long(metrics: WorkerMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch(1, [held(Settlement.ACKNOWLEDGE)], questions=1, flush="size", waited_s=0.0, begun=1)
+    monkeypatch.setattr(time, "time", lambda: batch.started_at + 3600)
+    metrics.batch_ended(batch)
+    took_s = read(metrics.registry, "mcqueue_batch_seconds_sum")
+    assert took_s is not None
+    assert 0 < took_s < 3600
+
+
 def test_a_clock_that_is_set_makes_no_lease_old(metrics: WorkerMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
     later = time.time() + 3600
     monkeypatch.setattr(time, "time", lambda: later)
