@@ -157,19 +157,18 @@ def gathered(
     """
     kept: list[T] = []
     due_at = clock() + every_s
-    trouble: Exception | None = None
     try:
         for part in parts:
             kept += part
             if kept and clock() >= due_at:
                 yield kept
                 kept, due_at = [], clock() + every_s
-    except Exception as raised:  # noqa: BLE001 - raised again below
-        trouble = raised
+    except Exception:
+        if kept:
+            yield kept
+        raise
     if kept:
         yield kept
-    if trouble:
-        raise trouble
 
 
 def _no_judge(said: str) -> str:
