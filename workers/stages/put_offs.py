@@ -28,7 +28,7 @@ class PutOffs:
         self._running = 0
         #: When the latest batch began.
         self._began_at = 0.0
-        self._counting = threading.Lock()
+        self._changing = threading.Lock()
 
     @property
     def current(self) -> dict[str, str]:
@@ -39,24 +39,25 @@ class PutOffs:
     @contextmanager
     def during_batch(self) -> Iterator[None]:
         """Note that a batch runs in the block."""
-        with self._counting:
+        with self._changing:
             self._running, self._began_at = self._running + 1, time.monotonic()
         try:
             yield
         finally:
-            with self._counting:
+            with self._changing:
                 self._running -= 1
 
     def add(self, run_id: str, question_ids: Iterable[str], why: str) -> Endings:
         """Requeue the questions' messages for another worker, or this one later; return their endings."""
-        current = self.current
+        with self._changing:
+            current = self.current
+            # Without those that other workers have finished.
+            self._runs = {each: self._runs[each] for each in current} | {run_id: (why, time.monotonic())}
         if current.get(run_id) != why:
             log.warning("run %s is put off: %s", run_id, why)
-        for gone in set(self._runs) - current.keys():  # other workers have finished them
-            self._runs.pop(gone, None)
-        self._runs[run_id] = why, time.monotonic()
         return {(run_id, each): AGAIN for each in question_ids}
 
     def end(self, run_id: str) -> None:
         """Note that the run is served again, or no more."""
-        self._runs.pop(run_id, None)
+        with self._changing:
+            self._runs.pop(run_id, None)

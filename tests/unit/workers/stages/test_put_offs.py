@@ -168,6 +168,18 @@ def test_a_run_stays_put_off_when_another_one_is_and_is_named_again_in_the_log_o
     ]
 
 
+def test_a_run_that_another_batch_puts_off_at_the_same_moment_stays_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_offs = PutOffs()
+
+    def meanwhile(_: str, run_id: str, why: str) -> None:
+        if run_id == "a":
+            put_offs.add("b", ["q0"], why)
+
+    monkeypatch.setattr("workers.stages.put_offs.log", SimpleNamespace(warning=meanwhile))
+    put_offs.add("a", ["q0"], "away")
+    assert put_offs.current == {"a": "away", "b": "away"}
+
+
 def test_a_pause_lasts_its_time_but_not_longer_than_the_worker() -> None:
     began = time.monotonic()
     Pauses(1, stopping=lambda: False).take(0.15)
