@@ -28,6 +28,7 @@ __all__ = [
     "LEASE_S",
     "MISSING_S",
     "STARTING_S",
+    "UNBOOTED_S",
     "WISH_S",
     "BootFailure",
     "Fleet",
@@ -40,7 +41,7 @@ __all__ = [
 LEASE_S = 10
 #: The boot count of a name restarts after this long without a boot.
 BOOTS_S = 7 * 24 * 3600
-#: Reasons of failed boots are deleted after this long without another.
+#: The reason of a failed boot is forgotten after this long.
 UNBOOTED_S = 24 * 3600
 #: A worker that vanished is missing for this long; after that, nobody expects it to come back.
 MISSING_S = 3600
@@ -332,19 +333,25 @@ class Fleet:
     def boot_failed(self, name: str, queue: str, reason: str) -> None:
         """Record why worker `name` could not boot to serve `queue`, for those waiting for it."""
         failure = BootFailure(worker=name, queue=queue, reason=reason, at=time.time())
+        forgotten = [each.worker for each in self._unbooted() if each.at <= failure.at - UNBOOTED_S]
         with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
+            if forgotten:  # as of containers, most of whose names never come back
+                pipeline.hdel(keys.unbooted(), *forgotten)
             pipeline.hset(keys.unbooted(), name, failure.model_dump_json())
             pipeline.expire(keys.unbooted(), UNBOOTED_S)
             pipeline.execute()
 
     def boot_failures(self) -> list[BootFailure]:
         """Return the workers whose last boot failed, in the last `UNBOOTED_S` seconds, by name."""
+        since = time.time() - UNBOOTED_S
+        return [each for each in self._unbooted() if each.at > since]
+
+    def _unbooted(self) -> list[BootFailure]:
         with translating(self._redis):
             found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted()))
         failures: list[BootFailure] = []
         for name in sorted(found):
             with suppress(ValidationError):  # another version's, whose own commands tell it
                 failures.append(BootFailure.model_validate_json(found[name]))
-        since = time.time() - UNBOOTED_S
-        return [each for each in failures if each.at > since]
+        return failures

@@ -18,7 +18,17 @@ from celery import Celery
 
 from contract import Settings, keys
 from contract.errors import NameTaken
-from contract.fleet import LEASE_S, MISSING_S, STARTING_S, Fleet, Wish, WorkerRecord, WorkerState
+from contract.fleet import (
+    LEASE_S,
+    MISSING_S,
+    STARTING_S,
+    UNBOOTED_S,
+    BootFailure,
+    Fleet,
+    Wish,
+    WorkerRecord,
+    WorkerState,
+)
 from contract.ledger import RedisLedger
 from contract.metrics import RedisMetrics, scrape_targets
 from contract.process import process_start
@@ -311,7 +321,16 @@ def test_after_an_hour_a_worker_that_vanished_is_not_expected_back(fleet: Fleet,
         client.hset(keys.seen(), name, record(name, seen_at=seen_at).model_dump_json())
     assert missing(fleet) == ["new"]
     fleet.join(record("gpu0"))
-    assert client.hkeys(keys.seen()) == ["new", "gpu0"]
+    assert set(client.hkeys(keys.seen())) == {"new", "gpu0"}
+
+
+def test_after_a_day_a_failed_boot_is_forgotten_though_others_fail_meanwhile(fleet: Fleet, client: redis.Redis) -> None:
+    for name, at in (("old", time.time() - UNBOOTED_S - 1), ("new", time.time() - UNBOOTED_S + 60)):
+        failure = BootFailure(worker=name, queue="score.m", reason="no memory", at=at)
+        client.hset(keys.unbooted(), name, failure.model_dump_json())
+    assert [each.worker for each in fleet.boot_failures()] == ["new"]
+    fleet.boot_failed("gpu0", "score.m", "no memory")
+    assert set(client.hkeys(keys.unbooted())) == {"new", "gpu0"}
 
 
 def test_of_two_that_join_at_once_under_one_name_one_is_refused(fleet: Fleet) -> None:
