@@ -43,14 +43,14 @@ class _Size(NamedTuple):
     widths: frozenset[int]
 
 
-def adapter_folders(adapters: Mapping[str, str], model: str = "") -> dict[str, Path]:
+def adapter_folders(adapters: Mapping[str, str], model: str) -> dict[str, Path]:
     """Return adapter name → absolute folder in peft's format.
 
-    Raises ModelNotFound, also for an adapter of another model than `model`, if that is a folder: with a hub's model,
-    vLLM compares them.
+    Raises ModelNotFound, also for an adapter of another model than `model`, if that is a folder, and known (not empty):
+    with a hub's model, vLLM compares them.
     """
     found = {name: _read(name, path) for name, path in adapters.items()}
-    for name, each in found.items():
+    for name, each in found.items() if model else ():
         _refuse_for_another_model(name, each.size, Path(model, "config.json"))
     return {name: each.folder for name, each in found.items()}
 

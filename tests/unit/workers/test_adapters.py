@@ -118,6 +118,16 @@ def test_an_adapter_of_another_model_is_refused_before_any_is_loaded(
         adapter_folders({"law": folder}, str(base))
 
 
+def test_an_adapter_is_not_compared_with_a_model_that_happens_to_be_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` does so for a model of the hub, of which it has no folder."""
+    folder = adapter(tmp_path / "law", 8, 8, r=8)
+    (tmp_path / "config.json").write_text('{"hidden_size": 4, "num_hidden_layers": 1}')
+    monkeypatch.chdir(tmp_path)
+    assert adapter_folders({"law": folder}, "") == {"law": Path(folder)}
+
+
 def test_an_adapter_of_several_parts_of_a_model_is_compared_with_none_of_them(tmp_path: Path) -> None:
     """Their widths and numbers of layers differ, and the configuration may name one only."""
     folder = Path(adapter(tmp_path / "law", r=8))
