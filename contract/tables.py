@@ -49,10 +49,11 @@ class FittedTable:
         names = [column.name for column in self.columns]
         wanted = [max(cell_len(text) for text in texts) for texts in zip(names, *self.rows, strict=True)]
         for at, (column, wants) in enumerate(zip(self.columns, wanted, strict=True)):
-            needs = (wants if column.least is None else min(wants, column.least)) + (GAP if chosen else 0)
-            if needs <= room or not chosen:
-                chosen[at] = needs - (GAP if chosen else 0)
-                room -= needs
+            width = wants if column.least is None else min(wants, column.least)
+            gap = GAP if chosen else 0
+            if gap + width <= room or not chosen:
+                chosen[at] = width
+                room -= gap + width
         for at, width in chosen.items():
             more = min(wanted[at] - width, max(0, room))
             chosen[at] += more
