@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -202,7 +201,7 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:
             return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
+    except OSError:  # as URLError is
         return False
 
 

@@ -14,7 +14,7 @@ from contract.fleet import LEASE_S, STARTING_S, WISH_S, BootFailure, Fleet, Wish
 from contract.settings import Settings
 from workers.host.restarts import GIVE_UP_AFTER, LONGEST_PAUSE_S
 
-__all__ = ["drain", "find", "restart"]
+__all__ = ["drain", "restart"]
 
 LOOK_S = 0.2
 #: Added to a worker's time limits: it must first read the wish, and its lease must expire if it was killed meanwhile.
@@ -27,10 +27,10 @@ GIVEN_UP_S = LONGEST_PAUSE_S + STARTING_S
 Say = Callable[[str], object]
 
 
-def find(fleet: Fleet, name: str) -> WorkerRecord:
+def _find(fleet: Fleet, name: str) -> WorkerRecord:
     """Return the live worker called `name`: `gpu0@host`, or `gpu0` if it is unique. Raises InputError."""
     alive = fleet.alive()
-    meant = [each for each in alive if each.name == name] or [each for each in alive if _short(each) == name]
+    meant = [each for each in alive if each.name == name] or [each for each in alive if _short(each.name) == name]
     if len(meant) == 1:
         return meant[0]
     if meant:
@@ -42,18 +42,18 @@ def find(fleet: Fleet, name: str) -> WorkerRecord:
     raise InputError(f"No live worker {name!r}.", hint=f"{known} {ended}")
 
 
-def find_all(fleet: Fleet, names: Sequence[str]) -> list[WorkerRecord]:
+def _find_all(fleet: Fleet, names: Sequence[str]) -> list[WorkerRecord]:
     """Return the live workers called `names`, each once; `@host` means all of that host. Raises InputError."""
     found: dict[str, WorkerRecord] = {}
     for name in names:
         of_host = [each for each in fleet.alive() if name == f"@{each.host}"]
-        found |= {each.name: each for each in of_host or [find(fleet, name)]}
+        found |= {each.name: each for each in of_host or [_find(fleet, name)]}
     return list(found.values())
 
 
 def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
     """Stop the named workers after their running batches. Raises WorkerStays for one that does not stop."""
-    chosen = find_all(fleet, names)
+    chosen = _find_all(fleet, names)
     for record in chosen:
         fleet.ask(record.name, Wish.DRAIN)
         say(f"{record.name}: asked to drain")
@@ -73,7 +73,7 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
     is started again by its launcher, also if that has given it up.
     """
     unbooted = _unbooted(fleet, names)
-    chosen = find_all(fleet, [each for each in names if each not in unbooted]) if names else fleet.alive()
+    chosen = _find_all(fleet, [each for each in names if each not in unbooted]) if names else fleet.alive()
     if not chosen and not unbooted:
         raise InputError("No worker is alive.", hint="Start some: python -m workers up")
     alone = [record.name for record in chosen if not record.launched]
@@ -105,11 +105,11 @@ def _unbooted(fleet: Fleet, names: Sequence[str]) -> dict[str, BootFailure]:
     """Return those of `names` that mean no live worker, but one that could not boot, with its failure."""
     living = {each.name for each in fleet.alive()}
     failures = [each for each in fleet.boot_failures() if each.worker not in living]
-    short = {name.partition("@")[0] for name in living}
+    short = set(map(_short, living))
     found: dict[str, BootFailure] = {}
     for name in names:
         meant = [each for each in failures if each.worker == name] or [
-            each for each in failures if each.worker.partition("@")[0] == name and name not in short
+            each for each in failures if _short(each.worker) == name and name not in short
         ]
         found |= {name: meant[0]} if len(meant) == 1 else {}
     return found
@@ -122,7 +122,7 @@ def _start_again(fleet: Fleet, settings: Settings, failure: BootFailure, say: Sa
     _wait(
         lambda: fleet.wish(failure.worker) is None,
         TAKEN_UP_S,
-        f"No launcher has taken that up. On its host: python -m workers up --only {failure.worker.partition('@')[0]}",
+        f"No launcher has taken that up. On its host: python -m workers up --only {_short(failure.worker)}",
     )
 
     def has_ended() -> bool:
@@ -244,5 +244,6 @@ def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> No
         time.sleep(LOOK_S)
 
 
-def _short(record: WorkerRecord) -> str:
-    return record.name.partition("@")[0]
+def _short(name: str) -> str:
+    """Return the name of a worker on its host."""
+    return name.partition("@")[0]
