@@ -109,7 +109,7 @@ def build_test_index(
     def report(**event: object) -> None:
         events.append(event)
 
-    build_index(folder, report)
+    build_index(folder, report, "auto")
     return folder
 
 

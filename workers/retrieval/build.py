@@ -62,9 +62,10 @@ ENCODED_AT_ONCE = 1024
 TAKEN = 0.1
 
 
-def build_index(folder: Path, report: Report, device: str = "auto") -> None:
-    """Build the index planned in `folder`, computing vectors on `device`; the manifest is written last.
+def build_index(folder: Path, report: Report, device: str) -> None:
+    """Build the index planned in `folder`; the manifest is written last.
 
+    Vectors are computed on `device`; `auto` is an unused GPU, or else the CPU.
     Raises InputError if the passages cannot be indexed that way, ModelNotFound if there is no such encoder.
     """
     plan = IndexPlan.model_validate_json((folder / PLAN).read_bytes())

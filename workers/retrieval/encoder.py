@@ -45,13 +45,13 @@ class TextEncoder:
     def __init__(
         self,
         encoder_id: str,
-        device: str | None = None,
+        device: str,
         threads: int | None = None,
         *,
         query_prompt: str | None = None,
         passage_prompt: str | None = None,
     ) -> None:
-        """Load the encoder onto `device`; None means a GPU if there is one. On a CPU, use `threads` threads, or all.
+        """Load the encoder onto `device`. On a CPU, use `threads` threads, or all.
 
         Raises ModelNotFound if it is unavailable or its weights are not the expected ones, HubUnreachable if the hub
         does not answer.

@@ -15,9 +15,9 @@ DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, EOFError
 
 
 def load_model(
-    kind: Literal["SentenceTransformer", "CrossEncoder"], model: str, *, setting: str, hint: str, device: str | None
+    kind: Literal["SentenceTransformer", "CrossEncoder"], model: str, *, setting: str, hint: str, device: str
 ) -> Any:
-    """Load `model`, a folder or a hub id, as the library's class `kind`; None as `device` means a GPU if there is one.
+    """Load `model`, a folder or a hub id, as the library's class `kind`.
 
     Raises ModelNotFound, naming `setting`, if it is unavailable (with `hint` as the remedy for one of the hub's),
     HubUnreachable if that may be temporary, and InputError without the library.

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +334,7 @@ def test_prompts_are_put_before_queries_and_passages_and_belong_to_the_index(tmp
     )
     assert not any("note" in event for event in told)
     assert read_manifest(prompted).digest != read_manifest(plain).digest
-    by_hand = TextEncoder(str(own_encoder))
+    by_hand = TextEncoder(str(own_encoder), "cpu")
     (found,) = load_index(prompted).search(["Why does iron rust?"], 1)
     expected = by_hand.queries(["query: Why does iron rust?"]) @ by_hand.passages([f"passage: {TEXTS[0]}"]).T
     assert found[0].score == pytest.approx(float(expected[0, 0]), abs=1e-5)
@@ -351,13 +352,13 @@ def test_prompts_are_put_before_queries_and_passages_and_belong_to_the_index(tmp
 )
 def test_an_encoder_that_does_not_exist_is_named_with_the_nearest(name: str, says: str) -> None:
     with pytest.raises(ModelNotFound, match=says):
-        TextEncoder(name)
+        TextEncoder(name, "cpu")
 
 
 def test_a_folder_that_holds_no_encoder_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelNotFound, match=r"encoder: .* cannot be loaded"):
-        TextEncoder(str(tmp_path))
+        TextEncoder(str(tmp_path), "cpu")
 
 
 @pytest.mark.parametrize("trouble", [KeyError("path"), TypeError("unexpected argument"), SafetensorError("truncated")])
@@ -372,13 +373,13 @@ def test_a_damaged_encoder_is_told_as_one_that_cannot_be_loaded(
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", fails)
     with pytest.raises(ModelNotFound, match=f"encoder: {tmp_path} cannot be loaded: .* copy it anew"):
-        TextEncoder(str(tmp_path))
+        TextEncoder(str(tmp_path), "cpu")
 
 
 def test_a_machine_without_the_library_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(InputError, match=r"sentence_transformers is not installed.* requirements/retrieval\.txt"):
-        TextEncoder("all-minilm-l6-v2")
+        TextEncoder("all-minilm-l6-v2", "cpu")
 
 
 def test_a_search_takes_a_quarter_of_the_cores_unless_the_environment_says_otherwise(
@@ -403,7 +404,7 @@ def test_packaged_weights_are_these_and_no_others(monkeypatch: pytest.MonkeyPatc
         PACKAGED_ENCODERS, "broken", PackagedWeights(package, "the-package==1", "model.safetensors", "0" * 64)
     )
     with pytest.raises(ModelNotFound, match=f"{says}.*the-package==1"):
-        TextEncoder("broken")
+        TextEncoder("broken", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -458,7 +459,10 @@ def test_a_model_that_gives_a_pair_several_scores_is_no_reranker(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("load", "kind", "setting"),
-    [(TextEncoder, "SentenceTransformer", "encoder"), (CrossEncoder, "CrossEncoder", "reranker")],
+    [
+        (partial(TextEncoder, device="cpu"), "SentenceTransformer", "encoder"),
+        (CrossEncoder, "CrossEncoder", "reranker"),
+    ],
 )
 def test_a_download_that_breaks_off_is_tried_again_later_and_a_model_that_cannot_be_read_is_not(
     load: Callable[[str], object], kind: str, setting: str, monkeypatch: pytest.MonkeyPatch
