@@ -58,7 +58,7 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
     """
     folder = Path(name).expanduser()
     try:
-        if folder.is_dir():
+        if name and folder.is_dir():  # an empty name would be the current folder
             if not (folder / "config.json").is_file():
                 hint = "Name a Hugging Face model folder."
                 raise ModelNotFound(f"{setting}: {folder} has no config.json.", hint=hint)

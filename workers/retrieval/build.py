@@ -73,7 +73,7 @@ def build_index(folder: Path, report: Report, device: str) -> None:
     encoder: Encoder | None = None
     if plan.bm25:
         _build_bm25(passages, plan.bm25, folder / BM25_FOLDER, report)
-    if plan.dense and plan.encoder_id:
+    if plan.dense and plan.encoder_id is not None:
         with device_errors(device):
             place = free_device() if device == "auto" else device
             model = TextEncoder(

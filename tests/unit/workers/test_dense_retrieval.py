@@ -355,6 +355,16 @@ def test_an_encoder_that_does_not_exist_is_named_with_the_nearest(name: str, say
         TextEncoder(name, "cpu")
 
 
+def test_an_encoder_without_a_name_is_refused_and_is_not_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--encoder "$ENCODER"`, with a variable that is not set, ended in a traceback."""
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotFound, match="encoder: '' is neither a folder, nor a packaged model, nor a hub id"):
+        build_test_index(tmp_path / "index", TEXTS[:2], "dense", encoder_id="")
+
+
 def test_a_folder_that_holds_no_encoder_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelNotFound, match=r"encoder: .* cannot be loaded"):
