@@ -120,6 +120,8 @@ def record_and_chart(deploy_file: Path) -> tuple[Path, Path]:
 
 def refuse_unwritable(deploy_file: Path) -> None:
     """Raise SettingsError now if it, the record or the chart could not be written after minutes of trials."""
+    if not deploy_file.name:  # of an unset variable
+        raise SettingsError("--out is empty.", hint="Name a .yaml file.")
     beside = record_and_chart(deploy_file)
     if deploy_file in beside:
         hint = f"Name a .yaml file; {beside[0].name} and {beside[1].name} are written beside it."

@@ -472,6 +472,8 @@ def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path
         refuse_unwritable(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "mine"
+    with pytest.raises(SettingsError, match=r"--out is empty\. Name a \.yaml file"):
+        refuse_unwritable(Path())
 
 
 @pytest.mark.parametrize("name", ["tuned.json", "tuned.png"])
