@@ -72,7 +72,7 @@ class _Encrypted(_AnyAnswer, redis.SSLConnection):
 
 
 def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> redis.Redis:
-    """Return a Redis client after Redis has answered a ping. Raises RedisUnreachable.
+    """Return a Redis client after Redis has answered a ping. Raises LedgerError.
 
     While nothing answers, an attempt at a command fails after `timeout_s`, and is repeated `retries` times.
     """
@@ -107,7 +107,7 @@ def _ping(client: redis.Redis) -> None:
 
 
 def connect_hurried(settings: Settings) -> redis.Redis:
-    """Return a client whose commands soon fail while nothing answers, for whoever watches. Raises RedisUnreachable."""
+    """Return a client whose commands soon fail while nothing answers, for whoever watches. Raises LedgerError."""
     return connect(settings, HURRIED_TIMEOUT_S, retries=0)
 
 
@@ -181,7 +181,7 @@ def try_writing(client: redis.Redis) -> None:
 
 
 def why_no_writes(client: redis.Redis) -> WritesRefused | None:
-    """Return why Redis refuses writes at the moment; None if it accepts them. Raises RedisUnreachable."""
+    """Return why Redis refuses writes at the moment; None if it accepts them. Raises LedgerError."""
     try:
         with translating(client), suppress(redis.exceptions.NoPermissionError):  # a read-only user
             try_writing(client)

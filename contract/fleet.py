@@ -163,7 +163,7 @@ class Fleet:
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
-        """Open a separate connection to the Redis named in `settings`. Raises RedisUnreachable."""
+        """Open a separate connection to the Redis named in `settings`. Raises LedgerError."""
         return cls(connect(settings))
 
     @classmethod

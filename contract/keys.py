@@ -20,7 +20,7 @@ mcqueue:workers                 set         names of workers that may hold messa
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the heartbeat stops
 mcqueue:seen                    hash        worker → WorkerRecord of its last heartbeat, as JSON; until it ends in order
 mcqueue:boots:<name>            string      number of engine boots under this name; expires
-mcqueue:unbooted                hash        worker → queue and cause of its failed boot, as JSON; until it boots
+mcqueue:unbooted                hash        worker → queue and cause of its failed boot, as JSON; for a day at most
 mcqueue:starting:<queue>        hash        worker of that queue → when it was started (s); until it joins; expires
 mcqueue:wish:<name>             string      command to this worker: drain or restart; expires
 mcqueue:restore:<name>          string      lock: restoring this dead worker's messages

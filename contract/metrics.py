@@ -39,7 +39,7 @@ class RedisMetrics(Collector):
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisMetrics:
-        """Return a collector with a connection of its own, which does not wait long. Raises RedisUnreachable."""
+        """Return a collector with a connection of its own, which does not wait long. Raises LedgerError."""
         hurried = RedisLedger(connect_hurried(settings))
         return cls(hurried, hurried.client)
 

@@ -23,7 +23,7 @@ __all__ = ["Broker", "MemoryBroker", "RedisBroker"]
 
 
 class Broker(Protocol):
-    """What the producer needs from the queue and its workers. All methods raise RedisUnreachable."""
+    """What the producer needs from the queue and its workers. All methods raise LedgerError."""
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Send the questions; return the number of messages."""

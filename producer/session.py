@@ -30,12 +30,12 @@ class Session:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The ledger. Raises RedisUnreachable."""
+        """The ledger. Raises LedgerError."""
         return RedisLedger.connect(self.settings)
 
     @cached_property
     def broker(self) -> Broker:
-        """The broker. Raises RedisUnreachable."""
+        """The broker. Raises LedgerError."""
         from producer.broker import RedisBroker  # loads Celery, which `export` and others do without
 
         return RedisBroker(self.settings, cast(RedisLedger, self.ledger))
@@ -46,7 +46,7 @@ class Session:
         return Fleet(ledger.client).alive()
 
     def reach(self) -> None:
-        """Raise RedisUnreachable now rather than after a long file has been read."""
+        """Raise LedgerError now rather than after a long file has been read."""
         _ = self.ledger
 
     def run(self, name: str) -> Run:

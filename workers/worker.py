@@ -67,7 +67,7 @@ class Load:
 
 
 class Worker:
-    """Everything in a worker process besides Celery. Creating it connects to Redis and raises RedisUnreachable.
+    """Everything in a worker process besides Celery. Creating it connects to Redis. Raises McqueueError.
 
     It calls `room_came`, from any thread, when its engine has capacity for another batch.
     """

@@ -103,7 +103,7 @@ class RedisLedger(Ledger):
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisLedger:
-        """Connect to the Redis named in `settings`. Raises RedisUnreachable."""
+        """Connect to the Redis named in `settings`. Raises LedgerError."""
         return cls(connect(settings))
 
     @property
