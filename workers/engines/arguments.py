@@ -129,7 +129,7 @@ def engine_environment(model: str) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "TOKENIZERS_PARALLELISM": "true",
     }
-    if os.path.isdir(model):  # noqa: PTH112 - a hub id is not a path
+    if os.path.isdir(model):  # noqa: PTH112 - to Path, no model at all is the current folder
         variables["HF_HUB_OFFLINE"] = "1"
     if is_cpu_build():
         variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"

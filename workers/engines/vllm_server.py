@@ -75,7 +75,7 @@ class LocalServer:
         model = resolve(settings.hf_model_id)
         self._port = _reserved_port(settings.local_host)
         port = self._port.getsockname()[1]
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             serve_command(settings, model, port),
             env=serve_environment(settings, model, self._key, os.environ),
             stdin=subprocess.DEVNULL,
@@ -85,14 +85,14 @@ class LocalServer:
             errors="replace",
             preexec_fn=follower(),
         )
-        self._relay = threading.Thread(target=self._relay_output, name="vllm-serve-log", daemon=True)
+        self._relay = threading.Thread(target=self._relay_output, args=(process,), name="vllm-serve-log", daemon=True)
         self._relay.start()
         _reach_directly(settings.local_host)
         place = f"http://{before_port(settings.local_host)}:{port}"
         with booting(settings, model):
             self._await_health(f"{place}/health", first_failure)
-        self._family = _children(self._process.pid)
-        threading.Thread(target=self._report_death, name="vllm-serve-watch", daemon=True).start()
+        self._family = _children(process.pid)
+        threading.Thread(target=self._report_death, args=(process,), name="vllm-serve-watch", daemon=True).start()
         return settings.openai.model_copy(
             update={
                 "url": f"{place}/v1",
@@ -120,19 +120,17 @@ class LocalServer:
             self._port.close()
         self._until_stopped.close()
 
-    def _relay_output(self) -> None:
+    def _relay_output(self, process: subprocess.Popen[str]) -> None:
         """Copy its output to the worker's log, and keep the last lines for an error message."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
+        assert process.stdout is not None
+        with process.stdout as lines:
             for line in lines:
                 self._tail.append(f"    {line.rstrip()}")
                 log.debug("vllm serve: %s", line.rstrip())
 
-    def _report_death(self) -> None:
+    def _report_death(self, process: subprocess.Popen[str]) -> None:
         """Report when the server exits unexpectedly, even while it is idle."""
-        assert self._process is not None
-        self._process.wait()
+        process.wait()
         if not self._stopped.is_set():
             self._gone(f"vLLM's server is gone. {self.last_words()}")
 
