@@ -6,8 +6,8 @@ import errno
 import io
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any, TypeVar
 
 import click
@@ -78,8 +78,7 @@ class Commands(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def _import(self, name: str) -> None:
-        module, _, attribute = self._later.pop(name).partition(":")
-        self.add_command(getattr(import_module(module), attribute), name)
+        self.add_command(resolve_name(self._later.pop(name)), name)
 
     def all_commands(self, ctx: click.Context | None = None) -> dict[str, click.Command]:
         """Return every command by name."""

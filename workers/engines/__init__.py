@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import cast
 
 from contract.settings import OpenAiSettings, Settings
@@ -22,8 +22,7 @@ ENGINES = {
 def make_engine(settings: Settings) -> Engine:
     """Return the engine named by `settings.engine`, not yet started. Raises SettingsError for several models."""
     settings.refuse_several_models()
-    module, _, name = ENGINES[settings.engine].partition(":")
-    return cast("type[Engine]", getattr(import_module(module), name))(settings)
+    return cast("type[Engine]", resolve_name(ENGINES[settings.engine]))(settings)
 
 
 class JudgeEngines:

@@ -283,10 +283,9 @@ class BatchWork(abc.ABC):
         seconds = batch.took_s()
         fill = batch.begun / self._settings.full_batch
         log.info(
-            "batch %d: %d question%s in %.2f s, fill %.0f %%, flushed by %s%s",
+            "batch %d: %s in %.2f s, fill %.0f %%, flushed by %s%s",
             batch.number,
-            batch.begun,
-            "" if batch.begun == 1 else "s",
+            number(batch.begun, "question"),
             seconds,
             100 * fill,
             batch.flush,
