@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from contract.errors import InputError
 from contract.spec import IndexKind, Retrieval
@@ -15,6 +16,8 @@ from workers.retrieval.sentence_models import load_model
 
 __all__ = ["CrossEncoder", "Rerankers", "RerankingRetriever"]
 
+#: Maximum cross-encoders in memory, where runs want different ones: those used last.
+MOST_LOADED = 4
 #: Seconds before loading is retried for a reranker that could not be loaded.
 MISSING_FOR_S = 60.0
 
@@ -68,7 +71,7 @@ class RerankingRetriever(Retriever):
 
 
 class Rerankers:
-    """Cache of the cross-encoders that runs request for `retriever`, each loaded once. Thread-safe.
+    """Cache of the cross-encoders that runs request for `retriever`. Thread-safe.
 
     Failed loads are not retried for every batch, as they may take long, on an unresponsive hub for example.
     """
@@ -76,7 +79,7 @@ class Rerankers:
     def __init__(self, retriever: Retriever) -> None:
         self.retriever = retriever
         self._lock = threading.Lock()
-        self._models: dict[str, CrossEncoder] = {}
+        self._model: Callable[[str], CrossEncoder] = lru_cache(MOST_LOADED)(CrossEncoder)
         #: For each reranker that failed to load: the monotonic time before which it is not retried, and the error.
         self._missing: dict[str, tuple[float, Exception]] = {}
 
@@ -92,13 +95,12 @@ class Rerankers:
             until, known = self._missing.get(wanted.reranker, (0.0, None))
             if known is not None and time.monotonic() < until:
                 raise known.with_traceback(None)
-            if wanted.reranker not in self._models:
-                try:
-                    self._models[wanted.reranker] = CrossEncoder(wanted.reranker)
-                except Exception as trouble:
-                    self._missing[wanted.reranker] = time.monotonic() + MISSING_FOR_S, trouble
-                    raise
-            return RerankingRetriever(self.retriever, self._models[wanted.reranker], wanted.rerank_from)
+            try:
+                model = self._model(wanted.reranker)
+            except Exception as trouble:
+                self._missing[wanted.reranker] = time.monotonic() + MISSING_FOR_S, trouble
+                raise
+            return RerankingRetriever(self.retriever, model, wanted.rerank_from)
 
 
 def _in_order(scored: list[tuple[float, Passage]], top_k: int) -> list[Passage]:

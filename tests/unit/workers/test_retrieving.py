@@ -507,6 +507,15 @@ def test_a_reranker_that_cannot_be_loaded_is_tried_again_only_after_a_while(monk
     assert tried == ["far/away", "far/away"]
 
 
+def test_a_worker_keeps_only_the_rerankers_that_were_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr("workers.retrieval.rerank.CrossEncoder", loaded.append)
+    rerankers = Rerankers(Echo())
+    for name in ("a", "b", "c", "d", "a", "e", "a", "b"):
+        rerankers.of(RAG.model_copy(update={"reranker": name}))
+    assert loaded == ["a", "b", "c", "d", "e", "b"]
+
+
 def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
     books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
