@@ -1,4 +1,4 @@
-"""What the engines that answered a run did otherwise than the run says, or than each other, or another run's."""
+"""What the engines that answered a run did otherwise than the run says, than each other, another run's or today's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from contract import keys
 from contract.engine_info import EngineUsed, describe_differences, differing, left_to_model
+from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.spec import Normalization
 from producer.output import Lines
 
-__all__ = ["Engines", "engine_lines", "in_words", "sampling_lines", "untaken"]
+__all__ = ["Engines", "engine_lines", "in_words", "not_those_running", "sampling_lines", "untaken"]
 
 #: Engine properties that differ simply because the models differ.
 OF_MODEL = frozenset({"model", "weights", "tokenizer", "adapters"})
@@ -54,6 +56,19 @@ def _precision_lines(run: Run, used: Iterable[EngineUsed]) -> Lines:
         return []
     told = f"computed in {' and '.join(types)}, in which mutual information can misjudge a choice by some nats"
     return [("precision", f"{told}; set vllm_args.dtype: float32 in the deploy file, and ask again")]
+
+
+def not_those_running(run: Run, used: Sequence[EngineUsed], live: Iterable[WorkerRecord]) -> Differs:
+    """Return in what the engines of the `live` workers that serve the run differ from those `used` by it.
+
+    Empty if any is like one of those, or none is known. What a worker does not say of its engine, as the rules that
+    read its texts, counts as the same.
+    """
+    running = [each.engine for each in live if each.queue == keys.route(run.spec)[-1] and each.engine]
+    if not used or not running or run.spec.rescored_from:
+        return {}
+    found = [differing([before.engine, before.engine | now]) for before in used for now in running]
+    return found[-1] if all(found) else {}
 
 
 def untaken(run: Run, used: Iterable[EngineUsed]) -> list[str]:

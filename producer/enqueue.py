@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -11,12 +11,14 @@ from typing import Any, Self
 import click
 
 from contract.commands import note
+from contract.engine_info import describe_differences
 from contract.errors import RunConfigError
 from contract.ledger import Run
 from contract.names import LAST, is_request
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
+from producer.engine_differences import not_those_running
 from producer.export.files import refuse_unwritable
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
@@ -173,39 +175,52 @@ def _echo(
 ) -> None:
     reuse_by = "" if earlier else "--reuse {run}"
     differs = "" if how.fresh else about_namesake(planned, done, session.ledger, reuse_by=reuse_by)
+    run, live = done.run, session.broker.all_workers()
+    others = not_those_running(run, session.ledger.engines(run.run_id), live)
     if how.as_json:
-        already = [] if how.fresh else asked_already([done], session.ledger).get(done.run.run_id, [])
+        already = [] if how.fresh else asked_already([done], session.ledger).get(run.run_id, [])
         more = {
-            "priority": done.run.priority.name.lower(),
+            "priority": run.priority.name.lower(),
             "already_asked_by": already,
             "differs": differs or None,
+            "other_engines": {name: [json.loads(each) for each in values] for name, values in others.items()},
             "rejected": str(rejected) if rejected else None,
-            "queues": queues_json(done.run, session.broker),
-            "workers": [each.name for each in workers_of(done.run, session.broker.all_workers())],
+            "queues": queues_json(run, session.broker),
+            "workers": [each.name for each in workers_of(run, live)],
         }
         echo_json({**done.to_json(), **plan_json(planned), **more})
         return
     settled = done.state is State.SETTLED
     lines = [
-        ("run", done.run.run_id),
+        ("run", run.run_id),
         ("state", done.describe()),
         *_reused_lines(earlier),
+        *_engines_lines(others, earlier),
         *([] if how.fresh else _asked_already(done, session)),
         *([("differs", differs)] if differs else []),
         *_failed_lines(done, session),
         *_priority_lines(done, how.priority),
-        *plan_lines(planned, done.run, rejected),
-        *queue_lines(done.run, session.broker),
-        ("workers", workers_line(done.run, settled, session.broker.all_workers(), session.broker)),
+        *plan_lines(planned, run, rejected),
+        *queue_lines(run, session.broker),
+        ("workers", workers_line(run, settled, live, session.broker)),
     ]
     if not how.watch:
-        rejoin = f"export {done.run.run_id}{again_to(how.out)}" if settled else f"watch {done.run.run_id}"
+        rejoin = f"export {run.run_id}{again_to(how.out)}" if settled else f"watch {run.run_id}"
         lines.append(("next", f"python -m producer {rejoin}"))
     echo_lines(lines)
 
 
 def _reused_lines(earlier: Earlier | None) -> Lines:
     return [("reused", earlier.describe())] if earlier and earlier.looked else []
+
+
+def _engines_lines(others: Mapping[str, Sequence[str]], earlier: Earlier | None) -> Lines:
+    """Return that the model is no longer the one that gave the answers, such as after a change of its weights."""
+    if not others:
+        return []
+    how = "--fresh instead of --reuse" if earlier else "--fresh"
+    told = f"those that run now differ from those that answered, in {describe_differences(others)}"
+    return [("engines", f"{told}; {how} asks all questions again")]
 
 
 def _asked_already(done: Submitted, session: Session) -> Lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,9 +11,11 @@ from pathlib import Path
 import click
 
 from contract.commands import INTERRUPTED, note
+from contract.engine_info import describe_differences
 from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
+from producer.engine_differences import not_those_running
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import again_to, progress_console
@@ -107,14 +110,18 @@ class Work:
         """Print the state of each run; with --json including the table, as that is one document."""
         if as_json:
             content = self.table().to_json()
+            others = self._other_engines()
             for entry, (_, done) in zip(content["runs"], self._done, strict=True):
                 entry["submitted"] = done.state.value
                 entry["sent"], entry["messages"], entry["reused"] = done.sent, done.messages, done.reused
+                differs = others.get(done.run.run_id, {})
+                entry["other_engines"] = {name: [json.loads(each) for each in found] for name, found in differs.items()}
             echo_json(content)
             return
         rows = ((each.entry.name, each.model, done.run.run_id, done.describe()) for each, done in self._done)
         echo_table(("entry", "model", "run", "state"), rows)
-        if lines := [*self._already_lines(), *self._differs_lines(), *self._worker_lines()]:
+        lines = [*self._already_lines(), *self._differs_lines(), *self._engines_lines(), *self._worker_lines()]
+        if lines:
             echo_lines(lines)
 
     def _already_lines(self) -> Lines:
@@ -128,6 +135,23 @@ class Work:
             for of, done in self._done
         ]
         return [("differs", f"{run_id}: {how}") for run_id, how in found if how]
+
+    def _other_engines(self) -> dict[str, dict[str, list[str]]]:
+        """Return the runs whose answers are not of the engines that run now, each with what differs."""
+        ledger, live = self._session.ledger, self._session.broker.all_workers()
+        found = ((run.run_id, not_those_running(run, ledger.engines(run.run_id), live)) for _, run in self._runs)
+        return {run_id: differs for run_id, differs in found if differs}
+
+    def _engines_lines(self) -> Lines:
+        """Return which answers the models that run now did not give, such as after a change of weights."""
+        runs: dict[str, list[str]] = {}
+        for run_id, differs in self._other_engines().items():
+            runs.setdefault(describe_differences(differs), []).append(run_id)
+        how = "another name of the suite, without --reuse, asks all questions again"
+        return [
+            ("engines", f"those that run now differ from those that answered {_first_of(names)}, in {differ}; {how}")
+            for differ, names in runs.items()
+        ]
 
     def _worker_lines(self) -> Lines:
         """Return how to start workers for queues that unfinished runs need and no worker serves."""
@@ -197,3 +221,12 @@ class Work:
             others = number(len(failed) - MOST_FAILED, "more run")
             why.append(("", f"and {others} with failed questions; python -m producer export RUN says why"))
         echo_lines([*figure_lines(table, again_to(self._out)), *why, *more])
+
+
+def _first_of(runs: Sequence[str]) -> str:
+    """Return the first of these runs, and how many more there are.
+
+    >>> _first_of(["a", "b", "c"])
+    'a and 2 other runs'
+    """
+    return runs[0] + (f" and {number(len(runs) - 1, 'other run')}" if len(runs) > 1 else "")

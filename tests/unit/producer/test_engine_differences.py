@@ -10,11 +10,14 @@ import pytest
 
 from contract import MemoryLedger, Outcome, Run, Verdict
 from contract.engine_info import EngineUsed, differing
+from contract.fleet import WorkerRecord, WorkerState
+from contract.keys import route
 from contract.spec import Mode, Normalization, Sampling
-from producer.engine_differences import Engines, engine_lines, sampling_lines
+from producer.broker import MemoryBroker
+from producer.engine_differences import Engines, engine_lines, not_those_running, sampling_lines
 from producer.export.results import export
 from tests.support import make_questions, open_run
-from tests.unit.producer.conftest import Producer
+from tests.unit.producer.conftest import Producer, settle
 
 ENGINE = {"engine": "vllm", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}
 
@@ -97,6 +100,46 @@ def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
         assert "not identical" not in producer("status", run_id).stdout
         ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
     assert 'not identical: they differ in dtype ("float32", "bfloat16")' in producer("status", run_id).stdout
+
+
+def serving(run: Run, **engine: Any) -> WorkerRecord:
+    """A live worker of the run's model, with this in its engine."""
+    queue, model = route(run.spec)[-1], run.spec.model
+    return WorkerRecord(name="gpu0@a", model=model, state=WorkerState.READY, queue=queue, engine=ENGINE | engine)
+
+
+def test_a_settled_run_that_is_enqueued_again_beside_other_weights_says_that_its_answers_are_not_of_these(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    """It was printed as if the new weights had answered so."""
+    run = ledger.run(producer.json("enqueue", five)["run_id"])
+    ledger.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE | {"mcqueue": "0.1.0"}))
+    settle(ledger, run.run_id)
+    broker.live = [serving(run)]
+    assert "engines" not in producer("enqueue", five).stdout
+    assert producer.json("enqueue", five)["other_engines"] == {}
+
+    broker.live = [serving(run, weights="bb")]
+
+    told = " ".join(producer("enqueue", five).stdout.split())
+    assert 'engines those that run now differ from those that answered, in weights ("aa", "bb"); --fresh asks' in told
+    assert producer.json("enqueue", five)["other_engines"] == {"weights": ["aa", "bb"]}
+    taken_over = producer("enqueue", five, "--run", "again", "--reuse", run.run_id).stdout
+    assert "--fresh instead of --reuse asks all questions again" in taken_over
+    assert "engines" not in producer("enqueue", five, "--fresh").stdout, "nobody has answered this one"
+
+
+def test_engines_that_run_now_are_not_others_if_one_of_them_is_like_those_that_answered() -> None:
+    run = open_run(MemoryLedger(), make_questions(2))
+    used = [EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE)]
+    other = serving(run, weights="bb")
+
+    assert not_those_running(run, used, [other, serving(run)]) == {}
+    assert not_those_running(run, used, []) == {}
+    assert not_those_running(run, [], [other]) == {}
+    assert not_those_running(run, used, [other.model_copy(update={"engine": {}})]) == {}, "it boots"
+    assert not_those_running(run, used, [other.model_copy(update={"queue": "score.else"})]) == {}
+    assert not_those_running(run, used, [other]) == {"weights": ['"aa"', '"bb"']}
 
 
 @pytest.mark.parametrize(("dtype", "told"), [("bfloat16", True), ("float16", True), ("float32", False)])

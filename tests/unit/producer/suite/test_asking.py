@@ -10,7 +10,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from contract.engine_info import EngineUsed
 from contract.errors import RunConfigError, WritesRefused
+from contract.fleet import WorkerRecord, WorkerState
+from contract.keys import route
 from contract.ledger import MemoryLedger
 from contract.settings import Settings
 from contract.verdict import Outcome
@@ -279,6 +282,26 @@ def test_a_settled_suite_is_printed_and_nothing_is_sent(
     assert said.count("0.750 (0.301 to 0.954)") == 4
     assert broker.messages == []
     assert "exports the runs and writes the table" in said
+
+
+def test_a_settled_suite_says_of_which_runs_the_answers_are_not_of_the_weights_that_run_now(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    producer(two_by_two)
+    settle_all(ledger)
+    runs = {run.run_id: run for run in ledger.runs()}
+    for run in runs.values():
+        ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine={"weights": "aa"}))
+        if run.spec.model == "small":
+            new = WorkerRecord(name="w", model="small", state=WorkerState.READY, queue=route(run.spec)[0])
+            broker.live = [new.model_copy(update={"engine": {"weights": "bb"}})]
+
+    told = " ".join(producer(two_by_two).stdout.split())
+    found = producer.json(two_by_two)["runs"]
+
+    (first, _) = [each["run_id"] for each in found if each["other_engines"] == {"weights": ["aa", "bb"]}]
+    assert runs[first].spec.model == "small"
+    assert f'those that answered {first} and 1 other run, in weights ("aa", "bb"); another name of the suite' in told
 
 
 def test_what_was_asked_by_hand_under_another_name_is_told(
