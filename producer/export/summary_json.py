@@ -17,7 +17,7 @@ from producer.stats import Tally, cluster_interval
 from producer.stats.calibration import confidence_of
 from producer.stats.denominators import ALL, RESPONDED
 
-__all__ = ["over_contexts", "summary_json", "times_json"]
+__all__ = ["over_contexts", "over_normalizations", "summary_json", "times_json"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
@@ -44,7 +44,7 @@ def summary_json(
         **_over_subjects(summary),
         **over_contexts(summary),
         "rates": tally.rates(),
-        **_normalized(summary),
+        **over_normalizations(summary),
         **_label_mass(tally),
         **_positions(summary),
         "calibration": {"confidence": confidence_of(run.spec), **tally.calibration.to_json()},
@@ -61,7 +61,7 @@ def summary_json(
     }
 
 
-def _normalized(summary: Summary) -> dict[str, Any]:
+def over_normalizations(summary: Summary) -> dict[str, Any]:
     """Return the accuracy by normalization (`likelihood`)."""
     found = {each.value: accuracy.to_json() for each, accuracy in summary.by_normalization().items()}
     return {"accuracy_by_normalization": found} if found else {}

@@ -9,10 +9,11 @@ from typing import Any
 
 from contract.engine_info import EngineUsed, is_simulated
 from contract.ledger import Counts, Run
+from contract.spec import Normalization
 from contract.verdict import Outcome
 from producer.engine_differences import untaken
 from producer.export.summary import Summary
-from producer.export.summary_json import over_contexts
+from producer.export.summary_json import over_contexts, over_normalizations
 from producer.stats import Interval, Share, Tally
 from producer.stats.denominators import RESPONDED
 
@@ -55,6 +56,11 @@ class Cell:
     def accuracy(self) -> Share | None:
         """Accuracy over all settled questions with a key; None if there are none, or all failed."""
         return self.tally.over_all()
+
+    @cached_property
+    def by_normalization(self) -> dict[Normalization, Share]:
+        """Accuracy by each normalization, its own included, of a `likelihood` run that is over."""
+        return self.summary.by_normalization() if self.summary else {}
 
     @cached_property
     def context_interval(self) -> Interval | None:
@@ -102,7 +108,7 @@ class Cell:
             "state": self.counts.standing,
             "selection": self.run.taken.model_dump(mode="json") if self.run.taken else None,
             **self.tally.to_json(),
-            **(over_contexts(self.summary) if self.summary else {}),
+            **({**over_contexts(self.summary), **over_normalizations(self.summary)} if self.summary else {}),
             "chance": self.run.chance,
             "simulated": self.simulated,
             "left_to_model": self.left_to_model,

@@ -10,6 +10,7 @@ from typing import Any
 
 from contract.names import slug
 from contract.sanitize import for_cell
+from contract.spec import Normalization
 from contract.verdict import Outcome
 from producer.export.cells import iso
 from producer.export.files import Drafts, explaining
@@ -27,6 +28,7 @@ COLUMNS = (
     *("context_low", "context_high"),
     *("without_failed", "without_failed_low", "without_failed_high"),
     *("without_failed_context_low", "without_failed_context_high", "left_to_model"),
+    *("normalization", *(f"accuracy_{each.value}" for each in Normalization)),
 )
 
 
@@ -60,6 +62,7 @@ def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
 
 def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
     run, counts, found = cell.run, cell.counts, cell.accuracy
+    by = cell.by_normalization
     responded, responded_contexts = cell.without_failed, cell.responded_context_interval
     figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
     return (
@@ -70,6 +73,8 @@ def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
         *((round(responded.value, 6), *_ends(responded.interval)) if responded else (None,) * 3),
         *_ends(responded_contexts if responded else None),
         " ".join(cell.left_to_model),
+        run.spec.normalization.value if run.spec.mode.scores_choices else None,
+        *(round(by[each].value, 6) if each in by else None for each in Normalization),
     )
 
 

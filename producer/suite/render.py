@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from contract.sanitize import for_terminal
+from contract.spec import Normalization
 from contract.wording import number
 from producer.engine_differences import in_words
 from producer.output import Lines, echo_table, fits, labelled
-from producer.result_lines import chance, p_value
+from producer.result_lines import COMPARED, chance, p_value
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Share
 from producer.suite.cell import Cell
@@ -28,8 +29,9 @@ WITHOUT_FAILED = "without failed"
 BY_CONTEXTS = "intervals and tests are clustered by context where questions share contexts"
 #: Comparisons shown on a terminal; suite.json and suite.md have all.
 MOST_PAIRED = 12
-#: Warnings shown on a terminal; suite.md has all.
+#: Warnings shown on a terminal, and accuracies by other normalizations; suite.md has all.
 MOST_WARNINGS = 8
+MOST_OTHERWISE = 8
 
 
 def echo_figures(table: Table) -> None:
@@ -139,10 +141,8 @@ def figure_lines(table: Table, out: str = "") -> Lines:
     if made_up := _made_up(table):
         lines.append(("simulated", made_up))
     lines += labelled("sampling", _sampling(table))
-    warnings = _warnings(table)
-    lines += labelled("warnings", warnings[:MOST_WARNINGS])
-    if len(warnings) > MOST_WARNINGS:
-        lines.append(("", f"and {len(warnings) - MOST_WARNINGS} more, listed by suite.md"))
+    lines += _first_of("otherwise", _otherwise(table), MOST_OTHERWISE)
+    lines += _first_of("warnings", _warnings(table), MOST_WARNINGS)
     if table.means():
         lines.append(("mean", _mean_remark(table)))
     if any(each.context_interval for each in table.cells):
@@ -162,6 +162,11 @@ def figure_lines(table: Table, out: str = "") -> Lines:
     return lines
 
 
+def _first_of(label: str, texts: list[str], most: int) -> Lines:
+    more = [f"and {len(texts) - most} more, listed by suite.md"] if len(texts) > most else []
+    return labelled(label, [*texts[:most], *more])
+
+
 def _taken(table: Table) -> list[str]:
     """Return which part of its source each entry asks, unless it asks all of it."""
     return [f"{entry}: {text}" for entry in table.entries for _, text in taken_lines(table.of_entry(entry)[0].run)]
@@ -169,12 +174,33 @@ def _taken(table: Table) -> list[str]:
 
 def _warnings(table: Table) -> list[str]:
     """Return what can make the accuracy of a run worthless, for each run that has such."""
-    several = len(table.models) > 1
     return [
-        f"{each.entry}{f' · {each.model}' if several else ''}: {what}: {text}"
+        f"{_place(each, table)}: {what}: {text}"
         for each in table.cells
         for what, text in (summary_warnings(each.summary) if each.summary else ())
     ]
+
+
+def _otherwise(table: Table) -> list[str]:
+    """Return the accuracies of `likelihood` runs under the other normalizations, such as acc_norm.
+
+    Per byte it is only told if it is not the same as per character. Without intervals, as none of these is clustered by
+    context: suite.json has them.
+    """
+    found: list[str] = []
+    for each in table.cells:
+        by = {how: of for how, of in each.by_normalization.items() if how is not each.run.spec.normalization}
+        if Normalization.CHARACTER in by and by.get(Normalization.BYTE) == by[Normalization.CHARACTER]:
+            del by[Normalization.BYTE]
+        if by:
+            figures = (f"{of.value:.3f} {COMPARED[how]}" for how, of in by.items())
+            found.append(f"{_place(each, table)}: {' · '.join(figures)}")
+    return found
+
+
+def _place(cell: Cell, table: Table) -> str:
+    """Return where in the table `cell` is; without the model if there is only one."""
+    return f"{cell.entry} · {cell.model}" if len(table.models) > 1 else cell.entry
 
 
 def _sampling(table: Table) -> list[str]:
@@ -233,9 +259,11 @@ def markdown(table: Table) -> str:
     taken = "".join(f" Taken from {_escaped(text)}." for text in _taken(table))
     sampling = "".join(f" Sampling: {_escaped(text)}." for text in _sampling(table))
     warnings = "".join(f" Warning for {_escaped(text)}." for text in _warnings(table))
+    otherwise = [f"- {_escaped(text)}" for text in _otherwise(table)]
+    other = ["", "If choices are compared otherwise:", "", *otherwise] if otherwise else []
     pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
     below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
-    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{sampling}{warnings}{made_up}", *below, ""])
+    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{sampling}{warnings}{made_up}", *other, *below, ""])
 
 
 def _escaped(text: str) -> str:

@@ -492,6 +492,38 @@ def test_the_csv_has_both_kinds_of_interval_under_names_of_their_own_also_withou
         assert found == (told[name]["low"], told[name]["high"])
 
 
+def test_a_suite_tells_the_accuracy_per_character_of_its_likelihood_runs(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
+) -> None:
+    """For a table with `acc_norm`, every run's summary.json had to be read."""
+    rows = [{"id": f"q{n}", "question": f"{n}?", "choices": ["é" * 4, "no"], "answer": "B"} for n in range(4)]
+    write_rows(*rows, name="red.jsonl")
+    entries = [{"name": name, "file": "red.jsonl"} for name in ("by likelihood", "by letter")]
+    path = write_suite([entries[0], {**entries[1], "set": {"mode": "letter"}}])
+    for run in producer.json(path)["runs"]:
+        for question, _ in ledger.results(run["run_id"]):  # -1.5 and -2 per character, -0.75 and -2 per byte
+            first = question.id == "q0"
+            scores = {"A": -6.0, "B": -2.0 if first else -4.0}
+            verdict = Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice="B", choice_scores=scores)
+            ledger.commit(run["run_id"], [verdict])
+
+    told = producer(path, "--watch").stdout
+
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    said = "by likelihood: 0.250 per character (acc_norm) · 0.000 per byte (acc_bytes)"
+    assert f"otherwise {said}" in lines
+    assert "by letter: 0" not in told
+    assert f"- {said}\n" in Path("results/mine/suite.md").read_text()
+    by_likelihood, by_letter = csv.DictReader(io.StringIO(Path("results/mine/suite.csv").read_text()))
+    assert by_likelihood["normalization"] == "none"
+    names = ("accuracy_none", "accuracy_character", "accuracy_byte", "accuracy_mutual_info")
+    assert [by_likelihood[each] for each in names] == ["1.0", "0.25", "0.0", ""]
+    assert {by_letter[each] for each in ("normalization", *names)} == {""}
+    found = producer.json(path)["runs"]
+    assert found[0]["accuracy_by_normalization"]["character"]["right"] == 1
+    assert "accuracy_by_normalization" not in found[1]
+
+
 def test_a_settled_suite_says_whether_its_models_differ(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger
 ) -> None:
