@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from contract.engine_info import is_simulated
+from contract.names import LAST
 from producer.engine_differences import engine_lines
 from producer.export.files import refuse_unwritable
-from producer.export.formats import FORMATS
+from producer.export.formats import formats_option
 from producer.options import as_json, folder, run_argument
 from producer.output import Lines, echo_json, echo_lines
 from producer.session import Session
@@ -55,23 +56,16 @@ def watch(session: Session, run_name: str, then_export: bool, out: Path, as_json
 
 
 @click.command()
-@run_argument(required=False)
-@click.option(
-    "--format",
-    "formats",
-    type=click.Choice(sorted(FORMATS)),
-    multiple=True,
-    default=("csv",),
-    show_default=True,
-    help="Output format; repeat the option to write several.",
-)
+@click.argument("run_names", metavar="[RUN…]", nargs=-1)
+@formats_option("Output format")
 @folder
 @as_json
 @click.pass_obj
-def export(session: Session, run_name: str, formats: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Export the current results of RUN (default: the newest run), with a summary.
+def export(session: Session, run_names: tuple[str, ...], formats: tuple[str, ...], out: Path, as_json: bool) -> None:
+    """Export the current results of each RUN (default: the newest run), with a summary.
 
     csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the complete questions and verdicts;
     lm-eval writes the same folder as lm-evaluation-harness with --log_samples, for tools that read that layout.
     """
-    export_and_print(session, session.run(run_name), out, tuple(dict.fromkeys(formats)), as_json=as_json)
+    runs = list({run.run_id: run for run in map(session.run, run_names or (LAST,))}.values())
+    export_and_print(session, runs, out, tuple(dict.fromkeys(formats)), as_json=as_json)

@@ -15,6 +15,7 @@ from contract.priority import Priority
 from contract.settings import Settings
 from contract.wording import number
 from producer.export.files import refuse_unwritable
+from producer.export.formats import formats_option
 from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table, labelled
@@ -43,6 +44,7 @@ __all__ = ["suite"]
 )
 @click.option("--dry-run", is_flag=True, help="Check everything and list the runs; write nothing.")
 @click.option("--watch", is_flag=True, help="Watch until all runs are settled, then export them and write the table.")
+@formats_option("Format in which --watch exports the runs")
 @folder
 @as_json
 @click.pass_obj
@@ -53,6 +55,7 @@ def suite(
     reuse: bool,
     dry_run: bool,
     watch: bool,
+    formats: tuple[str, ...],
     out: Path,
     as_json: bool,
 ) -> None:
@@ -76,7 +79,8 @@ def suite(
         refuse_unanswerable([each.plan for each in runs], session.ledger, live)
         shared = share_questions([run.plan for run in {each.entry.name: each for each in runs}.values()])
         done = _submit(session, runs, priority, out, reuse=reuse)
-    work = Work(session, asked, file, out, list(zip(runs, done, strict=True)), shared, reuse=reuse)
+    submitted, formats = list(zip(runs, done, strict=True)), tuple(dict.fromkeys(formats))
+    work = Work(session, asked, file, out, submitted, shared, reuse=reuse, formats=formats)
     if not (as_json and watch):
         work.echo_submitted(as_json=as_json)
     table = work.finish(as_json=as_json) if watch else work.echo_next(as_json=as_json)

@@ -16,6 +16,7 @@ from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
 from producer.engine_differences import not_those_running
+from producer.export.formats import USUAL
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import again_to, progress_console
@@ -55,9 +56,14 @@ class Work:
         shared: bool,
         *,
         reuse: bool = False,
+        formats: Sequence[str] = USUAL,
     ) -> None:
-        """Create it; `shared` says whether entries have questions or contexts in common, `reuse` that of `--reuse`."""
+        """Create it; `shared` says whether entries have questions or contexts in common, `reuse` that of `--reuse`.
+
+        Its runs are exported in `formats`.
+        """
         self._session, self._asked, self._file, self._out = session, asked, file, out
+        self._formats = formats
         self._done, self._shared = done, shared
         self._reuse_by = "" if reuse else "--reuse"
 
@@ -69,7 +75,8 @@ class Work:
     @property
     def _watch_command(self) -> str:
         """The command that goes on with this suite, and writes its results where this one would."""
-        return f"python -m producer suite {shlex.quote(str(self._file))} --watch{again_to(self._out)}"
+        formats = "" if self._formats == USUAL else "".join(f" --format {each}" for each in self._formats)
+        return f"python -m producer suite {shlex.quote(str(self._file))} --watch{formats}{again_to(self._out)}"
 
     def standing(self) -> Table:
         """Return the table from the ledger's counters alone, without reading individual questions."""
@@ -179,7 +186,7 @@ class Work:
         summaries: dict[str, Summary] = {}
         for _, run in self._runs:
             live = workers_of(run, broker.all_workers())
-            done = export(self._session.ledger, run.run_id, self._out / run.run_id, live=live)
+            done = export(self._session.ledger, run.run_id, self._out / run.run_id, self._formats, live)
             for remark in done.remarks:
                 note(remark)
             files += done.files

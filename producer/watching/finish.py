@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from contract.commands import INTERRUPTED, note
 from contract.ledger import Counts, Run, RunState
 from contract.verdict import Outcome
 from producer.bar import reading
+from producer.export.formats import USUAL
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json, times_json
@@ -47,21 +49,32 @@ def wait_for(session: Session, run: Run, export_to: Path | None = None) -> Count
 def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
     """Watch the run, export it to `out`/<run> and print the results."""
     counts = wait_for(session, run, out)
-    export_and_print(session, run, out, ("csv",), as_json=as_json)
+    export_and_print(session, [run], out, USUAL, as_json=as_json)
     _exit_if_cancelled(counts)
 
 
-def export_and_print(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
-    """Export the run's current results and print them; exit with 3 if it is finished with failed questions."""
-    live = workers_of(run, session.live_workers())
-    done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
-    for remark in done.remarks:
-        note(remark)
+def export_and_print(
+    session: Session, runs: Sequence[Run], out: Path, formats: Sequence[str], *, as_json: bool
+) -> None:
+    """Export the current results of `runs` and print them, as JSON of several in a list.
+
+    Exits with 3 if one is finished with failed questions.
+    """
+    printed: list[dict[str, Any]] = []
+    tallies: list[Tally] = []
+    for run in runs:
+        live = workers_of(run, session.live_workers())
+        done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
+        for remark in done.remarks:
+            note(remark)
+        printed.append({**done.content, "files": [str(path) for path in done.files]})
+        tallies.append(done.summary.tally)
+        if not as_json:
+            echo_lines(summary_lines(done.summary, session.ledger.engines(run.run_id), done.files))
     if as_json:
-        echo_json({**done.content, "files": [str(path) for path in done.files]})
-    else:
-        echo_lines(summary_lines(done.summary, session.ledger.engines(run.run_id), done.files))
-    _exit_if_failed(done.summary.tally)
+        echo_json(printed if len(runs) > 1 else printed[0])
+    for tally in tallies:
+        _exit_if_failed(tally)
 
 
 def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:

@@ -478,6 +478,22 @@ def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five:
     ]
 
 
+def test_several_runs_are_exported_at_once_and_that_questions_of_one_failed_is_no_less_told(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two", "three")]
+    for run_id, first in zip(ids, (Outcome.WRONG, Outcome.FAILED, Outcome.WRONG), strict=True):
+        settle(ledger, run_id, but=first)
+
+    told = producer("export", *ids, ids[0], "--format", "parquet", exit_code=3).stdout
+    found = producer.json("export", *ids, exit_code=3)
+
+    assert [line.split()[1] for line in told.splitlines() if line.startswith("run ")] == ids, "none of them twice"
+    assert all((Path("results") / each / "results.parquet").exists() for each in ids)
+    assert [each["run_id"] for each in found] == ids
+    assert producer.json("export", ids[0])["run_id"] == ids[0], "of a single one, no list"
+
+
 def test_an_export_names_the_result_files_that_an_earlier_one_left_there(producer: Producer, five: Path) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     every = [f"--format={each}" for each in FORMATS]

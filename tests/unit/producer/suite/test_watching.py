@@ -27,6 +27,8 @@ from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
 from producer.watching.screens import BarScreen, LineScreen
 from producer.watching.worker_status import Member
+from tests.docs import blocks
+from tests.support import ROOT
 from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
 
@@ -336,6 +338,26 @@ def test_watch_exports_every_run_and_writes_the_table(
     assert [each["value"] for each in content["means"]] == [0.75, 0.75]
 
 
+def test_a_notebook_reads_all_runs_of_a_suite_as_the_documentation_says(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger
+) -> None:
+    for run in producer.json(two_by_two)["runs"]:
+        first = Outcome.WRONG if run["entry"] == "red" else Outcome.CORRECT
+        settle(ledger, run["run_id"], first, Outcome.CORRECT, Outcome.CORRECT, Outcome.WRONG)
+    producer(two_by_two, "--watch", "--format", "parquet", "--format", "jsonl")
+    (block,) = (each for each in blocks(ROOT / "docs" / "statistics.md") if "never_right" in each)
+    found: dict[str, Any] = {}
+
+    exec(block.replace("results/exams/", "results/mine/"), found)
+
+    assert sorted(found["never_right"].index) == [("blue", "q3"), ("red", "q0"), ("red", "q3")]
+    assert found["pandas"].read_parquet("all.parquet")["run_id"].nunique() == 4
+    assert len(found["pyarrow"].parquet.read_table("all.parquet")) == 16
+    for run in ledger.runs():
+        written = {path.name for path in Path("results", run.run_id).iterdir()}
+        assert written == {"results.parquet", "results.jsonl", "summary.json"}
+
+
 def test_a_carriage_return_in_a_file_s_name_does_not_end_a_row_of_the_table(
     producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
 ) -> None:
@@ -421,8 +443,9 @@ def test_ctrl_c_ends_the_watching_and_says_how_to_rejoin(
     assert {ledger.counts(run.run_id).state for run in ledger.runs()} == {RunState.RUNNING}
     assert not Path("results").exists()
 
-    elsewhere = f"{rejoin} --out 'my results'\n"
-    assert elsewhere in producer(two_by_two, "--watch", "--out", "my results", exit_code=130).stderr
+    elsewhere = f"{rejoin} --format parquet --out 'my results'\n"
+    words = ("--watch", "--format", "parquet", "--out", "my results")
+    assert elsewhere in producer(two_by_two, *words, exit_code=130).stderr
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_sent(
