@@ -7,22 +7,27 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from contract.spec import Normalization, RunSpec, Sampling
+from contract.spec import ChatTemplate, Normalization, RunSpec, Sampling
 from contract.wording import number
 
 __all__ = ["how_asked"]
 
 
-def how_asked(spec: RunSpec) -> str:
-    """Describe in one line how questions are asked, so that examples or passages are never included unnoticed."""
-    shots = spec.few_shot
+def how_asked(spec: RunSpec, *, brief: bool = False) -> str:
+    """Describe in one line how questions are asked, so that examples or passages are never included unnoticed.
+
+    `brief` in a table that names the model beside it: without the prompt's version, and a chat template only if there
+    is one.
+    """
+    shots, prompt = spec.few_shot, spec.prompt
+    templated = spec.chat_template is not ChatTemplate.NEVER or bool(spec.chat_template_kwargs)
     described = (
         (True, spec.mode),
         (spec.normalization is not Normalization.NONE, f"normalization {spec.normalization}"),
-        (True, f"model {spec.model}"),
+        (not brief, f"model {spec.model}"),
         (spec.adapter, f"adapter {spec.adapter}"),
-        (True, f"prompt {spec.prompt.name}, version {spec.prompt.version}"),
-        (True, f"chat template {spec.chat_template}{_assigned(spec.chat_template_kwargs)}"),
+        (True, f"prompt {prompt.name}" if brief else f"prompt {prompt.name}, version {prompt.version}"),
+        (templated or not brief, f"chat template {spec.chat_template}{_assigned(spec.chat_template_kwargs)}"),
         (spec.sampling, _written(spec.sampling) if spec.sampling else ""),
         (spec.description, "a description"),
         (shots, f"{number(shots.k, 'example')}, {shots.selection}" if shots else ""),

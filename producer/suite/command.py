@@ -20,6 +20,7 @@ from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table, labelled
 from producer.rejected import write_rejected
+from producer.runs.asked import how_asked
 from producer.runs.earlier_runs import answers_of_namesake
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.reuse import Earlier
@@ -146,7 +147,7 @@ def _dry_row(each: Planned) -> tuple[str, ...]:
     spec, found = each.plan.spec, each.plan.survey
     skipped = f", {found.troubles.count:,} skipped" if found.troubles.count else ""
     read = describe_reading(found.file, found.digest.count, found.digest.keys.choices)
-    return each.entry.name, each.model, each.plan.run_id, spec.mode, f"{read}{skipped}"
+    return each.entry.name, each.model, each.plan.run_id, how_asked(spec, brief=True), f"{read}{skipped}"
 
 
 def _dry_json(each: Planned, earlier: Earlier | None) -> dict[str, Any]:

@@ -250,6 +250,29 @@ def test_a_dry_run_names_the_runs_and_writes_nothing(
     assert [each["run_id"] for each in told["runs"]] == [each["run_id"] for each in producer.json(two_by_two)["runs"]]
 
 
+def test_a_dry_run_tells_entries_apart_that_ask_the_same_mode_otherwise(
+    producer: Producer, sets: tuple[Path, Path]
+) -> None:
+    """Of a plain and a circular entry, it said `letter` twice."""
+    ways: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "rotated": {"circular": True},
+        "shown": {"few_shot.k": 1, "few_shot.file": sets[1].name},
+        "in turns": {"chat_template": "turns"},
+    }
+    entries = [{"name": name, "file": sets[0].name, "set": {"mode": "letter", **way}} for name, way in ways.items()]
+
+    lines = [" ".join(line.split()) for line in producer(write_suite(entries), "--dry-run").stdout.splitlines()[1:]]
+
+    told = {
+        "plain": "letter · prompt lettered 4 questions",
+        "rotated": "letter · prompt lettered · choices in every rotation 4 questions",
+        "shown": "letter · prompt lettered · 1 example, fixed 4 questions",
+        "in turns": "letter · prompt lettered · chat template turns 4 questions",
+    }
+    assert [each for (name, each), line in zip(told.items(), lines, strict=False) if each not in line] == []
+
+
 def test_a_suite_goes_before_others_where_its_priority_says_so(
     producer: Producer, sets: tuple[Path, Path], broker: MemoryBroker
 ) -> None:
