@@ -87,7 +87,9 @@ class Ledger(abc.ABC):
         if len(meant) > 1:
             listed = ", ".join(meant[:MOST_LISTED])
             more = f" and {len(meant) - MOST_LISTED} more" if len(meant) > MOST_LISTED else ""
-            raise InputError(f"{name!r} matches {len(meant)} runs: {listed}{more}.", hint="Use a longer prefix.")
+            raise InputError(
+                f"{name!r} matches {len(meant)} runs: {listed}{more}.", hint="Use a longer prefix, or a whole id."
+            )
         return self.run(meant[0] if meant else name)
 
     @abc.abstractmethod

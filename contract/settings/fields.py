@@ -290,7 +290,10 @@ class Settings(BaseSettings):
         """Raise SettingsError if the file has several models and none was selected."""
         if self.models:
             names = [model_name(each) for each in self._each_model()]
-            hint = f"Name one: --set model={names[0]} (a benchmark's --model), or MCQUEUE_MODEL={names[0]}."
+            hint = (
+                f"Name one: --set model={names[0]} (--model of enqueue and of benchmarks, `models` in a suite's file),"
+                f" or MCQUEUE_MODEL={names[0]}."
+            )
             raise SettingsError(f"The settings have several models: {', '.join(names)}.", hint=hint)
 
     def served_as(self, model: str) -> str:

@@ -97,6 +97,15 @@ def test_a_run_is_named_by_its_beginning_or_as_the_last(producer: Producer, five
     assert f"'alp' matches 2 runs: {second}, {first}" in producer("status", "alp", exit_code=1).stderr
 
 
+def test_a_run_whose_id_begins_that_of_one_that_was_asked_afresh_is_named_by_it(producer: Producer, five: Path) -> None:
+    """There is no longer prefix of it, which the message asked for."""
+    first = producer.json("enqueue", five, "--run", "alpha")["run_id"]
+    producer("enqueue", five, "--run", "alpha", "--fresh")
+
+    assert "Use a longer prefix, or a whole id." in producer("status", "alpha", exit_code=1).stderr
+    assert producer.json("status", first)["run_id"] == first
+
+
 def test_of_many_runs_that_begin_so_the_first_five_are_listed_and_the_rest_counted(
     producer: Producer, five: Path
 ) -> None:

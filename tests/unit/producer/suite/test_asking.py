@@ -204,6 +204,19 @@ def test_what_is_wrong_with_several_entries_is_told_at_once(producer: Producer, 
     assert "good" not in said
 
 
+def test_that_a_suite_does_not_say_which_of_several_models_it_asks_names_the_field_that_does(
+    producer: Producer, sets: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named `--set`, which the command does not have."""
+    Path("two.yaml").write_text("models: [{hf_model_id: large}, {hf_model_id: small}]")
+    monkeypatch.setenv("MCQUEUE_CONFIG", "two.yaml")
+
+    said = producer(write_suite([{"name": "a", "file": sets[0].name}]), exit_code=1).stderr
+
+    assert "several models: large, small. Name one: --set model=large" in said
+    assert "`models` in a suite's file" in said
+
+
 def test_a_model_that_is_set_beside_models_is_refused(producer: Producer, sets: tuple[Path, Path]) -> None:
     path = write_suite([{"name": "a", "file": sets[0].name, "set": {"model": "x"}}], models=["y"])
 
