@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from contract.errors import QuestionFileError, RunConfigError
+from contract.errors import InputError, QuestionFileError, RunConfigError
 from contract.explain import explain
 from contract.index import can_answer, highest_score, read_manifest
 from contract.prompts import variables_of
+from contract.question import Question
 from contract.settings import refuse_no_server
 from contract.spec import ExampleSelection, FewShot, IndexKind, Judge, Mode, Query, Retrieval
 from contract.yaml_files import LONGEST
@@ -58,10 +60,22 @@ class FewShotConfig(BaseModel):
     def load(self, asked: Source | None = None) -> tuple[FewShot | None, str]:
         """Load the examples with their pool, for the questions of `asked`, and say how their file was read.
 
-        Raises QuestionFileError for a bad row or one without a key, RunConfigError for too few examples.
+        Raises RunConfigError for a file that cannot be read, a bad row or one without a key, and too few examples.
         """
         if not self.k:
             return None, ""
+        try:
+            pool, read = self._read(asked)
+        except InputError as trouble:  # the questions' file may be called alike
+            raise RunConfigError(f"few_shot.file: {_of_examples(str(trouble))}") from trouble
+        try:
+            few_shot = FewShot(k=self.k, selection=self.selection, rationale=self.rationale, pool=pool)
+        except ValidationError as trouble:
+            raise RunConfigError(explain(trouble, FewShot, f"few_shot, examples from {self.file}")) from None
+        return few_shot, read
+
+    def _read(self, asked: Source | None) -> tuple[tuple[Question, ...], str]:
+        """Return the examples, and how their file was read. Raises InputError."""
         pool = []
         with opened(self.file, HowToRead(split=self.split)) as source:
             file = understand(source, understand(asked) if asked else None)
@@ -72,11 +86,16 @@ class FewShotConfig(BaseModel):
                     if row.question.answer is None:
                         raise _unsolved(row, row.question.id)
                     pool.append(row.question)
-        try:
-            few_shot = FewShot(k=self.k, selection=self.selection, rationale=self.rationale, pool=tuple(pool))
-        except ValidationError as trouble:
-            raise RunConfigError(explain(trouble, FewShot, f"few_shot, examples from {self.file}")) from None
-        return few_shot, f"{self.file} as {file.title}, answers {file.way.value}"
+        return tuple(pool), f"{self.file} as {file.title}, answers {file.way.value}"
+
+
+def _of_examples(told: str) -> str:
+    """Return what is `told` of a question file with the setting by which an example file's split is chosen.
+
+    >>> _of_examples("data: contains several splits. Choose one with --split, for example --split dev.")
+    'data: contains several splits. Choose one with few_shot.split, for example few_shot.split=dev.'
+    """
+    return re.sub(r"--split (?=\S)", "few_shot.split=", told).replace("--split", "few_shot.split")
 
 
 def _unsolved(row: Row, question_id: str) -> QuestionFileError:

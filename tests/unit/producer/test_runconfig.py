@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.errors import QuestionFileError, RunConfigError
+from contract.errors import RunConfigError
 from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
@@ -358,10 +358,29 @@ def test_an_example_without_a_key_is_refused_with_its_place(tmp_path: Path, name
         row["id"] = f"e{n}"
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
-    with pytest.raises(QuestionFileError) as caught:
+    with pytest.raises(RunConfigError) as caught:
         FewShotConfig(k=1, file=str(tmp_path / "dev.jsonl")).load()
 
     assert f"dev.jsonl:3: {wanted}. Add its key" in str(caught.value)
+
+
+def test_what_is_wrong_with_the_file_of_the_examples_is_not_said_as_if_it_were_that_of_the_questions(
+    tmp_path: Path,
+) -> None:
+    """It was told to choose the examples' split with `--split`, which is for the questions."""
+    for split in ("dev", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "law.jsonl").write_text('{"question": "1?", "answer": "B"}\n' * 2)
+    both, one = FewShotConfig(k=1, file=str(tmp_path)), FewShotConfig(k=1, file=str(tmp_path), split="dev")
+
+    with pytest.raises(RunConfigError) as several:
+        both.load()
+    with pytest.raises(RunConfigError, match=r"^few_shot\.file: .*law\.jsonl:1: field 'choices': missing"):
+        one.load()
+
+    said = "Choose one with few_shot.split, for example few_shot.split=test, or all with few_shot.split='*'."
+    assert str(several.value).startswith(f"few_shot.file: {tmp_path}: contains several splits")
+    assert str(several.value).endswith(said)
 
 
 @pytest.mark.parametrize("threshold", [".nan", "-.inf"])
