@@ -17,7 +17,8 @@ from contract.spec import RunSpec
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.runs.reuse import Earlier
-from tests.support import make_question, open_run
+from tests.docs import blocks
+from tests.support import ROOT, make_question, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 
 #: The answer to every question is its choice B.
@@ -85,6 +86,21 @@ def test_only_what_the_model_was_not_asked_is_sent_and_answers_are_marked_by_the
     kept = ledger.result(first, "q1")[1]
     assert kept is not None
     assert (kept.outcome, kept.reused_from) == (Outcome.CORRECT, "")
+
+
+def test_questions_are_left_out_as_the_documentation_says_and_nothing_is_asked(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker, first: str
+) -> None:
+    producer("export", first, "--format", "jsonl", exit_code=3)
+    Path("contaminated.txt").write_text("q1\nq5\n")
+    (block,) = (each for each in blocks(ROOT / "docs" / "questions.md") if "contaminated.txt" in each)
+
+    exec(block.replace("exam-1a2b3c4d", first), {})
+
+    rest = producer.json("enqueue", "clean.jsonl", "--run", "exam", "--reuse", first)
+    assert (rest["questions"], rest["reused"], rest["sent"]) == (4, 4, 0)
+    assert [question.id for question, _ in ledger.results(rest["run_id"])] == ["q0", "q2", "q3", "q4"]
+    assert sent(broker, rest["run_id"]) == []
 
 
 def test_a_sample_need_not_be_asked_again_as_a_part_of_the_whole_file(
