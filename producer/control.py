@@ -89,13 +89,21 @@ def _resume(session: Session, run: Run, priority: Priority | None) -> None:
 
 
 @click.command()
-@run_argument(required=True)
+@runs_argument
 @click.option("--failed", is_flag=True, help="Discard failed verdicts and ask those questions again.")
 @priority_option
 @click.pass_obj
-def requeue(session: Session, run_name: str, failed: bool, priority: Priority | None) -> None:
-    """Re-send the unsettled questions of RUN that are no longer in any message."""
-    run = session.run(run_name)
+def requeue(session: Session, run_names: tuple[str, ...], failed: bool, priority: Priority | None) -> None:
+    """Re-send the unsettled questions of each RUN that are no longer in any message."""
+    runs = _all_named(session, run_names)
+    for run in runs:
+        _refuse_to_requeue(session, run)
+    for run in runs:
+        _requeue(session, run, priority, failed=failed)
+
+
+def _refuse_to_requeue(session: Session, run: Run) -> None:
+    """Raise InputError for a run of which nothing is sent again, before anything is done to the others."""
     if old := run.spec.rescored_from:
         raise InputError(
             f"{run.run_id} rescores the texts of {old} and asks no model.",
@@ -104,6 +112,10 @@ def requeue(session: Session, run_name: str, failed: bool, priority: Priority | 
     counts = session.ledger.counts(run.run_id)
     if counts.halted:
         raise halted(run.run_id, counts.state)
+
+
+def _requeue(session: Session, run: Run, priority: Priority | None, *, failed: bool) -> None:
+    counts = session.ledger.counts(run.run_id)
     with session.broker.sole_sender(run.run_id):
         reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
         questions, messages = session.broker.send_missing(run, run.priority if priority is None else priority)
@@ -142,20 +154,29 @@ def _sent(questions: int, messages: int, priority: Priority | None) -> str:
 
 
 @click.command()
-@run_argument(required=True)
+@runs_argument
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
-def purge(session: Session, run_name: str, yes: bool) -> None:
-    """Delete RUN with its questions and verdicts from the ledger. Exported files are kept.
+def purge(session: Session, run_names: tuple[str, ...], yes: bool) -> None:
+    """Delete each RUN with its questions and verdicts from the ledger. Exported files are kept.
 
     Messages of the run that still wait in a queue count there until workers take them, and drop them.
     """
-    run = session.run(run_name)
+    runs = list({run.run_id: run for run in _all_named(session, run_names)}.values())
     if not yes:
         if not someone_to_ask():
             raise click.UsageError("Cannot ask for confirmation without a terminal: pass --yes.")
-        settled = session.ledger.counts(run.run_id).settled
-        _confirm(f"Delete {run.run_id} with {settled:,} of {number(run.questions, 'verdict')}?")
+        _confirm(f"Delete {', '.join(_with_verdicts(session, run) for run in runs)}?")
+    for run in runs:
+        _purge(session, run)
+
+
+def _with_verdicts(session: Session, run: Run) -> str:
+    settled = session.ledger.counts(run.run_id).settled
+    return f"{run.run_id} with {settled:,} of {number(run.questions, 'verdict')}"
+
+
+def _purge(session: Session, run: Run) -> None:
     session.ledger.purge(run.run_id)
     # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
     left = session.broker.messages_of(run)

@@ -199,7 +199,7 @@ def test_several_runs_are_halted_and_resumed_in_the_order_in_which_they_are_name
     ]
 
 
-@pytest.mark.parametrize("verb", ["pause", "cancel", "resume"])
+@pytest.mark.parametrize("verb", ["pause", "cancel", "resume", "requeue", "purge"])
 def test_nothing_is_done_to_any_run_if_one_of_the_names_is_wrong(
     producer: Producer, run_id: str, ledger: MemoryLedger, verb: str
 ) -> None:
@@ -247,6 +247,26 @@ def test_requeue_takes_failed_verdicts_back_only_when_told(
     assert ledger.counts(run_id).of(Outcome.FAILED) == 0
     again = producer("requeue", run_id, "--failed").stdout
     assert again.startswith(f"{run_id}: 0 failed verdicts discarded; every unsettled question is already in a message")
+
+
+def test_failed_questions_of_several_runs_are_asked_again_at_once_and_of_none_if_one_is_halted(
+    producer: Producer, five: Path, ledger: MemoryLedger
+) -> None:
+    """After a night in which a suite failed here and there, each run had to be named in a command of its own."""
+    ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two", "three")]
+    for run_id in ids[:2]:
+        settle(ledger, run_id, "q0", "q1", outcome=Outcome.FAILED)
+    producer("pause", ids[2])
+
+    producer("requeue", *ids, "--failed", exit_code=1)
+    assert [ledger.counts(each).of(Outcome.FAILED) for each in ids[:2]] == [2, 2]
+
+    said = producer("requeue", *ids[:2], "--failed").stdout
+
+    assert [line.split(";")[0] for line in said.splitlines()] == [
+        f"{each}: 2 failed verdicts discarded" for each in ids[:2]
+    ]
+    assert [ledger.counts(each).of(Outcome.FAILED) for each in ids[:2]] == [0, 0]
 
 
 def test_requeue_of_a_settled_run_says_so_and_how_its_failed_questions_are_asked_anew(
@@ -311,6 +331,19 @@ def test_purge_asks_and_takes_no_for_an_answer(
     assert f"deleted {run_id}; {queued}\n" in producer("purge", run_id, text="y\n").stdout
     assert ledger.runs() == []
     assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr
+
+
+def test_several_runs_are_deleted_after_one_question_that_names_them(
+    producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producer.control.someone_to_ask", lambda: True)
+    ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two", "kept")]
+
+    result = producer("purge", ids[0], ids[1], ids[0], text="y\n")
+
+    assert f"Delete {ids[0]} with 0 of 5 verdicts, {ids[1]} with 0 of 5 verdicts?" in result.stderr
+    assert [line.split(";")[0] for line in result.stdout.splitlines()] == [f"deleted {each}" for each in ids[:2]]
+    assert ledger.run_ids() == [ids[2]]
 
 
 def test_purge_can_be_interrupted_where_it_asks(
