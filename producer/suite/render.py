@@ -256,15 +256,17 @@ def markdown(table: Table) -> str:
     mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
     made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
     contexts = f" {BY_CONTEXTS.capitalize()}." if any(each.context_interval for each in table.cells) else ""
-    taken = "".join(f" Taken from {_escaped(text)}." for text in _taken(table))
-    sampling = "".join(f" Sampling: {_escaped(text)}." for text in _sampling(table))
-    warnings = "".join(f" Warning for {_escaped(text)}." for text in _warnings(table))
-    otherwise = [f"- {_escaped(text)}" for text in _otherwise(table)]
-    other = ["", "If choices are compared otherwise:", "", *otherwise] if otherwise else []
+    told = [
+        *(f"Taken from {text}." for text in _taken(table)),
+        *(f"Sampling: {text}." for text in _sampling(table)),
+        *(f"Compared otherwise, {text}." for text in _otherwise(table)),
+        *(f"Warning for {text}." for text in _warnings(table)),
+    ]
+    notes = ["", *(f"- {_escaped(text)}" for text in told)] if told else []
     pairs = [f"| {_escaped(each.title)} | {_paired(each)} |" for each in table.comparisons]
     below = ["", "| in pairs | difference (95 % interval), p |", "|---|---|", *pairs] if pairs else []
-    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{taken}{sampling}{warnings}{made_up}", *other, *below, ""])
+    return "\n".join([*lines, "", f"{remark}{mean}{contexts}{made_up}", *notes, *below, ""])
 
 
 def _escaped(text: str) -> str:
-    return for_terminal(text).replace("|", "\\|").replace("<", "&lt;")
+    return for_terminal(text).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")

@@ -369,17 +369,18 @@ def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
     assert shown[0].startswith("set 0: label mass: 0.010 is the mean probability")
     assert len(shown) == 8
     assert last == "and 2 more, listed by suite.md"
-    assert markdown(table(*many)).count("Warning for set ") == 10
+    assert markdown(table(*many)).count("\n- Warning for set ") == 10, "each in a line of its own"
 
 
 def test_markdown_is_a_table_whatever_the_names_are() -> None:
-    lines = markdown(table(cell("a|b", "m<n", 5, 10, failed=1), cell("c", "m<n", 5, 10))).splitlines()
+    lines = markdown(table(cell("a|b", "m<n", 5, 10, failed=1), cell("*law*", "m<n", 5, 10))).splitlines()
 
     assert lines[:3] == [
         "| entry | chance | m&lt;n |",
         "| --- | ---: | ---: |",
         "| a\\|b | 0.250 | 0.500 (0.237 to 0.763)<br>0.556 (0.267 to 0.811) without failed<br>1 failed |",
     ]
+    assert lines[3].startswith("| \\*law\\* | "), "as a pattern of files, not in italics"
     assert lines[4].startswith("| mean of 2 | 0.250 | 0.500 (")
 
 
@@ -513,7 +514,7 @@ def test_a_suite_tells_the_accuracy_per_character_of_its_likelihood_runs(
     said = "by likelihood: 0.250 per character (acc_norm) · 0.000 per byte (acc_bytes)"
     assert f"otherwise {said}" in lines
     assert "by letter: 0" not in told
-    assert f"- {said}\n" in Path("results/mine/suite.md").read_text()
+    assert f"- Compared otherwise, {said}.\n" in Path("results/mine/suite.md").read_text()
     by_likelihood, by_letter = csv.DictReader(io.StringIO(Path("results/mine/suite.csv").read_text()))
     assert by_likelihood["normalization"] == "none"
     names = ("accuracy_none", "accuracy_character", "accuracy_byte", "accuracy_mutual_info")
