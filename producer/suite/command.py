@@ -94,8 +94,9 @@ def suite(
 def _warn(runs: Sequence[Planned], settings: Settings, live: Sequence[WorkerRecord]) -> None:
     """Print each warning about a file once, with the entries that ask the file."""
     concerned: dict[tuple[str, str], list[str]] = {}
-    for name, of_entry in {each.entry.name: each.plan for each in runs}.items():
-        for warning in [*plan_warnings(of_entry), *worker_doubts(of_entry.spec, settings, live)]:
+    for name, each in {each.entry.name: each for each in runs}.items():
+        judged, of_entry = [each.judged] if each.judged else [], each.plan
+        for warning in [*judged, *plan_warnings(of_entry), *worker_doubts(of_entry.spec, settings, live)]:
             concerned.setdefault((of_entry.survey.source.title, warning), []).append(name)
     for (_, warning), names in concerned.items():
         note(f"{', '.join(names)}: {warning}")

@@ -75,6 +75,8 @@ class Entry(BaseModel):
     split: str = ""
     #: As `enqueue --answers`: a file with one answer per line.
     answers: FileName = ""
+    #: As `enqueue --qrels`: a file with the passages that are relevant to each question.
+    qrels: FileName = ""
     #: As `enqueue --limit`: only this many questions from the start.
     limit: Count | None = None
     #: As `enqueue --sample`: only this many questions, drawn at random.

@@ -13,6 +13,7 @@ import orjson
 from contract.errors import InputError
 from contract.question import substance
 from contract.settings import Settings
+from producer.intake.qrels import Qrels
 from producer.readers import opened
 from producer.runs.planning import Plan, asked_of, plan
 from producer.suite.config import Entry, Suite
@@ -26,6 +27,8 @@ class Planned:
 
     entry: Entry
     plan: Plan
+    #: What its relevance judgements are of; empty without any.
+    judged: str = ""
 
     @property
     def model(self) -> str:
@@ -60,9 +63,11 @@ def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) 
     if models:
         config = config.model_copy(update={"model": models[0]})
     source = stack.enter_context(opened(entry.file, entry.how_to_read()))
-    first = plan(source, config, settings, entry.selection(config.seed), skip_bad=entry.skip_bad)
+    qrels = Qrels.read(Path(entry.qrels)) if entry.qrels else None
+    first = plan(source, config, settings, entry.selection(config.seed), skip_bad=entry.skip_bad, qrels=qrels)
+    judged = qrels.describe(first.survey.digest.count) if qrels else ""
     runs = (asked_of(first, model, f"{suite.name}-{entry.name}-{model}") for model in models or (first.spec.model,))
-    return [Planned(entry, each) for each in runs]
+    return [Planned(entry, each, judged) for each in runs]
 
 
 def share_questions(plans: Sequence[Plan]) -> bool:

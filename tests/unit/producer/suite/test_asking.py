@@ -152,6 +152,23 @@ def test_an_entry_is_read_and_chosen_from_as_enqueue_does(producer: Producer, wr
     assert told["spec"] == json.loads(same.stdout)["spec"]
 
 
+def test_an_entry_has_relevance_judgements_as_enqueue_does(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    Path("qrels.tsv").write_text("q1 0 p7 1\nstranger 0 p8 1\n")
+    Path("none.tsv").write_text("stranger 0 p8 1\n")
+
+    result = producer(write_suite([{"name": "a", "file": sets[0].name, "qrels": "qrels.tsv"}], models=["small"]))
+    refused = [{"name": name, "file": sets[1].name, "qrels": f"{name}.tsv"} for name in ("none", "nowhere")]
+    told = producer(write_suite(refused), exit_code=1).stderr
+
+    (run,) = ledger.runs()
+    assert [question.gold_passages for question, _ in ledger.results(run.run_id)] == [(), ("p7",), (), ()]
+    assert "a: qrels.tsv: judgements of 1 of 4 questions; no selected question has 1 of its ids" in result.stderr
+    assert "entry 'none': none.tsv: none of its 1 id matches a question: the first is 'stranger'" in told
+    assert "entry 'nowhere': nowhere.tsv: no such file." in told
+
+
 def test_a_file_is_read_once_for_all_models(
     producer: Producer, two_by_two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
