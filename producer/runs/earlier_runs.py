@@ -14,7 +14,7 @@ from producer.runs.planning import Plan
 from producer.runs.reuse import Earlier, are_alike
 from producer.runs.submit import State, Submitted
 
-__all__ = ["about_namesake", "answers_of_namesake", "asked_already"]
+__all__ = ["about_namesake", "answers_to_reuse", "asked_already"]
 
 #: Whichever of these chooses, the accuracy by each is among a run's results.
 OF_ONE_ASKING = frozenset({Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE})
@@ -32,18 +32,28 @@ def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[s
     there = ledger.run_ids() if new else []
     others: dict[str, list[str]] = {}
     for run in new:
-        fingerprint = run.spec.fingerprint()
-        # Only these are read, as each run may hold thousands of examples.
-        alike = [each for each in there if each != run.run_id and has_fingerprint(each, fingerprint)]
-        if found := [each.run_id for each in ledger.runs(alike) if each.spec.fingerprint() == fingerprint]:
+        if found := [each.run_id for each in _same_as(run.run_id, run.spec, there, ledger)]:
             others[run.run_id] = found
     return others
 
 
-def answers_of_namesake(planned: Plan, ledger: Ledger) -> Earlier | None:
-    """Return the answers of the last other run of this name that was asked in the same way; None without one."""
+def _same_as(run_id: str, spec: RunSpec, there: Iterable[str], ledger: Ledger) -> list[Run]:
+    """Return the runs `there`, other than `run_id`, that ask the same questions in the same way."""
+    fingerprint = spec.fingerprint()
+    # Only these are read, as each run may hold thousands of examples.
+    alike = [each for each in there if each != run_id and has_fingerprint(each, fingerprint)]
+    return [each for each in ledger.runs(alike) if each.spec.fingerprint() == fingerprint]
+
+
+def answers_to_reuse(planned: Plan, ledger: Ledger) -> Earlier | None:
+    """Return the answers of the last other run of this name that was asked in the same way.
+
+    Without one, they are those of the last run that asked the same questions in the same way under another name, such
+    as before its entry was renamed; None without any.
+    """
     alike = (run for run in _namesakes(planned, ledger) if are_alike(run.spec, planned.spec))
-    return next((Earlier(ledger, run, planned.spec) for run in alike), None)
+    found = next(alike, None) or next(iter(_same_as(planned.run_id, planned.spec, ledger.run_ids(), ledger)), None)
+    return Earlier(ledger, found, planned.spec) if found else None
 
 
 def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reuse_by: str = "") -> str:

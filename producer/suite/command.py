@@ -21,7 +21,7 @@ from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_o
 from producer.output import echo_json, echo_lines, echo_table, labelled
 from producer.rejected import write_rejected
 from producer.runs.asked import how_asked
-from producer.runs.earlier_runs import answers_of_namesake
+from producer.runs.earlier_runs import answers_to_reuse
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.reuse import Earlier
 from producer.runs.submit import Submitted, submit
@@ -41,7 +41,8 @@ __all__ = ["suite"]
 @click.option(
     "--reuse",
     is_flag=True,
-    help="For each run, take over the answers of the last one with its name and settings, as `enqueue --reuse` does.",
+    help="For each run, take over the answers of the last one with its name and settings, as `enqueue --reuse` does; if"
+    " there is none, of one that asked the same under another name.",
 )
 @click.option("--dry-run", is_flag=True, help="Check everything and list the runs; write nothing.")
 @click.option("--watch", is_flag=True, help="Watch until all runs are settled, then export them and write the table.")
@@ -117,7 +118,7 @@ def _submit(
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
     ledger = session.ledger
-    earlier = [answers_of_namesake(each.plan, ledger) if reuse else None for each in runs]
+    earlier = [answers_to_reuse(each.plan, ledger) if reuse else None for each in runs]
     return [
         submit(each.plan, ledger, session.broker, priority, earlier=answers)
         for each, answers in zip(runs, earlier, strict=True)

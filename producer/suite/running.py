@@ -134,7 +134,8 @@ class Work:
     def _already_lines(self) -> Lines:
         found = asked_already((done for _, done in self._done), self._session.ledger)
         what = "asks the same questions in the same way as"
-        return [("already", f"{run_id} {what} {', '.join(others)}") for run_id, others in found.items()]
+        how = f"; to take over those answers, repeat this command with {self._reuse_by}" if self._reuse_by else ""
+        return [("already", f"{run_id} {what} {', '.join(others)}{how}") for run_id, others in found.items()]
 
     def _differs_lines(self) -> Lines:
         found = [

@@ -415,3 +415,25 @@ def test_a_suite_takes_over_the_answers_of_each_runs_namesake(
         {verdict.reused_from for _, verdict in ledger.results(each["run_id"]) if verdict} for each in again["runs"]
     ]
     assert reused == [{each} for each in first]
+
+
+def test_an_entry_of_a_suite_that_was_renamed_takes_over_the_answers_that_it_had(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    """All of its questions were asked again for another word in the table."""
+    suite = tmp_path / "one.yaml"
+    write_rows(*ROWS, name="q.jsonl")
+
+    def ask(name: str, *options: str) -> dict[str, Any]:
+        suite.write_text(json.dumps({"name": "one", "entries": [{"name": name, "file": "q.jsonl"}]}))
+        (run,) = producer.json("suite", suite, *options)["runs"]
+        return dict(run)
+
+    first = ask("closed bok")["run_id"]
+    answer(ledger, first)
+
+    renamed = ask("closed book", "--reuse")
+
+    assert (renamed["reused"], renamed["sent"]) == (len(ROWS), 0)
+    assert renamed["run_id"] != first
+    assert sent(broker, renamed["run_id"]) == []

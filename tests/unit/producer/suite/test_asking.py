@@ -368,7 +368,8 @@ def test_what_was_asked_by_hand_under_another_name_is_told(
     lines = [line for line in producer(path).stdout.splitlines() if line.startswith("already")]
 
     assert len(lines) == 1
-    assert lines[0].endswith(f"in the same way as {first.run_id}")
+    how = "; to take over those answers, repeat this command with --reuse"
+    assert lines[0].endswith(f"in the same way as {first.run_id}{how}")
 
 
 def test_a_set_that_was_changed_is_another_run_and_the_older_one_is_told(
