@@ -28,7 +28,7 @@ from producer.watching.progress import Snapshot
 from producer.watching.screens import BarScreen, LineScreen
 from producer.watching.worker_status import Member
 from tests.docs import blocks
-from tests.support import ROOT
+from tests.support import ROOT, needed_package
 from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
 
@@ -345,6 +345,7 @@ def test_a_notebook_reads_all_runs_of_a_suite_as_the_documentation_says(
         first = Outcome.WRONG if run["entry"] == "red" else Outcome.CORRECT
         settle(ledger, run["run_id"], first, Outcome.CORRECT, Outcome.CORRECT, Outcome.WRONG)
     producer(two_by_two, "--watch", "--format", "parquet", "--format", "jsonl")
+    needed_package("pandas")
     (block,) = (each for each in blocks(ROOT / "docs" / "statistics.md") if "never_right" in each)
     found: dict[str, Any] = {}
 
