@@ -127,7 +127,7 @@ def _submit(
 
 def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *, as_json: bool) -> None:
     """Print what would be asked; `reuse` is the ledger whose answers would be taken over."""
-    earlier = [answers_of_namesake(each.plan, reuse) if reuse else None for each in runs]
+    earlier = [answers_to_reuse(each.plan, reuse) if reuse else None for each in runs]
     for each, answers in zip(runs, earlier, strict=True):
         if answers:
             answers.count(each.plan.survey.questions())
@@ -140,7 +140,7 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *
     size = f"{number(len(runs), 'run')}, {number(questions, 'question')}"
     lines = [("suite", asked.name), ("state", f"dry run: nothing was written; {size}")]
     if reuse:
-        said = [answers.describe() if answers else "no other run of its name and settings" for answers in earlier]
+        said = [answers.describe() if answers else "no run whose answers could be taken over" for answers in earlier]
         lines += labelled("reused", (f"{of.plan.run_id}: {how}" for of, how in zip(runs, said, strict=True)))
     echo_lines(lines)
 
