@@ -196,9 +196,8 @@ def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledg
         return result.stderr
 
     for name in ("last", "alph", run.run_id):
-        assert refusal("rescore", name) == f"error: Run {run.run_id} (mode likelihood) stores no texts to re-read. " + (
-            "Only the modes generate and vote do.\n"
-        )
+        why = "has no texts in which rules would read a choice. Only the modes generate and vote have."
+        assert refusal("rescore", name) == f"error: Run {run.run_id} (mode likelihood) {why}\n"
     assert refusal("rescore", "beta").startswith("error: No run 'beta' in the ledger")
 
 

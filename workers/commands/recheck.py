@@ -64,7 +64,7 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
 @click.option("--sample", type=click.IntRange(min=1), default=20, show_default=True, help="Questions to ask again.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the sample.")
 def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
-    """Ask a sample of RUN again, one question at a time, and report the choices that change."""
+    """Ask a sample of RUN again, one question at a time, and report the answers that change."""
     settings, ledger, run = asked_of(name, config, overrides)
     refuse_lacking_adapter(settings, run)
     count = min(sample, answered(ledger, run))

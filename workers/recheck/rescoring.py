@@ -46,7 +46,7 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
     read: failed questions may have been asked again since. Its first verdicts stand, so another run is made, with a
     number. A question whose text the rules fail on is `failed`, with the reason.
 
-    Raises RunConfigError for a run that stores no texts to read, or is not finished.
+    Raises RunConfigError for a run without texts to read, or that is not finished.
     """
     old = ledger.run(run_id)
     _refuse_unreadable(old)
@@ -83,8 +83,10 @@ def _refuse_unreadable(run: Run) -> None:
             hint="To grade again, enqueue it with --fresh, or under another --run.",
         )
     if not run.spec.mode.read_by_rules:
-        what = f"Run {run.run_id} (mode {run.spec.mode})"
-        raise RunConfigError(f"{what} stores no texts to re-read.", hint="Only the modes generate and vote do.")
+        what = "has no texts in which rules would read a choice"
+        raise RunConfigError(
+            f"Run {run.run_id} (mode {run.spec.mode}) {what}.", hint="Only the modes generate and vote have."
+        )
     if run.spec.circular:
         raise RunConfigError(
             f"Run {run.run_id} (circular) stores the text of one rotation of each question, but all of them decide.",

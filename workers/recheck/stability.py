@@ -17,12 +17,16 @@ from workers.scoring import Item, versions
 
 __all__ = ["Flip", "answered", "stability", "unlike"]
 
+#: Characters that are shown of a text before the first difference, and from it on.
+BEFORE, FROM = 20, 40
+
 
 @dataclass(frozen=True, slots=True)
 class Flip:
     """A question with another result when asked alone.
 
-    The result is its choice, its grade with a judge, or the choices of its rotations if circular.
+    The result is its choice, its grade with a judge, or the choices of its rotations if circular. Of a text that is the
+    result itself, this has what stands around the first difference.
     """
 
     question_id: str
@@ -63,18 +67,31 @@ def stability(
     drawn = heapq.nsmallest(sample, settled, key=lambda _: draw.random())  # holds no more than the sample
     for question, before in drawn:
         (alone,) = score_batch([Item(question, run.spec, before.passages)], engine, judge_engine)
-        then, now = (_came_out(run, verdict) for verdict in (before, alone))
+        begin = max(0, _first_difference(before.raw_text, alone.raw_text) - BEFORE)
+        then, now = (_came_out(run, verdict, begin) for verdict in (before, alone))
         yield Flip(question.id, then, now, before.margin) if then != now else None
 
 
-def _came_out(run: Run, verdict: Verdict) -> str | None:
+def _came_out(run: Run, verdict: Verdict, begin: int) -> str | None:
+    """Return the result of a question; if it is a text, what that says from `begin` on."""
     if verdict.error:
         return f"failed ({verdict.error.message})"
+    if verdict.outcome is Outcome.ANSWERED and not run.spec.mode.chooses:  # nobody graded it
+        return _excerpt(verdict.raw_text, begin)
     if run.spec.mode.judged:
         return verdict.outcome.value
     if run.spec.circular:  # every rotation counts, not only the most frequent choice
         return " ".join(each or "–" for each in verdict.rotation_choices)
     return verdict.choice
+
+
+def _first_difference(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _excerpt(text: str, begin: int) -> str:
+    end = begin + BEFORE + FROM
+    return f"{'…' if begin else ''}{text[begin:end]!r}{'…' if end < len(text) else ''}"
 
 
 def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:

@@ -35,6 +35,7 @@ from workers.scoring.generate import read_text
 
 LETTERED = Prompt(name="lettered", text="{{ question }}{% for each in choices %}\n{{ each }}{% endfor %}")
 NOTHING_READ = Reading(None, "none")
+NOT_READ = "has no texts in which rules would read a choice"
 GENERATES = {"mode": Mode.GENERATE, "sampling": Sampling(), "prompt": LETTERED}
 
 
@@ -200,8 +201,9 @@ def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({}, r"\(mode likelihood\) stores no texts to re-read"),
-        ({"mode": Mode.LETTER, "prompt": LETTERED, "circular": True}, r"\(mode letter\) stores no texts to re-read"),
+        ({}, rf"\(mode likelihood\) {NOT_READ}"),
+        ({**GENERATES, "mode": Mode.FREE}, rf"\(mode free\) {NOT_READ}"),
+        ({"mode": Mode.LETTER, "prompt": LETTERED, "circular": True}, rf"\(mode letter\) {NOT_READ}"),
         ({**GENERATES, "circular": True}, r"stores the text of one rotation .*, but all of them decide\. .* --fresh"),
     ],
 )
@@ -372,6 +374,46 @@ def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(bo
     flips = [flip for flip in stability(books, run.run_id, model, 2, judge_engine=found) if flip]
     assert asked == [judge, judge]
     assert [(flip.question_id, flip.in_batch, flip.alone) for flip in flips] == [("q1", "correct", "wrong")]
+
+
+@pytest.mark.parametrize(
+    ("before", "alone", "told"),
+    [
+        ("It is so.", "It is so.", None),
+        ("It is not.", "It is so.", ("'It is not.'", "'It is so.'")),
+        (
+            "Once upon a time, there was a queue",
+            f"Once upon a time, there was a {'b' * 50}",
+            ("…'a time, there was a queue'", f"…'a time, there was a {'b' * 40}'…"),
+        ),
+        ("It is so.", "It is so.\n\n", ("'It is so.'", "'It is so.\\n\\n'")),
+        ("It is so.", "", ("'It is so.'", "''")),
+    ],
+)
+def test_the_text_of_a_free_prompt_is_stable_only_if_all_of_it_comes_again(
+    books: MemoryLedger, before: str, alone: str, told: tuple[str, str] | None
+) -> None:
+    """No choice is read from it: it was called unchanged, whatever came."""
+    prompt = Question(id="q0", question="Tell me a story.", choices=())
+    run = open_run(books, [prompt], "old", **GENERATES | {"mode": Mode.FREE})
+    settle(books, run, stored("q0", before, outcome=Outcome.ANSWERED))
+
+    (flip,) = stability(books, run.run_id, Writes(load_settings(), alone), sample=1)
+
+    assert (flip and (flip.in_batch, flip.alone)) == told
+
+
+def test_an_answer_without_a_key_to_grade_it_by_is_stable_only_if_the_same_text_comes_again(
+    books: MemoryLedger,
+) -> None:
+    keyless = [each.model_copy(update={"answer": None}) for each in make_questions(2)]
+    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
+    run = open_run(books, keyless, "old", **GENERATES | {"mode": Mode.JUDGE, "judge": judge})
+    settle(books, run, *(stored(f"q{n}", f"It is {n}.", outcome=Outcome.ANSWERED) for n in range(2)))
+
+    flips = [flip for flip in stability(books, run.run_id, Writes(load_settings(), "It is 1."), sample=2) if flip]
+
+    assert [(flip.question_id, flip.in_batch, flip.alone) for flip in flips] == [("q0", "'It is 0.'", "'It is 1.'")]
 
 
 def test_settings_without_the_adapter_of_a_run_are_refused(books: MemoryLedger) -> None:
