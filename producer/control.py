@@ -13,6 +13,7 @@ import click
 from contract.commands import INTERRUPTED, note
 from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
+from contract.names import is_request
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
@@ -28,7 +29,9 @@ __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 @click.pass_obj
 def pause(session: Session, run_names: tuple[str, ...]) -> None:
     """Pause each RUN until it is resumed. Questions in flight are finished; other runs continue."""
-    refused = [run.run_id for run in _all_named(session, run_names) if not _halt(session, run, RunState.PAUSED)]
+    runs = _all_named(session, run_names)
+    _refuse_requests(runs)
+    refused = [run.run_id for run in runs if not _halt(session, run, RunState.PAUSED)]
     if refused:
         are = "is" if len(refused) == 1 else "are"
         resume = f"python -m producer resume {' '.join(refused)}"
@@ -50,6 +53,17 @@ def cancel(session: Session, run_names: tuple[str, ...]) -> None:
 def _all_named(session: Session, run_names: Sequence[str]) -> list[Run]:
     """Return the runs that are named. Raises InputError for a wrong name, before anything is done to the others."""
     return [session.run(each) for each in run_names]
+
+
+def _refuse_requests(runs: Sequence[Run]) -> None:
+    """Raise InputError if one of `runs` is an HTTP request: the server waits only for those that are being answered."""
+    requests = [run.run_id for run in runs if is_request(run.run_id)]
+    if requests:
+        cannot = "is a request" if len(requests) == 1 else "are requests"
+        raise InputError(
+            f"{', '.join(requests)} {cannot} to the HTTP server, whose client waits for the answer.",
+            hint=f"To have it told that there will be none: python -m producer cancel {' '.join(requests)}",
+        )
 
 
 def _halt(session: Session, run: Run, state: RunState) -> bool:

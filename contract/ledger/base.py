@@ -8,25 +8,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from contract.engine_info import EngineUsed
-from contract.errors import InputError, UnknownRun, UnreadableRun
+from contract.errors import InputError, UnknownRun, UnreadableRun, nearest
 from contract.ledger.run import Counts, Run, RunState
 from contract.names import LAST, is_called, is_request
 from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
-__all__ = ["UNCOUNTED", "Begun", "Ledger"]
+__all__ = ["REQUEST_ENDED", "UNCOUNTED", "Begun", "Ledger", "unknown"]
 
 log = logging.getLogger(__name__)
 
 #: As `suspect_from`: count no attempts; the caller only wants to know which questions are unsettled.
 UNCOUNTED = -1
+#: What became of the run of an HTTP request that is not there any more.
+REQUEST_ENDED = "It was a request to the HTTP server, which deletes each once it is answered or nobody waits for it."
 #: Maximum number of runs that a message lists by name.
 MOST_LISTED = 5
 
 
 def _ignored(run_id: str, trouble: UnreadableRun) -> None:
     """Do nothing about a run that cannot be read."""
+
+
+def unknown(run_id: str, known: list[str], where: str = "the ledger") -> UnknownRun:
+    """Return the error for a run that is not in the ledger, among `known` ids."""
+    helps = REQUEST_ENDED if is_request(run_id) else nearest(run_id, known)
+    return UnknownRun(f"No run {run_id!r} in {where}.", hint=helps or "`python -m producer runs` lists them.")
 
 
 class Begun(NamedTuple):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from contract.engine_info import EngineUsed
-from contract.errors import RunConflict, UnknownRun, nearest
-from contract.ledger.base import Begun, Ledger
+from contract.errors import RunConflict
+from contract.ledger.base import Begun, Ledger, unknown
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
 from contract.spec import Stage
@@ -216,5 +216,5 @@ class MemoryLedger(Ledger):
     def _books(self, run_id: str) -> _Books:
         with self._lock:
             if run_id not in self._runs:
-                raise UnknownRun(f"No run {run_id!r} in the ledger.", hint=nearest(run_id, list(self._runs)))
+                raise unknown(run_id, list(self._runs))
             return self._runs[run_id]

@@ -19,8 +19,8 @@ from contract import keys
 from contract.chunks import TOGETHER, chunks
 from contract.connection import connect, lua, place_of, translating
 from contract.engine_info import EngineUsed
-from contract.errors import LedgerError, RunConflict, UnknownRun, UnreadableRun, nearest
-from contract.ledger.base import Begun, Ledger
+from contract.errors import LedgerError, RunConflict, UnreadableRun
+from contract.ledger.base import Begun, Ledger, unknown
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
 from contract.settings import Settings
@@ -428,8 +428,7 @@ class RedisLedger(Ledger):
 
     def _unknown(self, run_id: str) -> NoReturn:
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
-        hint = nearest(run_id, known) or "`python -m producer runs` lists them."
-        raise UnknownRun(f"No run {run_id!r} in the ledger at {place_of(self._redis)}.", hint=hint)
+        raise unknown(run_id, known, f"the ledger at {place_of(self._redis)}")
 
 
 def _new_call() -> str:

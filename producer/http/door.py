@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from contract import keys
-from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, RunConfigError, TooBusy
+from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, RunConfigError, TooBusy, UnknownRun
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.names import request_id
@@ -209,12 +209,17 @@ class Door:
             del self._events[run_id]
 
     def _answers(self, run: Run, questions: Sequence[Question]) -> Answers:
-        found = {question.id: verdict for question, verdict in self._ledger.results(run.run_id)}
-        verdicts = [found[each.id] for each in questions]
-        if None in verdicts:
-            raise LedgerError(f"Run {run.run_id} was halted or purged by a user.", hint="Send the request again.")
-        used = self._ledger.engines(run.run_id) if run.spec.sampling else []
-        return Answers([each for each in verdicts if each is not None], untaken(run, used))
+        try:
+            found = {question.id: verdict for question, verdict in self._ledger.results(run.run_id)}
+            used = self._ledger.engines(run.run_id) if run.spec.sampling else []
+        except UnknownRun:
+            found, used = {}, []
+        verdicts = [each for each in map(found.get, [each.id for each in questions]) if each is not None]
+        if len(verdicts) < len(questions):
+            raise LedgerError(
+                f"{run.run_id} was cancelled or deleted before it was answered.", hint="Send the request again."
+            )
+        return Answers(verdicts, untaken(run, used))
 
     async def _watch(self) -> None:
         """Wake the requests whose runs have no unsettled questions any more, with one query for all of them."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from contract import keys
 from contract.errors import UnknownRun
 from contract.fleet import WorkerRecord
-from contract.ledger import Counts, Ledger, Run, RunState
+from contract.ledger import REQUEST_ENDED, Counts, Ledger, Run, RunState
+from contract.names import is_request
 from contract.wording import number
 from producer.watching import checks
 from producer.watching.outage import Clock, Outage
@@ -27,6 +28,11 @@ __all__ = ["TICK_S", "Watcher", "watch"]
 
 #: Polling interval of the ledger, in seconds.
 TICK_S = 0.5
+#: What became of a run that is not there any more, and what to do.
+PURGED_OR_LOST = (
+    "The run was purged, or Redis lost its data: it was restarted without appendonly, or replaced by an empty server. "
+    "Enqueue the same file again to recreate the run from the start."
+)
 
 
 def watch(watcher: Watcher, *, clock: Clock | None = None) -> Counts:
@@ -106,8 +112,7 @@ class Watcher:
             raise UnknownRun(
                 f"{self.run.run_id} is no longer in the ledger; last seen with {settled:,} of "
                 f"{number(total, 'question')} settled.",
-                hint="The run was purged, or Redis lost its data: it was restarted without appendonly, or replaced by "
-                "an empty server. Enqueue the same file again to recreate the run from the start.",
+                hint=REQUEST_ENDED if is_request(self.run.run_id) else PURGED_OR_LOST,
             ) from trouble
 
     def attend(self, now: float, seen: Seen) -> None:

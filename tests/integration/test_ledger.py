@@ -17,7 +17,8 @@ from contract.errors import (
     RunHalted,
     UnknownRun,
 )
-from contract.ledger import UNCOUNTED, RunState
+from contract.ledger import REQUEST_ENDED, UNCOUNTED, RunState
+from contract.names import request_id
 from contract.question import Body
 from contract.spec import Stage
 from contract.verdict import Passage
@@ -620,6 +621,15 @@ def test_an_unknown_run_is_told_with_the_nearest_known_one(ledger: Ledger, metho
         ASKED[method](ledger, misspelt)
     assert f"No run {misspelt!r} in the ledger" in str(caught.value)
     assert caught.value.hint == f"Did you mean {run.run_id!r}?"
+
+
+def test_a_request_that_is_not_there_any_more_is_told_as_one_that_ended(ledger: Ledger) -> None:
+    """The request of another client was suggested instead."""
+    run = open_run(ledger, QUESTIONS)
+    ledger.open_run(run.model_copy(update={"run_id": request_id()}))
+    with pytest.raises(UnknownRun) as caught:
+        ledger.named(request_id())
+    assert caught.value.hint == REQUEST_ENDED
 
 
 @pytest.mark.parametrize("method", ASKED)

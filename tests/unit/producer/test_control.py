@@ -12,6 +12,7 @@ import pytest
 
 from contract.errors import RunHalted
 from contract.ledger import MemoryLedger
+from contract.names import request_id
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.options import CANCELLED
@@ -55,6 +56,20 @@ def test_a_paused_run_goes_on_with_what_was_put_aside(
     assert [ids for _, _, ids in broker.messages] == [["q1", "q2"], ["q3", "q4"]]
     again = producer("resume", run_id).stdout
     assert again == f"{run_id} was not halted: every unsettled question is already in a message, nothing was sent\n"
+
+
+def test_a_request_to_the_http_server_cannot_be_paused_and_nothing_is_done_to_other_runs(
+    producer: Producer, run_id: str, ledger: MemoryLedger
+) -> None:
+    """It was called paused, and was gone at once: its client was told to send it again."""
+    request = request_id()
+    ledger.open_run(ledger.run(run_id).model_copy(update={"run_id": request}))
+    with unchanged(ledger, run_id), unchanged(ledger, request):
+        assert producer("pause", run_id, request, exit_code=1).stderr == (
+            f"error: {request} is a request to the HTTP server, whose client waits for the answer. "
+            f"To have it told that there will be none: python -m producer cancel {request}\n"
+        )
+    assert producer("cancel", request).stdout == f"{request} is cancelled: 0 of 5 settled\n"
 
 
 def test_what_workers_still_finish_of_a_cancelled_run_is_told(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import DeadlineMissed, InputError, NoWorker, RedisUnreachable, RunConfigError
+from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, RedisUnreachable, RunConfigError
 from contract.fleet import WorkerRecord, WorkerState
-from contract.ledger import MemoryLedger, Run
+from contract.ledger import MemoryLedger, Run, RunState
 from contract.names import request_id
 from contract.priority import Priority
 from contract.question import Question
@@ -238,6 +238,34 @@ def test_whatever_models_requests_name_the_workers_are_read_at_most_once_a_secon
             with pytest.raises(NoWorker):
                 await opened.ask(make_questions(1), RunConfig(model=f"m{i}"), deadline_s=PATIENCE_S)
         assert len(looks) == 1
+
+    at(ledger, broker, act)
+
+
+def cancelled(ledger: Away, run_id: str) -> None:
+    ledger.halt(run_id, RunState.CANCELLED)
+
+
+def purged(ledger: Away, run_id: str) -> None:
+    ledger.purge(run_id)
+
+
+@pytest.mark.parametrize("end", [cancelled, purged])
+def test_who_waits_for_a_request_that_a_user_ends_is_told_to_send_it_again(
+    end: Callable[[Away, str], None], ledger: Away, broker: Slow
+) -> None:
+    """Of one that was purged, it was told how to list runs in a terminal."""
+    broker.may_send.set()
+
+    async def act(opened: Door) -> None:
+        asking = asyncio.ensure_future(opened.ask(make_questions(2), CONFIG, deadline_s=PATIENCE_S))
+        await until(lambda: len(broker.messages) == 1)
+        (run_id,) = ledger.run_ids()
+        end(ledger, run_id)
+        with pytest.raises(LedgerError) as refused:
+            await asking
+        told = f"{run_id} was cancelled or deleted before it was answered. Send the request again."
+        assert str(refused.value) == told
 
     at(ledger, broker, act)
 

@@ -12,7 +12,8 @@ import pytest
 from contract import keys
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun, WritesRefused
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
-from contract.ledger import Counts, MemoryLedger, Run, RunState
+from contract.ledger import REQUEST_ENDED, Counts, MemoryLedger, Run, RunState
+from contract.names import request_id
 from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
@@ -451,6 +452,17 @@ def test_a_run_that_is_gone_ends_the_watch_with_what_is_gone_and_what_to_do(
 ) -> None:
     with pytest.raises(UnknownRun, match=r"no longer in the ledger; last seen with 0 of 5 questions settled.*again"):
         watch(Watcher(ledger, broker, run, Screen()), clock=Script({2: lambda: ledger.purge(run.run_id)}).clock())
+
+
+def test_a_request_that_ends_while_it_is_watched_is_not_called_lost(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    """It was said that Redis may have lost its data, and that a file should be enqueued again."""
+    request = ledger.open_run(run.model_copy(update={"run_id": request_id()}))
+    events: dict[float, Callable[[], object]] = {2: lambda: ledger.purge(request.run_id)}
+    with pytest.raises(UnknownRun) as caught:
+        watch(Watcher(ledger, broker, request, Screen()), clock=Script(events).clock())
+    assert caught.value.hint == REQUEST_ENDED
 
 
 def test_questions_that_nobody_writes_end_the_watch(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
