@@ -113,6 +113,11 @@ class Mode(StrEnum):
         return self.answer is Answer.LABEL or self.answer is Answer.CHOICE
 
     @property
+    def marked(self) -> bool:
+        """Whether an answer can be right or wrong."""
+        return self.answer is not Answer.NONE
+
+    @property
     def read_by_rules(self) -> bool:
         """Whether rules read the choice in the generated text."""
         return self.writes and self.chooses

@@ -21,7 +21,7 @@ from producer.options import as_json, run_config_options
 from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown
 from producer.readers import opened, understand
-from producer.runs.runconfig import load_run_config
+from producer.runs.runconfig import load_run_config, refuse_free
 from producer.session import Session
 from producer.tokens import token_counter
 
@@ -56,6 +56,7 @@ def inspect(
     """
     how = how_to_read(rest)
     asked = load_run_config(config, overrides)
+    refuse_free(asked)
     # Nobody is asked, so of a deployment's several models none needs to be named; all see the same prompt.
     asked = asked.model_copy(update={"model": asked.model or "any"})
     shown: list[Question] = []

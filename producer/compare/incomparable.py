@@ -15,14 +15,25 @@ __all__ = ["refuse_incomparable"]
 
 
 def refuse_incomparable(ledger: Ledger, a: Run, b: Run, *, shared: bool) -> None:
-    """Raise InputError if `a` and `b` cannot be paired: one is not settled, or they asked different questions.
+    """Raise InputError if `a` and `b` cannot be paired.
 
-    If `shared`, they may ask different ones.
+    One is of prompts, without right or wrong answers, or is not settled, or they asked different questions; if
+    `shared`, they may ask different ones.
     """
+    for run in (a, b):
+        _refuse_unmarked(run)
     if not shared and a.spec.questions_digest != b.spec.questions_digest:
         raise _different_questions(ledger, a, b)
     for run in (a, b):
         _refuse_unsettled(ledger, run)
+
+
+def _refuse_unmarked(run: Run) -> None:
+    if not run.spec.mode.marked:
+        raise InputError(
+            f"Run {run.run_id} (mode {run.spec.mode}) has no right or wrong answers: its texts are the result.",
+            hint="Export both runs, and join their results.csv by question_id.",
+        )
 
 
 def _refuse_unsettled(ledger: Ledger, run: Run) -> None:

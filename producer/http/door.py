@@ -15,14 +15,13 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from contract import keys
-from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, RunConfigError, TooBusy, UnknownRun
+from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, TooBusy, UnknownRun
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.names import request_id
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Mode
 from contract.verdict import Verdict
 from contract.wording import number
 from producer.broker import Broker
@@ -30,7 +29,7 @@ from producer.engine_differences import untaken
 from producer.http.purging import Purging
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
-from producer.runs.runconfig import RunConfig, Texts
+from producer.runs.runconfig import RunConfig, Texts, refuse_free
 from producer.watching.unserved import start_workers, starting_words, unserved_queues
 
 __all__ = ["Answers", "Door"]
@@ -148,11 +147,7 @@ class Door:
 
     def _check(self, base: RunConfig) -> None:
         """Report errors in `base` at start-up rather than to every client. Its model may be left to the requests."""
-        if base.mode is Mode.FREE:
-            raise RunConfigError(
-                "mode: free does not extract answers to questions.",
-                hint="/generate does not need it; for questions, use mode: generate.",
-            )
+        refuse_free(base)
         whose = base.model_copy(update={"model": base.model or "anyone's"})
         whose.to_spec("0" * 64, self._settings, self._texts_of(base))
 

@@ -14,14 +14,14 @@ from contract.names import LAST, run_id_for, run_name, slug
 from contract.prefix_order import PrefixOrder
 from contract.priority import Priority
 from contract.settings import Settings
-from contract.spec import Mode, RunSpec
+from contract.spec import RunSpec
 from producer.intake.qrels import Qrels
 from producer.intake.selection import Selection
 from producer.intake.survey import Survey, survey
 from producer.readers import Source
 from producer.runs.choice_references import ChoiceReferences
 from producer.runs.few_shot import FewShotCheck
-from producer.runs.runconfig import RunConfig
+from producer.runs.runconfig import RunConfig, refuse_free
 from producer.runs.source_coverage import taken_of
 
 __all__ = ["Plan", "afresh", "asked_of", "plan"]
@@ -80,10 +80,7 @@ def plan(
 
     `name` is the run's name, by default made of file, model and mode. `qrels` are relevance judgements for passages.
     """
-    if config.mode is Mode.FREE:
-        raise RunConfigError(
-            "mode: free is for prompts sent to `python -m producer serve`.", hint="For questions, use mode: generate."
-        )
+    refuse_free(config)
     if name and slug(name) == LAST:
         raise RunConfigError(
             f"--run {name}: no run can be called so: commands take {LAST!r} as the newest run.",

@@ -43,6 +43,7 @@ __all__ = [
     "RunConfig",
     "Texts",
     "load_run_config",
+    "refuse_free",
     "run_config",
 ]
 
@@ -202,6 +203,15 @@ def run_config(values: Mapping[str, Any], source: str | Place) -> RunConfig:
         return RunConfig(**values)
     except ValidationError as trouble:
         raise RunConfigError(explain(trouble, RunConfig, source)) from None
+
+
+def refuse_free(config: RunConfig) -> None:
+    """Raise RunConfigError if `config` is for prompts, of which nothing is asked but a text, and not for questions."""
+    if config.mode is Mode.FREE:
+        raise RunConfigError(
+            "mode: free is for prompts, sent to /generate of `python -m producer serve`, and needs no setting there.",
+            hint="For questions, use mode: generate.",
+        )
 
 
 def _refuse_settings(values: Mapping[str, Any], source: str | Place) -> None:

@@ -188,7 +188,7 @@ def test_what_no_question_could_be_asked_by_is_refused_before_the_door_opens(
     for overrides, says in (
         (("few_shot.k=1", "few_shot.file=gone.jsonl"), "gone.jsonl"),
         (("few_shot.k=2", f"few_shot.file={alone}"), "a pool of 1 is too small for 2 examples"),
-        (("mode=free",), "mode: free does not extract answers to questions."),
+        (("mode=free",), "mode: free is for prompts, sent to /generate"),
         (("prompt=gone.j2",), "gone.j2: no such prompt template"),
         (("rag.enabled=true", "rag.index=gone"), "gone"),
     ):

@@ -227,6 +227,14 @@ def test_the_place_that_is_told_of_is_one_that_a_model_may_like(write_rows: Writ
     assert "the right answer is B in 33.5 % of the questions" in run(session, "inspect", str(write_rows(*rows))).stderr
 
 
+def test_a_mode_for_prompts_is_refused_as_no_command_would_ask_questions_in_it(five: Path, session: Session) -> None:
+    """The questions were shown as they would be asked, without their choices."""
+    for command in ("inspect", "enqueue"):
+        result = run(session, command, str(five), "--set", "mode=free")
+        assert result.exit_code == 1
+        assert "For questions, use mode: generate." in result.stderr
+
+
 def test_beside_a_deployment_of_several_models_none_needs_to_be_named(
     tmp_path: Path, write_rows: WriteRows, session: Session
 ) -> None:

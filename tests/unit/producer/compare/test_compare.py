@@ -439,6 +439,19 @@ def test_questions_without_any_key_cannot_be_compared(ran: Ran, compare: Produce
     assert "None of the 1 question has a key" in compare("one", "two", exit_code=1).stderr
 
 
+@pytest.mark.parametrize("other", ["prompts", "two"])
+def test_texts_to_prompts_cannot_be_compared_as_none_is_right_or_wrong(ran: Ran, compare: Producer, other: str) -> None:
+    """A key was asked for, and the field of the file that has it."""
+    prompts = [Question(id="0", question="Tell me a story.", choices=())]
+    ran("prompts", "a", prompts, mode=Mode.FREE, sampling=Sampling())
+    ran("two", "c", QUESTIONS[:1], questions_digest="1" * 64)
+
+    assert compare(other, "prompts", exit_code=1).stderr == (
+        "error: Run prompts (mode free) has no right or wrong answers: its texts are the result. "
+        "Export both runs, and join their results.csv by question_id.\n"
+    )
+
+
 def test_an_unknown_run_is_one_line(ran: Ran, compare: Producer) -> None:
     ran("one", "ccccccc")
 
