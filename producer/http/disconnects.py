@@ -28,11 +28,11 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
+        raise HTTPException(GONE, "The client has disconnected.")
     finally:
         leaving.cancel()
         working.cancel()
-    await asyncio.wait({working})
-    raise HTTPException(GONE, "The client has disconnected.")
+        await asyncio.wait({working})
 
 
 async def _left(request: Request) -> None:

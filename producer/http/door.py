@@ -74,6 +74,8 @@ class Door:
         #: Run that a client waits for → set once none of its questions is unsettled.
         self._events: dict[str, asyncio.Event] = {}
         self._any_events = asyncio.Event()
+        #: Runs that are being sent, or that clients wait for.
+        self._sendings: set[asyncio.Future[None]] = set()
         self._purging = Purging(ledger, settings.http.max_deadline_s)
         #: When the live workers were last read, and who they were.
         self._seen: tuple[float, Sequence[WorkerRecord]] = (-math.inf, ())
@@ -93,7 +95,7 @@ class Door:
         finally:
             for each in tasks:
                 each.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.wait([*tasks, *self._sendings])
             await self._purging.purge()
 
     async def ask(self, questions: Sequence[Question], config: RunConfig, deadline_s: float) -> Answers:
@@ -182,13 +184,19 @@ class Door:
     async def _sent(self, run: Run, questions: Sequence[Question]) -> AsyncIterator[None]:
         """Submit the run to ledger and queue, and mark it for purging afterwards, even if sending takes too long."""
         sending = asyncio.ensure_future(asyncio.to_thread(self._send, run, questions))
+        self._sendings.add(sending)
+
+        def leave(_: object) -> None:
+            self._sendings.discard(sending)
+            self._purging.leave([run.run_id])
+
         try:
             await asyncio.shield(sending)
             yield
         finally:
             # A running thread cannot be cancelled. Nothing is awaited here, as that would be cancelled too if the
             # client disconnects after the deadline.
-            sending.add_done_callback(lambda _: self._purging.leave([run.run_id]))
+            sending.add_done_callback(leave)
 
     def _send(self, run: Run, questions: Sequence[Question]) -> None:
         self._ledger.open_run(run)

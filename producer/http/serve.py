@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -26,9 +27,13 @@ __all__ = ["serve"]
 def serve(
     session: Session, config: Path | None, overrides: tuple[str, ...], host: str | None, port: int | None
 ) -> None:
-    """Answer questions and prompts over HTTP; clients share the workers' batches. Ctrl-C stops the server."""
-    import uvicorn
+    """Answer questions and prompts over HTTP; clients share the workers' batches.
 
+    Ctrl-C stops the server once it has answered the requests that it has, a second one at once.
+    """
+    from uvicorn import Config
+
+    from producer.http.stopping import Server
     from producer.http.web import make_app
 
     http = session.settings.http
@@ -42,8 +47,8 @@ def serve(
     if not http.api_key.get_secret_value():
         note("No http.api_key is set: anyone who can reach the port may send requests.")
     host, port = host or http.host, http.port if port is None else port
-    try:
-        uvicorn.run(
+    server = Server(
+        Config(
             app,
             host=host,
             port=port,
@@ -51,5 +56,9 @@ def serve(
             access_log=False,
             timeout_graceful_shutdown=int(http.max_deadline_s),
         )
+    )
+    try:
+        with suppress(KeyboardInterrupt):  # after it has stopped
+            server.run()
     except SystemExit:  # uvicorn logs the reason, and exits with a code that has another meaning here
         raise InputError(f"The server cannot listen on {host}:{port}.", hint="Use another --host or --port.") from None

@@ -39,6 +39,7 @@ from producer.http.bodies import (
 from producer.http.disconnects import while_connected
 from producer.http.door import Door
 from producer.http.refusals import explain, refuse
+from producer.http.stopping import Stopping
 from producer.http.strict_json import StrictRoute
 from producer.http.timing import Timed
 from producer.readers.record import FieldTrouble
@@ -77,9 +78,10 @@ def make_app(
     _add_generating(app, door, settings, base)
     _add_looking(app, ledger, workers)
     requests = _add_metrics(app, door, metrics)
-    # Of the three, a request meets the last first.
+    # Of the four, a request meets the last first.
     app.add_middleware(BodyLimit, max_bytes=settings.http.max_body_bytes)
     app.add_middleware(KeyCheck, key=settings.http.api_key.get_secret_value())
+    app.add_middleware(Stopping)
     app.add_middleware(Timed, requests=requests, paths={each.path for each in app.routes if isinstance(each, Route)})
     return app
 

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -83,6 +84,14 @@ class Caller:
 
 @contextmanager
 def served(folder: Path, *more: str, redis_url: str, model: str = SIMULATED_MODEL) -> Iterator[Caller]:
+    with started(folder, *more, redis_url=redis_url, model=model) as (caller, _):
+        yield caller
+
+
+@contextmanager
+def started(
+    folder: Path, *more: str, redis_url: str, model: str = SIMULATED_MODEL
+) -> Iterator[tuple[Caller, subprocess.Popen[bytes]]]:
     port, log = free_port(), folder / "serve.log"
     environment = {
         "MCQUEUE_REDIS_URL": redis_url,
@@ -95,7 +104,7 @@ def served(folder: Path, *more: str, redis_url: str, model: str = SIMULATED_MODE
     with process("-m", "producer", "serve", "--port", str(port), *more, environment=environment, log=log) as child:
         wait_until(lambda: child.poll() is not None or "Uvicorn running" in log.read_text(), f"the door; log {log}")
         assert child.poll() is None, log.read_text()
-        yield Caller(f"http://127.0.0.1:{port}")
+        yield Caller(f"http://127.0.0.1:{port}"), child
     assert KEY not in log.read_text()
     assert "Traceback" not in log.read_text()
 
@@ -321,6 +330,27 @@ def test_a_caller_who_leaves_is_waited_for_no_longer_and_its_question_dropped(
             wait_until(lambda: waiting(1) and len(redis_ledger.runs()) == 1, "the question to be waited for")
         wait_until(lambda: waiting(0) and redis_ledger.runs() == [], "the door to forget it")
         assert alone.post("/score", **{**QUESTION, "question": "What is three plus three?"}).status == 200
+
+
+def test_a_second_ctrl_c_ends_the_door_at_once_and_whoever_waits_is_told(
+    redis_url: str, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """Tracebacks of each request, a bare "Internal Server Error", and a run that was left for a day."""
+    with (
+        hanging(tmp_path / "hanging.log"),
+        started(tmp_path, redis_url=redis_url) as (door, child),
+        ThreadPoolExecutor() as callers,
+    ):
+        asked = callers.submit(door.post, "/score", **QUESTION)
+        wait_until(lambda: len(redis_ledger.runs()) == 1, "the question to be asked")
+        child.send_signal(signal.SIGINT)
+        log = tmp_path / "serve.log"
+        wait_until(lambda: "Waiting for connections to close" in log.read_text(), "the door to wait for its caller")
+        child.send_signal(signal.SIGINT)
+        told = "The server stops, and does not wait for the answer. Send the request again."
+        assert asked.result(timeout=PATIENCE_S) == Answer(503, {"detail": told})
+        assert child.wait(timeout=PATIENCE_S) == 0
+        assert redis_ledger.runs() == []
 
 
 def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:

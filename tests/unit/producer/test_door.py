@@ -339,6 +339,19 @@ def test_a_run_that_is_still_kept_when_the_door_closes_is_forgotten_then(
     assert ledger.runs() == []
 
 
+def test_a_run_that_is_still_being_sent_when_the_door_closes_is_forgotten_then(ledger: Away, broker: Slow) -> None:
+    async def act(opened: Door) -> None:
+        asking = asyncio.ensure_future(opened.ask(make_questions(1), CONFIG, deadline_s=60))
+        await until(broker.sending.is_set)
+        asking.cancel()
+        await asyncio.wait([asking])
+        asyncio.get_running_loop().call_later(0.05, broker.may_send.set)
+
+    at(ledger, broker, act)
+    assert len(broker.messages) == 1
+    assert ledger.runs() == []
+
+
 def test_what_another_door_leaves_behind_is_found_by_one_that_is_open_already(
     ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,17 +33,25 @@ class Answer(NamedTuple):
 
 
 async def call(
-    app: ASGIApp, path: str, chunks: Sequence[bytes] = (), headers: dict[str, str] | None = None, *, gone: bool = False
+    app: ASGIApp,
+    path: str,
+    chunks: Sequence[bytes] = (),
+    headers: dict[str, str] | None = None,
+    *,
+    gone: bool = False,
+    slow: bool = False,
 ) -> Answer:
-    """Send a request; after the chunks, the client has sent all, or is `gone`."""
+    """Send a request; after the chunks, the client has sent all, or is `gone`, or `slow`: nothing follows."""
     sent: list[Message] = []
     left = [{"type": "http.request", "body": each, "more_body": True} for each in chunks or [b""]]
-    left[-1]["more_body"] = gone
+    left[-1]["more_body"] = gone or slow
     reads = 0
 
     async def receive() -> Message:
         nonlocal reads
         reads += 1
+        if slow and not left:
+            await asyncio.Event().wait()
         return left.pop(0) if left else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
@@ -140,6 +148,21 @@ def test_an_error_that_nothing_expected_is_counted_too(app: ASGIApp) -> None:
         answered(app, "/health")
 
     assert counted(app) == {("/health", "500")}
+
+
+def test_a_request_that_the_server_cancels_as_it_stops_is_told_to_come_again(app: ASGIApp) -> None:
+    """A client that was slow to send its body got a bare "Internal Server Error", and the log a traceback."""
+
+    async def cancelled() -> Answer:
+        calling = asyncio.ensure_future(call(app, "/score", [QUESTION[:10]], SHOWN, slow=True))
+        await asyncio.sleep(0.05)
+        calling.cancel()
+        return await calling
+
+    found = asyncio.run(cancelled())
+
+    assert (found.status, "Send the request again." in json.loads(found.body)["detail"]) == (503, True)
+    assert counted(app) == {("/score", "503")}
 
 
 def test_paths_that_do_not_exist_are_counted_as_one(app: ASGIApp) -> None:

@@ -1,0 +1,43 @@
+"""The server's end: it waits for the requests that are being answered, unless it is told a second time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvicorn
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["Server", "Stopping"]
+
+
+class Server(uvicorn.Server):
+    """Cancels, at a second Ctrl-C, what it does not wait for any more, so that no run of a request is left behind."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, and end the application in any case."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            if left := set(self.server_state.tasks):
+                for each in left:
+                    each.cancel()
+                await asyncio.wait(left)
+            await self.lifespan.shutdown()
+
+
+class Stopping:
+    """ASGI middleware that answers 503 to a request that the server cancels, as it does only when it stops."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request; if it is cancelled, tell its client to send it again."""
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            detail = "The server stops, and does not wait for the answer. Send the request again."
+            await JSONResponse({"detail": detail}, 503)(scope, receive, send)
