@@ -41,6 +41,8 @@ def _said(wrong: dict[str, Any], request: Request) -> str:
     # A body of another content type, such as curl's default, is not parsed as JSON at all.
     if wrong["loc"] == ("body",) and wrong["type"] in {"missing", "model_attributes_type"}:
         return "Expected a JSON object, sent with Content-Type: application/json."
+    if wrong["type"] == "string_pattern_mismatch":  # of prompts
+        return "Input should have more than white space"
     if wrong["type"] == "json_invalid":
         return f"{wrong['msg']} at character {wrong['loc'][1]}: {wrong['ctx']['error']}"
     if wrong["type"] == "extra_forbidden":

@@ -199,6 +199,10 @@ def trouble_of(trouble: ValidationError) -> FieldTrouble:
             " of the content is used."
         )
         return FieldTrouble(field, f"found {shown_value(first['input'])}.", hint, kind="cannot be an id")
+    if first["type"] == "string_pattern_mismatch":  # of any other field: it has nothing but white space
+        return FieldTrouble(
+            field, f"found {shown_value(first['input'])}, expected text.", "Write some.", kind="not text"
+        )
     message = first["msg"].removeprefix("Value error, ")
     return FieldTrouble(
         field, f"{message}, found {shown_value(first['input'])}.", "Correct it or remove it.", kind=message
