@@ -30,7 +30,7 @@ from producer.http.purging import Purging
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import RunConfig, Texts, refuse_free
-from producer.watching.unserved import start_workers, starting_words, unserved_queues
+from producer.watching.unserved import held_up, start_workers, starting_words, unserved_queues, workers_of
 
 __all__ = ["Answers", "Door"]
 
@@ -44,6 +44,10 @@ LOOK_AGAIN_S = 0.5
 SOURCE = "http"
 #: How a client asks the model that live workers serve.
 BY_REQUEST = "name it as model in the request, or serve with --set model=NAME"
+#: How a client gets answers that merely take long.
+SOONER = "Raise deadline_s, or start more workers."
+#: How long the reason of a missed deadline is looked for, in seconds.
+WHY_FOR_S = 1.0
 #: How long the live workers are remembered, in seconds.
 WORKERS_FOR_S = 1.0
 
@@ -113,6 +117,7 @@ class Door:
                 f"{number(self._waiting, 'question')} waiting already; the limit is {limit}.", hint="Try again later."
             )
         self._waiting += len(questions)
+        run = None
         try:
             async with asyncio.timeout(deadline_s):
                 run = await asyncio.to_thread(self._plan, questions, config)
@@ -121,11 +126,20 @@ class Door:
                     await self._settled(run.run_id)
                     return await asyncio.to_thread(self._answers, run, questions)
         except TimeoutError:
-            raise DeadlineMissed(
-                f"No verdict after {deadline_s:g} s.", hint="Raise deadline_s, or start more workers."
-            ) from None
+            raise DeadlineMissed(f"No verdict after {deadline_s:g} s.", hint=await self._why_late(run)) from None
         finally:
             self._waiting -= len(questions)
+
+    async def _why_late(self, run: Run | None) -> str:
+        """Return what keeps workers from answering the run, if anything does, or else how answers come sooner."""
+        try:
+            async with asyncio.timeout(WHY_FOR_S):
+                live = await self._live()
+        except TimeoutError:
+            return "Redis does not answer."
+        except LedgerError as trouble:
+            return str(trouble)
+        return " ".join(held_up(run.run_id, workers_of(run, live)) if run else ()) or SOONER
 
     async def _live(self) -> Sequence[WorkerRecord]:
         """Return all live workers, as they were at most a second ago."""

@@ -14,13 +14,12 @@ from contract.ledger import Counts, Run
 from contract.wording import number
 from producer.watching.status import unbooted_of, writer_of
 from producer.watching.unserved import (
-    put_off_by,
+    held_up,
     refusal_of_writes,
     since,
     start_workers,
     starting_words,
     unbooted_by_reason,
-    waiting_lines,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class PutOff:
 
     def look(self, workers: Sequence[WorkerRecord]) -> None:
         """Say what was not so at the last look."""
-        before, self._seen = self._seen, [*put_off_by(self._run_id, workers), *waiting_lines(workers)]
+        before, self._seen = self._seen, held_up(self._run_id, workers)
         for each in self._seen:
             if each not in before:
                 self._say(f"Questions are waiting. {each}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from producer.broker import Broker
 
 __all__ = [
+    "held_up",
     "put_off_by",
     "refusal_of_writes",
     "remedy",
@@ -103,6 +104,11 @@ def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:
 def waiting_lines(workers: Iterable[WorkerRecord]) -> list[str]:
     """Return which of `workers` cannot start or go on, and what they wait for."""
     return [f"{each.name} waits for {each.waits_for}" for each in workers if each.waits_for]
+
+
+def held_up(run_id: str, workers: Sequence[WorkerRecord]) -> list[str]:
+    """Return which of `workers` put the run off, or wait for something themselves, and why."""
+    return [*put_off_by(run_id, workers), *waiting_lines(workers)]
 
 
 def unbooted_by_reason(failures: Iterable[BootFailure]) -> dict[str, list[BootFailure]]:

@@ -293,6 +293,64 @@ async def miss_the_deadline(opened: Door, ledger: Away) -> None:
     await until(ledger.refused.is_set)
 
 
+async def late(opened: Door) -> str:
+    """What is said at the deadline of a question that nobody answers."""
+    with pytest.raises(DeadlineMissed) as missed:
+        await opened.ask(make_questions(1), CONFIG, deadline_s=1.5)
+    return str(missed.value)
+
+
+def test_a_missed_deadline_is_told_with_what_the_worker_waits_for(
+    ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More time and more workers were suggested whatever was the matter."""
+    monkeypatch.setattr(door, "WORKERS_FOR_S", 0.0)
+    broker.may_send.set()
+
+    async def act(opened: Door) -> None:
+        said = "No verdict after 1.5 s. "
+        assert await late(opened) == f"{said}Raise deadline_s, or start more workers."
+        asked = worker_of("score.small")
+        broker.live[:] = [worker_of("score.other").model_copy(update={"waits_for": "another server"})]
+        broker.live.append(asked.model_copy(update={"waits_for": "its server"}))
+        assert await late(opened) == f"{said}gpu0 waits for its server"
+        putting_off = asyncio.ensure_future(late(opened))
+        await until(lambda: len(broker.messages) == 3)
+        broker.live[:] = [asked.model_copy(update={"puts_off": {ledger.run_ids()[0]: "its judge is away"}})]
+        assert await putting_off == f"{said}gpu0: its judge is away"
+
+    at(ledger, broker, act)
+
+
+def test_a_deadline_that_is_missed_because_redis_is_silent_or_away_is_told_so(
+    ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "WORKERS_FOR_S", 0.0)
+    monkeypatch.setattr(door, "WHY_FOR_S", 0.1)
+    silent, away = threading.Event(), RedisUnreachable("No Redis answers.", hint="Start one.")
+
+    def refused() -> list[WorkerRecord]:
+        raise away
+
+    def looked_for() -> list[WorkerRecord]:
+        silent.wait(PATIENCE_S)
+        return []
+
+    async def act(opened: Door) -> None:
+        for look, told in ((looked_for, "Redis does not answer."), (refused, str(away))):
+            broker.sending.clear()
+            broker.may_send.clear()
+            with monkeypatch.context() as patch:
+                asking = asyncio.ensure_future(late(opened))
+                await until(broker.sending.is_set)
+                patch.setattr(broker, "all_workers", look)
+                assert await asking == f"No verdict after 1.5 s. {told}"
+            broker.may_send.set()
+        silent.set()
+
+    at(ledger, broker, act)
+
+
 def test_a_run_whose_deadline_comes_while_redis_is_away_is_forgotten_once_it_is_back(
     ledger: Away, broker: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
