@@ -30,7 +30,7 @@ __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 def pause(session: Session, run_names: tuple[str, ...]) -> None:
     """Pause each RUN until it is resumed. Questions in flight are finished; other runs continue."""
     runs = _all_named(session, run_names)
-    _refuse_requests(runs)
+    _refuse_requests(session, runs)
     refused = [run.run_id for run in runs if not _halt(session, run, RunState.PAUSED)]
     if refused:
         are = "is" if len(refused) == 1 else "are"
@@ -55,9 +55,10 @@ def _all_named(session: Session, run_names: Sequence[str]) -> list[Run]:
     return [session.run(each) for each in run_names]
 
 
-def _refuse_requests(runs: Sequence[Run]) -> None:
+def _refuse_requests(session: Session, runs: Sequence[Run]) -> None:
     """Raise InputError if one of `runs` is an HTTP request: the server waits only for those that are being answered."""
-    requests = [run.run_id for run in runs if is_request(run.run_id)]
+    ids = [run.run_id for run in runs if is_request(run.run_id)]
+    requests = [each for each in ids if not session.ledger.counts(each).finished]
     if requests:
         cannot = "is a request" if len(requests) == 1 else "are requests"
         raise InputError(

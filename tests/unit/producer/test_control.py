@@ -64,12 +64,15 @@ def test_a_request_to_the_http_server_cannot_be_paused_and_nothing_is_done_to_ot
     """It was called paused, and was gone at once: its client was told to send it again."""
     request = request_id()
     ledger.open_run(ledger.run(run_id).model_copy(update={"run_id": request}))
+    ledger.add_questions(request, make_questions(5))
     with unchanged(ledger, run_id), unchanged(ledger, request):
         assert producer("pause", run_id, request, exit_code=1).stderr == (
             f"error: {request} is a request to the HTTP server, whose client waits for the answer. "
             f"To have it told that there will be none: python -m producer cancel {request}\n"
         )
     assert producer("cancel", request).stdout == f"{request} is cancelled: 0 of 5 settled\n"
+    settle(ledger, request, *(f"q{n}" for n in range(5)))
+    assert producer("pause", request).stdout == f"{request} is already settled\n"
 
 
 def test_what_workers_still_finish_of_a_cancelled_run_is_told(
