@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from contract import keys
-from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, TooBusy, UnknownRun
+from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, SettingsError, TooBusy, UnknownRun
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.names import request_id
@@ -177,7 +177,10 @@ class Door:
     def _plan(self, questions: Sequence[Question], config: RunConfig) -> Run:
         digest = Digest()
         digest.add(questions)
-        spec = config.to_spec(digest.hexdigest(), self._settings, self._texts_of(config))
+        try:
+            spec = config.to_spec(digest.hexdigest(), self._settings, self._texts_of(config))
+        except SettingsError as trouble:  # its remedy is that of commands
+            raise SettingsError(trouble.message, hint=f"For one of them, {BY_REQUEST}.") from None
         shots = FewShotCheck(spec.few_shot)
         for question in questions:
             shots.add(question)

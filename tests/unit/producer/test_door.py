@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, RedisUnreachable, RunConfigError
+from contract.errors import (
+    DeadlineMissed,
+    InputError,
+    LedgerError,
+    NoWorker,
+    RedisUnreachable,
+    RunConfigError,
+    SettingsError,
+)
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run, RunState
 from contract.names import request_id
@@ -207,6 +215,23 @@ def test_a_request_for_a_model_that_nobody_serves_names_those_that_are_served(le
         assert ledger.runs() == []
 
     at(ledger, broker, act)
+
+
+def test_a_request_that_names_none_of_several_models_is_told_how_a_request_names_one(
+    ledger: Away, broker: Slow
+) -> None:
+    """It was told to use `--set`, or an environment variable."""
+    settings = Settings.model_validate({"models": [{"model": "small"}, {"model": "large"}]})
+
+    async def act() -> None:
+        with pytest.raises(SettingsError) as refused:
+            await Door(settings, ledger, broker, CONFIG).ask(make_questions(1), RunConfig(), deadline_s=PATIENCE_S)
+        assert str(refused.value) == (
+            "The settings have several models: small, large. For one of them, name it as model in the request, or serve"
+            " with --set model=NAME."
+        )
+
+    asyncio.run(act())
 
 
 def test_a_request_for_a_model_whose_worker_is_starting_is_told_to_come_again(ledger: Away, broker: Slow) -> None:
