@@ -11,19 +11,31 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["Server", "Stopping"]
 
+#: Polling interval for a second Ctrl-C, in seconds.
+LOOK_EVERY_S = 0.1
+
 
 class Server(uvicorn.Server):
     """Cancels, at a second Ctrl-C, what it does not wait for any more, so that no run of a request is left behind."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop, and end the application in any case."""
+        ending = asyncio.create_task(self._end_if_forced())
         await super().shutdown(sockets)
         if self.force_exit:
-            if left := set(self.server_state.tasks):
-                for each in left:
-                    each.cancel()
-                await asyncio.wait(left)
+            await ending
             await self.lifespan.shutdown()
+        else:
+            ending.cancel()
+
+    async def _end_if_forced(self) -> None:
+        """Cancel all requests at a second Ctrl-C. Newer Pythons wait for their connections even then."""
+        while not self.force_exit:
+            await asyncio.sleep(LOOK_EVERY_S)
+        if left := set(self.server_state.tasks):
+            for each in left:
+                each.cancel()
+            await asyncio.wait(left)
 
 
 class Stopping:
