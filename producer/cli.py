@@ -24,6 +24,7 @@ COMMANDS = {
     "export": "producer.follow:export",
     "index": "producer.index:index",
     "inspect": "producer.inspect:inspect",
+    "load": "producer.load:load",
     "pause": "producer.control:pause",
     "purge": "producer.control:purge",
     "report": "producer.report:report",

@@ -33,6 +33,7 @@ def summary_json(
         "run_id": run.run_id,
         "source": run.source,
         "selection": run.taken.model_dump(mode="json") if run.taken else None,
+        "created_at": iso(run.created_at),
         "state": summary.standing,
         "spec": run.spec.model_dump(mode="json"),
         "prompt_version": run.spec.prompt.version,

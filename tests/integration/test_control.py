@@ -168,6 +168,34 @@ def test_a_run_purged_under_a_busy_worker_is_gone_and_the_next_one_is_scored(
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+def test_a_run_that_was_exported_half_way_and_purged_is_loaded_and_finished_by_a_worker(
+    redis_ledger: RedisLedger, tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCQUEUE_ENGINE", "simulated")
+    monkeypatch.setenv("MCQUEUE_MODEL", SIMULATED_MODEL)
+    questions = tmp_path / "exam.jsonl"
+    questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(200)))
+    with worker(tmp_path / "first.log", batch_size=8, simulated={"call_ms": 100}):
+        run = redis_ledger.run(json.loads(verb("enqueue", questions, "--json"))["run_id"])
+        wait_settled(redis_ledger, run, 8)
+        verb("pause", run.run_id)
+        wait_nobody_holds(redis_ledger, run)
+    verb("export", run.run_id, "--format", "jsonl", "--out", tmp_path)
+    before, engines = list(redis_ledger.results(run.run_id)), redis_ledger.engines(run.run_id)
+    verb("purge", run.run_id, "--yes")
+    with worker(tmp_path / "second.log", batch_size=8):
+        verb("load", tmp_path / run.run_id)
+        assert list(redis_ledger.results(run.run_id)) == before
+        assert [each.engine for each in redis_ledger.engines(run.run_id)] == [each.engine for each in engines]
+        let_the_audit_pass(redis_ledger, tmp_path / "second.log")
+        assert list(redis_ledger.results(run.run_id)) == before, "it is paused"
+        verb("resume", run.run_id)
+        wait_finished(redis_ledger, run)
+    after = redis_ledger.results(run.run_id)
+    assert all(then in (None, now) for (_, then), (_, now) in zip(before, after, strict=True))
+    assert_each_settled_once(redis_ledger, run)
+
+
 def test_the_messages_of_a_purged_run_ask_for_no_worker(
     verb: Verb, app: Celery, redis_ledger: RedisLedger, settings: Settings
 ) -> None:

@@ -1,0 +1,212 @@
+"""`python -m producer load`: puts exported runs back into the ledger, such as those of another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel, Field, ValidationError
+
+from contract.chunks import TOGETHER, chunks
+from contract.engine_info import EngineUsed
+from contract.errors import InputError, RunConfigError
+from contract.explain import explain
+from contract.ledger import Counts, Ledger, Run, RunState, Taken
+from contract.names import RunId
+from contract.question import Question
+from contract.spec import RunSpec
+from contract.verdict import Verdict
+from contract.wording import number
+from producer.bar import with_bar
+from producer.intake.survey import Digest
+from producer.options import as_json
+from producer.output import echo_json, echo_lines
+from producer.session import Session
+
+__all__ = ["load"]
+
+SUMMARY, RESULTS = "summary.json", "results.jsonl"
+EXPORT_IT = "Where the run is, write both: python -m producer export RUN --format jsonl"
+
+
+@click.command()
+@click.argument("folders", metavar="FOLDER…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@as_json
+@click.pass_obj
+def load(session: Session, folders: tuple[Path, ...], as_json: bool) -> None:
+    """Put the run of each FOLDER, written by `export --format jsonl`, back into the ledger.
+
+    So runs of another machine can be compared with those of this one, and runs that were purged. Verdicts that are
+    there already stay. A run with unsettled questions is paused until it is resumed.
+    """
+    archives = [_read(folder) for folder in folders]  # all of them, before anything is written
+    done = [_put(session, archive) for archive in archives]
+    if as_json:
+        echo_json([each.to_json() for each in done])
+        return
+    for each in done:
+        echo_lines([("run", each.run.run_id), ("state", each.describe())])
+
+
+class _Answered(BaseModel):
+    """An engine that answered, as summary.json describes it."""
+
+    worker: str
+    since: datetime
+    engine: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Environment(BaseModel):
+    answered_by: tuple[_Answered, ...] = ()
+
+
+class _Summary(BaseModel):
+    """What is needed of summary.json."""
+
+    run_id: RunId
+    source: str
+    selection: Taken | None = None
+    spec: RunSpec
+    fingerprint: str
+    total: int
+    environment: _Environment = Field(default_factory=_Environment)
+    exported_at: datetime
+    #: Older versions did not write it.
+    created_at: datetime | None = None
+    files: tuple[str, ...] = ()
+
+
+class _Line(BaseModel):
+    """A line of results.jsonl."""
+
+    run_id: str
+    question: Question
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """An exported run that was found to be complete."""
+
+    run: Run
+    engines: tuple[EngineUsed, ...]
+    results: Path
+
+    def lines(self) -> Iterator[_Line]:
+        """Yield the questions in order, each with its verdict."""
+        return _lines(self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What became of a run."""
+
+    run: Run
+    #: Number of verdicts that were not there before.
+    verdicts: int
+    counts: Counts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content for `--json`."""
+        return {
+            "run_id": self.run.run_id,
+            "state": self.counts.standing,
+            "questions": self.run.questions,
+            "loaded": self.verdicts,
+            "unsettled": self.counts.todo,
+        }
+
+    def describe(self) -> str:
+        """Describe what was loaded and what is still to be asked."""
+        before = self.counts.settled - self.verdicts
+        said = f"{self.counts.standing}: {number(self.verdicts, 'verdict')} loaded"
+        if before:
+            said += f", {before:,} there before"
+        if self.counts.todo:
+            said += f"; {number(self.counts.todo, 'question')} unsettled"
+        return f"{said}; to ask them: python -m producer resume {self.run.run_id}" if self.counts.halted else said
+
+
+def _read(folder: Path) -> _Archive:
+    """Read the whole export in `folder`. Raises InputError if it is incomplete or was changed."""
+    said, results = _summary(folder / SUMMARY), folder / RESULTS
+    if RESULTS not in said.files:
+        raise InputError(f"{folder / SUMMARY}: it was exported without {RESULTS}.", hint=EXPORT_IT)
+    digest = Digest()
+    with closing(with_bar(_lines(results), f"check {said.run_id}", said.total)) as lines:
+        for some in chunks(lines, TOGETHER):
+            digest.add([line.question for line in some])
+    if said.spec.fingerprint() != said.fingerprint:
+        raise InputError(f"{folder / SUMMARY}: its spec was changed, as its fingerprint tells.", hint=EXPORT_IT)
+    if digest.hexdigest() != said.spec.questions_digest:
+        has = f"has {number(digest.count, 'question')}, which are not the {said.total:,} of {said.run_id}"
+        raise InputError(f"{results} {has}: it was changed, or cut short.", hint=EXPORT_IT)
+    run = Run(
+        run_id=said.run_id,
+        spec=said.spec,
+        source=said.source,
+        questions=said.total,
+        chance=digest.keys.guessing.chance(said.spec),
+        without_key=digest.keys.without_key,
+        created_at=(said.created_at or said.exported_at).timestamp(),
+        taken=said.selection,
+    )
+    engines = (
+        EngineUsed(worker=each.worker, since=each.since.timestamp(), engine=each.engine)
+        for each in said.environment.answered_by
+    )
+    return _Archive(run, tuple(engines), results)
+
+
+def _summary(path: Path) -> _Summary:
+    try:
+        return _Summary.model_validate_json(path.read_bytes())
+    except OSError as trouble:
+        raise InputError(f"{path}: {trouble.strerror}.", hint=EXPORT_IT) from None
+    except ValidationError as trouble:
+        raise RunConfigError(
+            explain(trouble, _Summary, str(path)), hint="It may be of a newer version of mcqueue: load it there."
+        ) from None
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    try:
+        with path.open("rb") as file:
+            for at, line in enumerate(file, 1):
+                try:
+                    yield _Line.model_validate_json(line)
+                except ValidationError as trouble:
+                    raise InputError(explain(trouble, _Line, f"{path}:{at}"), hint=EXPORT_IT) from None
+    except OSError as trouble:
+        raise InputError(f"{path}: {trouble.strerror}.", hint=EXPORT_IT) from None
+
+
+def _put(session: Session, archive: _Archive) -> _Loaded:
+    ledger, run = session.ledger, archive.run
+    with session.broker.sole_sender(run.run_id):
+        is_new = run.run_id not in ledger.run_ids()
+        ledger.open_run(run)
+        if is_new:  # or workers would ask what is not loaded yet
+            ledger.halt(run.run_id, RunState.PAUSED)
+        before = ledger.counts(run.run_id).settled
+        _fill(ledger, archive)
+        counts = ledger.counts(run.run_id)
+        if counts.finished:
+            ledger.resume(run.run_id)
+    return _Loaded(run, counts.settled - before, counts)
+
+
+def _fill(ledger: Ledger, archive: _Archive) -> None:
+    """Write what is missing of the run."""
+    run_id = archive.run.run_id
+    for used in archive.engines:  # first: if this is killed, no verdict is without its engine
+        ledger.note_engine(run_id, used)
+    with closing(with_bar(archive.lines(), f"load {run_id}", archive.run.questions)) as lines:
+        for some in chunks(lines, TOGETHER):
+            ledger.add_questions(run_id, [line.question for line in some])
+            ledger.commit(run_id, [line.verdict for line in some if line.verdict])
