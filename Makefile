@@ -10,7 +10,7 @@ ARGS    ?=
 .PHONY: help setup tools demo redis test unit integration acceptance gpu gpu-check check audit clean
 
 help: ## List these targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 28
 
 setup: ## The environment: pinned packages in .venv
 	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT) $(if $(FORCE),--force)

@@ -237,6 +237,15 @@ def test_later_commands_keep_to_the_python_that_the_environment_was_made_with(tm
     assert {interpreter_for(each) for each in (missing, broken.parent)} == {"python3"}
 
 
+def test_make_lists_every_target_that_says_what_it_does() -> None:
+    targets = re.findall(r"^([a-z -]+):.*## (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    listed = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert all(
+        line.startswith(f"{names} ") and line.endswith(f" {said}")
+        for line, (names, said) in zip(listed, targets, strict=True)
+    )
+
+
 def test_packages_are_byte_compiled_without_their_own_tests_also_beside_files_that_are_no_python(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
