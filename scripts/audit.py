@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements"
 OSV = os.environ.get("OSV_URL", "https://api.osv.dev")
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;+,]+)")
 
@@ -42,7 +43,7 @@ def vulnerable(packages: list[tuple[str, str]]) -> dict[tuple[str, str], list[st
 
 def main() -> int:
     """Query the database and report."""
-    paths = [Path(each) for each in sys.argv[1:]] or sorted(Path("requirements").glob("*.txt"))
+    paths = [Path(each) for each in sys.argv[1:]] or sorted(REQUIREMENTS.glob("*.txt"))
     packages = pinned(paths)
     try:
         found = vulnerable(packages)

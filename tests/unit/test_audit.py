@@ -44,10 +44,10 @@ def osv() -> Iterator[str]:
             thread.join()
 
 
-def audit(url: str, *paths: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "scripts/audit.py", *map(str, paths)]
+def audit(url: str, *paths: Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts/audit.py"), *map(str, paths)]
     return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "OSV_URL": url}, capture_output=True, text=True, check=False
+        command, cwd=folder, env={**os.environ, "OSV_URL": url}, capture_output=True, text=True, check=False
     )
 
 
@@ -63,6 +63,11 @@ def test_every_pinned_package_is_asked_about_and_what_is_known_is_told(tmp_path:
     assert "3 packages audited, 2 with known vulnerabilities" in found.stdout
     assert ours.returncode == 0
     assert int(ours.stdout.split()[0]) > 100
+
+
+def test_our_pins_are_audited_from_any_folder(tmp_path: Path) -> None:
+    with osv() as url:
+        assert audit(url, folder=tmp_path).stdout == audit(url).stdout
 
 
 def test_no_line_of_the_requirements_is_left_out() -> None:
