@@ -64,6 +64,15 @@ class Commands(click.Group):
                 stream.reconfigure(encoding="utf-8", errors=stream.errors)
         return super().main(*arguments, **options)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse what is not UTF-8: a name in Latin-1 can neither be printed as UTF-8 nor stored as JSON."""
+        for each in args:
+            try:
+                each.encode()
+            except UnicodeEncodeError:
+                raise click.UsageError(f"{each!r} is not UTF-8. Rename what it names.", ctx) from None
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, imported or not."""
         return sorted({*super().list_commands(ctx), *self._later})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -84,6 +85,12 @@ def test_what_is_said_is_utf_8_in_a_locale_that_lacks_its_characters(monkeypatch
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err, encoding="latin-1", errors="backslashreplace"))
     assert main(["greet", "Жук"], standalone_mode=False) is None
     assert (out.getvalue(), err.getvalue()) == ("Жук\n".encode(), "Жук…\n".encode())
+
+
+def test_a_name_that_is_not_utf_8_is_refused_in_one_line_before_anything_is_done() -> None:
+    done = CliRunner().invoke(main, ["greet", os.fsdecode(b"Pr\xfcfung.csv")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("Error: 'Pr\\udcfcfung.csv' is not UTF-8. Rename what it names.\n")
 
 
 def test_an_option_that_stands_after_the_command_is_told_its_place() -> None:
