@@ -43,7 +43,7 @@ from producer.corpus.store import Stored, store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import BadRows, write_rejected_row
 from producer.intake.options import check_encoding, map_pairs
-from producer.options import as_json, progress_console
+from producer.options import GivenPath, as_json, progress_console
 from producer.output import Lines, echo_json, echo_lines
 
 __all__ = ["index"]
@@ -61,8 +61,8 @@ _SEARCH_OPTIONS = {
 
 
 @click.command()
-@click.argument("path", metavar="CORPUS", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the new index.")
+@click.argument("path", metavar="CORPUS", type=GivenPath(path_type=Path))
+@click.option("-o", "--out", type=GivenPath(path_type=Path), required=True, help="Folder of the new index.")
 @click.option(
     "--kind",
     type=click.Choice([each.value for each in IndexKind]),
@@ -154,7 +154,7 @@ def index(path: Path, out: Path, device: str, skip_bad: bool, force: bool, as_js
         )
         (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
         _build(folder, device, steps)
-    manifest = read_manifest(out)
+        manifest = read_manifest(folder)  # before it is OUT: that may be the current folder, which is another then
     if as_json:
         echo_json(_to_json(out, manifest, corpus, gate.troubles, stored))
     else:

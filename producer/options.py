@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -24,6 +25,7 @@ __all__ = [
     "KEEPS_PRIORITY",
     "LINE_EVERY_S",
     "SOME_FAILED",
+    "GivenPath",
     "again_to",
     "as_json",
     "folder",
@@ -48,6 +50,15 @@ SOME_FAILED = 3
 CANCELLED = 4
 
 
+class GivenPath(click.Path):
+    """A path, which is not empty: that of an unset variable would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("it is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def progress_console() -> Console:
     """Return the console for progress: stderr, which FORCE_COLOR makes no terminal."""
     return Console(stderr=True, force_terminal=sys.stderr is not None and sys.stderr.isatty())
@@ -60,7 +71,7 @@ def as_json(command: Command) -> Command:
 
 def folder(command: Command) -> Command:
     """Add `--out`."""
-    kind = click.Path(file_okay=False, path_type=Path)
+    kind = GivenPath(file_okay=False, path_type=Path)
     text = "Results folder, with one subfolder per run."
     return click.option("--out", type=kind, default=FOLDER, show_default=True, help=text)(command)
 

@@ -194,6 +194,24 @@ def test_commands_that_finish_at_once_replace_the_index_one_after_the_other(tmp_
         assert beside(tmp_path) == {"x"}
 
 
+def test_the_current_folder_can_be_an_index_that_is_replaced(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index(corpus, "-o", "x")
+    write_corpus(tmp_path, "Iron rusts.")
+    monkeypatch.chdir("x")
+    assert index_json(corpus, "-o", ".")["digest"] == read_manifest(tmp_path / "x").digest
+
+
+@pytest.mark.parametrize("empty", ["CORPUS", "-o"])
+def test_an_unset_variable_is_not_taken_for_the_current_folder(tmp_path: Path, corpus: Path, empty: str) -> None:
+    (tmp_path / "thesis.md").write_text("Mine.")
+    words = ("", "-o", "x") if empty == "CORPUS" else (corpus, "-o", "", "--force")
+    said = index(*words, exit_code=2).stderr.splitlines()[-1]
+    assert (empty in said, said.endswith(": it is empty.")) == (True, True)
+    assert beside(tmp_path) == {"corpus.jsonl", "thesis.md"}
+
+
 def test_a_file_is_never_replaced(corpus: Path) -> None:
     assert "is a file, expected a folder" in index(corpus, "-o", corpus, "--force", exit_code=1).stderr
 
