@@ -7,6 +7,7 @@ to get the bad rows, the file is read again (`rejected_rows`).
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -233,7 +234,8 @@ def survey(
 
 
 def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:
-    return islice(filter(selection.wants, inspector.questions()), selection.limit)
+    limit = selection.limit and min(selection.limit, sys.maxsize)
+    return islice(filter(selection.wants, inspector.questions()), limit)
 
 
 def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -> Iterator[Question]:

@@ -48,6 +48,10 @@ def test_white_space_around_a_subject_makes_no_other_one(tmp_path: Path, content
     assert {each.subject or "" for each in survey(Source(path, path.name)).questions()} == {"law", ""}
 
 
+def test_a_limit_may_be_any_number(write_rows: WriteRows) -> None:
+    assert len(asked(write_rows(*rows(red=3)), limit=10**30)) == 3
+
+
 def test_a_sample_is_the_same_however_the_file_is_ordered(write_rows: WriteRows) -> None:
     original = rows(red=50, blue=50)
     shuffled = random.Random(3).sample(original, len(original))
