@@ -50,7 +50,7 @@ class _How:
     priority: Priority | None
     weight: int | None
     fresh: bool
-    reuse: str
+    reuse: str | None
     dry_run: bool
     watch: bool
     out: Path
@@ -84,7 +84,6 @@ class _How:
 @click.option("--fresh", is_flag=True, help="Ask the same questions again, as a separate run.")
 @click.option(
     "--reuse",
-    default="",
     metavar="RUN",
     help="Take over the answers that RUN has to the same prompts; ask only the other questions.",
 )
@@ -119,9 +118,9 @@ def enqueue(
     asked = load_run_config(config, overrides)
     reading, selection, how = how_to_read(rest), selection_of(rest, asked.seed), _How.of(rest)
     judged = Qrels.read(qrels) if qrels else None
-    if how.fresh and how.reuse:
+    if how.fresh and how.reuse is not None:
         raise click.UsageError("--fresh asks all questions again, --reuse only some of them: give one of the two.")
-    reused = session.run(how.reuse) if how.reuse else None
+    reused = None if how.reuse is None else (how.reuse, session.run(how.reuse))
     refuse_missing(Source(Path(file), file))
     if not how.dry_run:
         session.reach()
@@ -129,7 +128,7 @@ def enqueue(
         planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
             note(judged.describe(planned.survey.digest.count))
-        _carry_out(planned, session, how, _earlier(planned, session, how.reuse, reused) if reused else None)
+        _carry_out(planned, session, how, _earlier(planned, session, *reused) if reused else None)
 
 
 def _earlier(planned: Plan, session: Session, name: str, reused: Run) -> Earlier:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from contract.errors import InputError
 from producer.readers.stream import explaining
 from producer.temporary import no_room
 
@@ -77,8 +78,11 @@ class Source:
 def opened(path: str, how: HowToRead | None = None) -> Iterator[Source]:
     """Yield the source that `path` names; a copy of standard input or of a pipe is deleted when the context ends.
 
-    Raises InputError if there is no disk space for the copy, QuestionFileError if a pipe cannot be read.
+    Raises InputError for an empty path, and if there is no disk space for the copy, QuestionFileError if a pipe cannot
+    be read.
     """
+    if not path:  # of an unset variable: it would be the current folder
+        raise InputError("The name of the question file is empty.", hint="Name a file, a folder or a dataset.")
     how = how or HowToRead()
     with ExitStack() as stack:
         if path == STDIN:

@@ -501,6 +501,13 @@ def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
     assert "--model: the folder model has no tokenizer.json." in result.stderr
 
 
+@pytest.mark.parametrize("words", [("inspect",), ("enqueue", "--dry-run")])
+def test_an_unset_variable_is_not_taken_for_the_current_folder(session: Session, words: tuple[str, ...]) -> None:
+    result = run(session, *words, "")
+    assert result.exit_code == 1
+    assert result.stderr == "error: The name of the question file is empty. Name a file, a folder or a dataset.\n"
+
+
 def test_a_part_without_its_field_is_told_how_to_name_one(five: Path, session: Session) -> None:
     """It was told "Did you mean 'question'?" of what it was."""
     told = run(session, "inspect", str(five), "--map", "question").stderr

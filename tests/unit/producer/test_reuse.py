@@ -288,6 +288,13 @@ def test_a_run_cannot_reuse_itself_nor_ask_afresh(producer: Producer, write_rows
     assert "No run 'nothing'" in producer("enqueue", path, "--reuse", "nothing", exit_code=1).stderr
 
 
+def test_with_an_unset_variable_for_the_earlier_run_nothing_is_asked(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, first: str
+) -> None:
+    assert "RUN is empty" in producer("enqueue", write_rows(*ROWS[:4]), "--reuse", "", exit_code=1).stderr
+    assert ledger.run_ids() == [first]
+
+
 def test_a_command_with_reuse_last_that_was_interrupted_can_be_repeated(
     producer: Producer, ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows, first: str
 ) -> None:
