@@ -7,10 +7,18 @@ from pathlib import Path
 
 from contract.errors import HubUnreachable, ModelNotFound, first_line
 
-__all__ = ["prepared_models", "require_hub"]
+__all__ = ["from_home", "prepared_models", "require_hub"]
 
 #: Timeout of a request to the hub, in seconds.
 HUB_WITHIN_S = 10.0
+
+
+def from_home(name: str) -> Path:
+    """Return `name` as a path in which `~` or `~user` is that home folder; unchanged if there is no such user."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
 
 
 def prepared_models() -> Path:

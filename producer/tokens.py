@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contract.errors import InputError, ModelNotFound
-from contract.models import prepared_models, require_hub
+from contract.models import from_home, prepared_models, require_hub
 
 __all__ = ["token_counter"]
 
@@ -24,7 +24,7 @@ def token_counter(model: str) -> Callable[[str], int]:
     except ImportError:
         raise InputError("Counting tokens needs the tokenizers library.", hint="pip install tokenizers") from None
     file = _tokenizer_file(model)
-    if file is None and Path(model).expanduser().is_dir():
+    if file is None and from_home(model).is_dir():
         raise ModelNotFound(
             f"--model: the folder {model} has no {TOKENIZER}.", hint="Name a Hugging Face model folder."
         )
@@ -43,7 +43,7 @@ def token_counter(model: str) -> Callable[[str], int]:
 
 def _tokenizer_file(model: str) -> Path | None:
     """Return the tokenizer file of a folder, or of a packaged model in the user's cache."""
-    for folder in (Path(model).expanduser(), prepared_models() / model):
+    for folder in (from_home(model), prepared_models() / model):
         if (folder / TOKENIZER).is_file():
             return folder / TOKENIZER
     return None

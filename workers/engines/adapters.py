@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contract.errors import ModelNotFound
+from contract.models import from_home
 
 __all__ = ["adapter_arguments", "adapter_folders"]
 
@@ -75,7 +76,7 @@ def adapter_arguments(adapters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read(name: str, path: str) -> _Adapter:
-    folder = Path(path).expanduser().resolve()
+    folder = from_home(path).resolve()
     file = folder / "adapter_config.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import ModelNotFound, first_line, nearest
-from contract.models import prepared_models
+from contract.models import from_home, prepared_models
 from workers.packaged_weights import PackagedWeights
 
 __all__ = ["PACKAGED", "PackagedModel", "folder_or_hub_id", "prepare", "resolve"]
@@ -56,7 +56,7 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
 
     Raises ModelNotFound, naming `setting` and the `packaged` models, if it can be neither.
     """
-    folder = Path(name).expanduser()
+    folder = from_home(name)
     try:
         if name and folder.is_dir():  # an empty name would be the current folder
             if not (folder / "config.json").is_file():

@@ -501,6 +501,15 @@ def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
     assert "--model: the folder model has no tokenizer.json." in result.stderr
 
 
+def test_the_home_of_a_user_who_does_not_exist_is_a_folder_that_does_not_exist(
+    write_rows: WriteRows, session: Session
+) -> None:
+    needed_package("tokenizers")
+    result = run(session, "inspect", str(write_rows(*SIX)), "--model", "~no-such-user/model")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: '~no-such-user/model' is not a local folder")
+
+
 @pytest.mark.parametrize("words", [("inspect",), ("enqueue", "--dry-run")])
 def test_an_unset_variable_is_not_taken_for_the_current_folder(session: Session, words: tuple[str, ...]) -> None:
     result = run(session, *words, "")

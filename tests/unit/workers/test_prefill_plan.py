@@ -240,6 +240,7 @@ def test_never_and_always_override_what_is_detected() -> None:
     ("name", "says"),
     [
         ("/no/such/folder", "no folder /no/such/folder"),
+        ("~no-such-user/model", "no folder ~no-such-user/model"),
         (f"/tmp/{'x' * 300}", "hf_model_id: .* cannot be read: File name too long.*Check the path"),
         ("smollm2-135m", "neither a folder.*Did you mean 'smollm2-135m-instruct'"),
     ],
