@@ -18,6 +18,9 @@ from contract.question import Question
 from contract.wording import number
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble
+from producer.readers.source import opened
+from producer.readers.stream import explaining
+from producer.readers.text import Text, text_of
 
 __all__ = ["Qrels"]
 
@@ -42,19 +45,11 @@ class Qrels:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file at `path`. Raises QuestionFileError with file and line for an invalid row."""
+        """Read the file at `path`, or a pipe. Raises QuestionFileError with file and line for an invalid row."""
         passages: dict[str, list[str]] = {}
-        try:
-            for question_id, passage in _judged_relevant(path):
+        with opened(str(path)) as source, explaining(source.shown):
+            for question_id, passage in _judged_relevant(text_of(source.path, source.shown, ""), path):
                 passages.setdefault(question_id, []).append(passage)
-        except FileNotFoundError:
-            raise QuestionFileError("no such file.", path=path, hint="Check the path.") from None
-        except OSError as trouble:
-            hint = "Name a file that you may read."
-            raise QuestionFileError(f"cannot be read: {trouble.strerror}.", path=path, hint=hint) from None
-        except UnicodeDecodeError as trouble:
-            hint = "Unpack it, or save it as UTF-8."
-            raise QuestionFileError(f"cannot be read: {trouble}.", path=path, hint=hint) from None
         if not passages:
             raise QuestionFileError("contains no judgement above 0.", path=path, hint=_HINT)
         return cls(path, passages)
@@ -82,12 +77,11 @@ class Qrels:
         return text
 
 
-def _judged_relevant(path: Path) -> Iterator[tuple[str, str]]:
+def _judged_relevant(file: Text, path: Path) -> Iterator[tuple[str, str]]:
     """Yield question and passage of every judgement above 0 in the file."""
-    with path.open(encoding="utf-8-sig") as file:
-        for line, text in enumerate(file, start=1):
-            if text.strip() and not (line == 1 and _is_header(text)):
-                yield from _pairs(text, path, line)
+    for line, text in enumerate(file.lines(), start=1):
+        if text.strip() and not (line == 1 and _is_header(text)):
+            yield from _pairs(text, path, line)
 
 
 def _is_header(text: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,11 @@ FORMATS = {
     "TREC": "q0 0 p1 1\nq0 0 p2 3\nq1 0 p3 0\nq2 0 p4 1\n",
     "JSON Lines": '{"qid": "q0", "pids": ["p1", "p2"]}\n\n{"query-id": "q2", "corpus-id": 4, "score": 1}\n',
 }
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
 
 
 @pytest.mark.parametrize(("form", "last"), [("BEIR", "p 4"), ("TREC", "p4"), ("JSON Lines", "4")])
@@ -69,16 +76,23 @@ def test_an_empty_passage_of_no_relevance_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_told_without_a_hint_at_formats(tmp_path: Path) -> None:
-    with pytest.raises(QuestionFileError, match=r"none: no such file\. Check the path\.$"):
-        Qrels.read(tmp_path / "none")
-    with pytest.raises(QuestionFileError, match=r"cannot be read: Is a directory\. Name a file that you may read\.$"):
-        Qrels.read(tmp_path)
+    for path, why in ((tmp_path / "none", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(QuestionFileError, match=rf"cannot be read: {why}\. Check the path and its permissions\.$"):
+            Qrels.read(path)
 
 
-def test_packed_judgements_are_told_to_be_unpacked(tmp_path: Path) -> None:
-    (tmp_path / "qrels.gz").write_bytes(gzip.compress(FORMATS["TREC"].encode()))
-    with pytest.raises(QuestionFileError, match=r"cannot be read: .* Unpack it, or save it as UTF-8\.$"):
-        Qrels.read(tmp_path / "qrels.gz")
+def test_judgements_may_be_packed_or_come_through_a_pipe(tmp_path: Path) -> None:
+    found = Qrels.read(write(tmp_path / "qrels", FORMATS["TREC"].encode())).passages
+    assert Qrels.read(write(tmp_path / "qrels.gz", gzip.compress(FORMATS["TREC"].encode()))).passages == found
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as threads:
+        threads.submit(write, tmp_path / "pipe", FORMATS["TREC"].encode())
+        assert Qrels.read(tmp_path / "pipe").passages == found
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
+    with pytest.raises(QuestionFileError, match="the line is longer than 64 MiB"):
+        Qrels.read(Path("/dev/zero"))
 
 
 def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_counted(tmp_path: Path) -> None:
