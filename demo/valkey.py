@@ -12,6 +12,7 @@ import argparse
 import fcntl
 import re
 import secrets
+import shlex
 import signal
 import socket
 import sys
@@ -138,12 +139,19 @@ def _end_orphan(pid_file: Path) -> None:
         raise OSError(f"process {orphan.pid} still serves {pid_file.parent} and does not stop; kill it.") from None
 
 
+def _named(given: str) -> Path:
+    """Return the path; that of an unset variable would be the current folder."""
+    if not given:
+        raise argparse.ArgumentTypeError("it is empty")
+    return Path(given)
+
+
 def main() -> int:
     """Serve until interrupted; return 1 if the server ends before."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path(".mcqueue/valkey"))
+    parser.add_argument("--folder", type=_named, default=Path(".mcqueue/valkey"))
     parser.add_argument("--host", default=LOOPBACK, help="An address of this host that others can reach.")
-    parser.add_argument("--url-file", type=Path, help="File for the URL, readable by its owner only.")
+    parser.add_argument("--url-file", type=_named, help="File for the URL, readable by its owner only.")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -151,7 +159,7 @@ def main() -> int:
             told = url
             if options.url_file:
                 write_secret(options.url_file, url)
-                told = f"$(cat {options.url_file})"
+                told = f"$(cat {shlex.quote(str(options.url_file))})"
             print(
                 f"Valkey serves {options.folder}. In other terminals:\n\n    export MCQUEUE_REDIS_URL={told}\n",
                 flush=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,6 +23,15 @@ def test_it_ends_with_its_server_and_says_so(tmp_path: Path) -> None:
         psutil.Process(int((folder / "server.pid").read_text())).kill()
         assert owner.wait(PATIENCE_S) == 1
     assert f"error: the server ended by itself; its log: {folder}/valkey.log" in log.read_text()
+
+
+def test_the_command_that_it_suggests_finds_its_url_whatever_the_files_name(tmp_path: Path) -> None:
+    file, log = tmp_path / "the job's url", tmp_path / "log"
+    with process("-m", "demo.valkey", "--folder", str(tmp_path / "data"), "--url-file", str(file), log=log):
+        wait_until(lambda: "export" in log.read_text(), "the server")
+    export = next(line for line in log.read_text().splitlines() if "export" in line)
+    told = subprocess.run(["bash", "-c", f"{export}; echo $MCQUEUE_REDIS_URL"], check=True, capture_output=True)
+    assert told.stdout.decode().strip() == file.read_text()
 
 
 def test_it_comes_back_where_it_was_so_that_running_workers_find_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `make demo` says of its end."""
+"""What `make demo` says of its end, and its server before its start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from demo import run
+from demo import run, valkey
 
 
 @pytest.mark.parametrize(("exit_codes", "said"), [([-9, 0], -9), ([1, 3], 1), ([0, -9], -9)])
@@ -20,3 +20,13 @@ def test_a_demo_whose_report_was_killed_does_not_end_as_one_that_worked(monkeypa
     killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     monkeypatch.setattr(run, "producer", lambda *_: killed)
     assert run.finish(["a", "b"], [0, 3]) == -9
+
+
+@pytest.mark.parametrize("option", ["--folder", "--url-file"])
+def test_a_server_leaves_no_data_in_the_current_folder_for_an_unset_variable(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["valkey.py", option, ""])
+    with pytest.raises(SystemExit, match="2"):
+        valkey.main()
+    assert f"argument {option}: it is empty" in capsys.readouterr().err
