@@ -201,7 +201,7 @@ class Comparison:
         return {"retrieval": {**runs, **self.retrieval.to_json()}}
 
 
-def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None, *, shared: bool = False) -> Comparison:
+def pair_up(ledger: Ledger, a: Run, b: Run, most_flips: int | None, *, shared: bool) -> Comparison:
     """Return the comparison of `a` and `b`, reading each once, with the first `most_flips` flips (None: all).
 
     If `shared`, the runs may have asked different questions, of which those that both have are compared. Raises

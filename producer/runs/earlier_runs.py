@@ -56,7 +56,7 @@ def answers_to_reuse(planned: Plan, ledger: Ledger) -> Earlier | None:
     return Earlier(ledger, found, planned.spec) if found else None
 
 
-def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reuse_by: str = "") -> str:
+def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reuse_by: str) -> str:
     """Return in what this new run differs from the last other one of its name, and how to end that; empty if none.
 
     A user who meant to go on with that run sees why it is another one. `reuse_by` is the option that would take over

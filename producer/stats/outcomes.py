@@ -51,7 +51,7 @@ class Outcomes:
         self.guessed[verdict.outcome].add(question)
 
     @classmethod
-    def of_counts(cls, counts: Counts, without_key: int = 0) -> Self:
+    def of_counts(cls, counts: Counts, without_key: int) -> Self:
         """Create a tally from the ledger's counters, for a run with `without_key` questions without a key.
 
         The counters contain neither truncation, ties nor confidence, nor which unanswered or failed questions have no

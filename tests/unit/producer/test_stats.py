@@ -97,7 +97,7 @@ def test_questions_without_a_key_are_in_no_accuracy() -> None:
 def test_counters_give_the_same_tally_where_all_have_keys() -> None:
     counts = Counts(total=4, todo=1, outcomes={Outcome.CORRECT: 1, Outcome.FAILED: 1, Outcome.ANSWERED: 1})
 
-    found = Tally.of_counts(counts)
+    found = Tally.of_counts(counts, without_key=0)
 
     assert (found.settled, found.unsettled, found.keyless.total()) == (3, 1, 1)
     assert counts.of(Outcome.ANSWERED) == 1, "the counts themselves are untouched"
@@ -152,7 +152,7 @@ def test_counters_that_do_not_tell_which_failed_questions_have_a_key_give_no_acc
 
 
 def test_counters_of_a_run_in_which_no_answer_could_be_read_give_an_accuracy_of_zero() -> None:
-    found = Tally.of_counts(Counts(total=4, todo=0, outcomes={Outcome.UNANSWERED: 4})).to_json()
+    found = Tally.of_counts(Counts(total=4, todo=0, outcomes={Outcome.UNANSWERED: 4}), without_key=0).to_json()
     assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (0, 4)
     found = Tally.of_counts(Counts(total=4, todo=0, outcomes={Outcome.UNANSWERED: 4}), without_key=1).to_json()
     assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (0, 3)
