@@ -70,14 +70,25 @@ def members(source: Source) -> list[Member]:
 
 
 def _paths(source: Source) -> list[PurePosixPath]:
-    if source.path.is_dir():
-        found = (each.relative_to(source.path) for each in source.path.rglob("*") if each.is_file())
-        return [PurePosixPath(each.as_posix()) for each in found]
-    return [PurePosixPath(each) for each in files_in_zip(source.path)]
+    if not source.path.is_dir():
+        return [PurePosixPath(each) for each in files_in_zip(source.path)]
+    found = list(source.path.rglob("*"))
+    _refuse_linked_folders(found, source)
+    return [PurePosixPath(each.relative_to(source.path).as_posix()) for each in found if each.is_file()]
+
+
+def _refuse_linked_folders(found: Iterable[Path], source: Source) -> None:
+    """Raise QuestionFileError for a link to a folder with question files: `rglob` does not follow it."""
+    for link in (each for each in found if each.is_symlink() and each.is_dir()):
+        inside = (PurePosixPath(each.relative_to(source.path)) for each in link.rglob("*") if each.is_file())
+        if any(map(_may_hold_questions, inside)):
+            message = f"{link.relative_to(source.path)} is a link to a folder, and these are not followed."
+            hint = "Put the folder itself there, or remove the link."
+            raise QuestionFileError(message, path=source.shown, hint=hint)
 
 
 def _may_hold_questions(path: PurePosixPath) -> bool:
-    suffix = PurePosixPath(path.stem).suffix if path.suffix in _PACKED else path.suffix
+    suffix = PurePosixPath(path.stem).suffix if path.suffix.lower() in _PACKED else path.suffix
     return suffix.lower() in _SUFFIXES and not _is_hidden(path)
 
 
@@ -169,7 +180,7 @@ def _split_of(path: PurePosixPath) -> str:
 
 
 def _stem(path: PurePosixPath) -> str:
-    return PurePosixPath(path.stem).stem if path.suffix in _PACKED else path.stem
+    return PurePosixPath(path.stem).stem if path.suffix.lower() in _PACKED else path.stem
 
 
 def _names(paths: Sequence[PurePosixPath]) -> list[str]:

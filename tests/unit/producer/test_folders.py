@@ -239,13 +239,14 @@ def test_files_that_are_splits_themselves_are_no_subjects(tmp_path: Path) -> Non
         (["only.jsonl"], [None]),
         (["LAW.JSONL", "art.jsonl"], ["LAW", "art"]),
         (["a.jsonl.gz", "b.jsonl"], ["a", "b"]),
+        (["A.JSONL.GZ", "b.jsonl"], ["A", "b"]),
     ],
 )
 def test_what_tells_the_paths_apart_is_the_subject(
     tmp_path: Path, names: list[str], expected: list[str | None]
 ) -> None:
     line = json.dumps(GOOD).encode()
-    path = laid_out(tmp_path, {each: gzip.compress(line) if each.endswith("gz") else line for each in names})
+    path = laid_out(tmp_path, {each: gzip.compress(line) if each.lower().endswith("gz") else line for each in names})
 
     assert subjects(path) == expected
 
@@ -332,6 +333,17 @@ def test_what_is_no_question_file_is_passed_over(tmp_path: Path) -> None:
     assert len(questions(path)) == 1
     with pytest.raises(QuestionFileError, match=r"contains no question files\. Expected files that end in \.csv"):
         questions(laid_out(tmp_path / "other", {"README.md": "# Read"}))
+
+
+def test_questions_behind_a_link_to_a_folder_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    line = json.dumps(GOOD)
+    laid_out(tmp_path, {"set/law.jsonl": line, "elsewhere/art.jsonl": line, "pictures/x.png": ""})
+    (tmp_path / "set/pictures").symlink_to(tmp_path / "pictures")
+    (tmp_path / "set/.cache").symlink_to(tmp_path / "elsewhere")
+    assert len(questions(tmp_path / "set")) == 1
+    (tmp_path / "set/more").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(QuestionFileError, match=r"set: more is a link to a folder, and these are not followed\."):
+        questions(tmp_path / "set")
 
 
 def test_a_bad_row_is_named_with_its_file_and_line(tmp_path: Path) -> None:
