@@ -33,7 +33,8 @@ class PersonFormatter(logging.Formatter):
     """
 
     def __init__(self, who: str = "") -> None:
-        date = "" if sys.stderr.isatty() else "%Y-%m-%d "
+        on_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: it was closed, as by `2>&-`
+        date = "" if on_terminal else "%Y-%m-%d "
         super().__init__("%(asctime)s%(who)s %(mark)s%(message)s", datefmt=f"{date}%H:%M:%S")
         self._who = f" {who}" if who else ""
 

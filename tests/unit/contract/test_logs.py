@@ -70,6 +70,13 @@ def test_on_a_terminal_a_line_begins_with_the_time_of_day(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("_logging_as_before")
+def test_a_process_whose_stderr_is_closed_goes_on_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    set_up("gpu0")
+    logging.getLogger("workers").warning("nobody reads this")
+
+
+@pytest.mark.usefixtures("_logging_as_before")
 def test_a_line_that_goes_past_the_log_looks_like_those_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up("up")
     assert formatted("gpu0: booting").endswith(" up gpu0: booting")
