@@ -110,7 +110,7 @@ def shared_option(command: Command) -> Command:
 
 
 def run_argument(*, required: bool) -> Callable[[Command], Command]:
-    """Add the argument `RUN`: an id, a unique prefix of it, or `last`, which is the default if it is optional."""
+    """Add the argument `RUN`, as `Ledger.named` takes it: by default `last` if it is optional."""
     if required:
         return click.argument("run_name", metavar="RUN")
     return click.argument("run_name", metavar="[RUN]", default="last")
