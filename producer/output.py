@@ -48,9 +48,9 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if not fits([header, *content]):
         _echo_as_text(header, content)
         return
-    console = Console(file=sys.stdout)
+    console = _console()
     if not console.is_terminal:  # as wide as it is: programs read line by line
-        console = Console(file=sys.stdout, width=_width([header, *content]))
+        console.width = _width([header, *content])
     table = Table(box=None, pad_edge=False, header_style="bold")
     for at, name in enumerate(header):  # a name in the first column stays in one piece: `awk '{print $1}'`
         table.add_column(name, overflow="fold", no_wrap=at == 0)
@@ -61,8 +61,13 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def fits(rows: Sequence[Sequence[str]]) -> bool:
     """Whether a table of these rows is no wider than the terminal; elsewhere, every table fits."""
-    console = Console(file=sys.stdout)
+    console = _console()
     return not console.is_terminal or _width(rows) <= console.width
+
+
+def _console() -> Console:
+    """Return the console for tables: stdout, which FORCE_COLOR makes no terminal."""
+    return Console(file=sys.stdout, force_terminal=sys.stdout is not None and sys.stdout.isatty())
 
 
 def _width(rows: Sequence[Sequence[str]]) -> int:
@@ -72,7 +77,7 @@ def _width(rows: Sequence[Sequence[str]]) -> int:
 
 def _echo_as_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print the first cell of each row on a line of its own, and below it the others with their columns' names."""
-    console = Console(file=sys.stdout)
+    console = _console()
     for first, *others in rows:
         console.print(Text(first, style="bold"))
         known = (f"{name} {cell}" for name, cell in zip(header[1:], others, strict=True) if cell)

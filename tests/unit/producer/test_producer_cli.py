@@ -355,7 +355,7 @@ def test_runs_that_do_not_fit_beside_each_other_keep_their_names_in_one_piece(
     producer: Producer, five: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = producer.json("enqueue", five, "--run", "a-name-as-long-as-one-made-of-file-and-model")["run_id"]
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
     monkeypatch.setenv("COLUMNS", "80")
 
     first, *others = click.unstyle(producer("runs").stdout).splitlines()
@@ -365,9 +365,17 @@ def test_runs_that_do_not_fit_beside_each_other_keep_their_names_in_one_piece(
     assert max(map(len, others)) <= 80
 
 
+@pytest.mark.parametrize("variables", [{}, {"FORCE_COLOR": "1"}])
 def test_runs_prints_a_line_for_each_run_where_programs_read_it_however_long_its_names_are(
-    producer: Producer, tmp_path: Path, five: Path, ledger: MemoryLedger
+    producer: Producer,
+    tmp_path: Path,
+    five: Path,
+    ledger: MemoryLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
 ) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     file = tmp_path / f"{'questions-' * 15}医学.jsonl"
     file.write_bytes(five.read_bytes())
     run_id = producer.json("enqueue", file, "--run", "a-name-of-a-run-" * 6)["run_id"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import io
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,7 @@ def test_many_models_have_rows(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_narrow_terminal_has_rows_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     cells = table(*(cell("a", model, 5, 10) for model in ("first-model", "second-model")))
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     assert "95 %" in shown(cells, capsys)
     monkeypatch.setenv("COLUMNS", "100")
