@@ -30,13 +30,12 @@ def main() -> int:
     print(f"Installing {', '.join(missing)} from Debian", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
-        done = subprocess.run(
-            ["apt-get", "-qq", *command], env=environment, stdout=subprocess.DEVNULL, timeout=600, check=False
-        )
-        if done.returncode != 0:
-            print(
-                f"apt-get {command[0]} ended with {done.returncode}; tests that need {', '.join(missing)} will say so."
+        try:
+            subprocess.run(
+                ["apt-get", "-qq", *command], env=environment, stdout=subprocess.DEVNULL, timeout=600, check=True
             )
+        except subprocess.SubprocessError as failure:  # also of a network that is too slow
+            print(f"{failure}; tests that need {', '.join(missing)} will say so.")
             return 0
     return 0
 

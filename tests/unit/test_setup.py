@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from scripts import setup
+from scripts import setup, tools
 from tests.support import ROOT
 
 
@@ -244,6 +244,31 @@ def test_make_lists_every_target_that_says_what_it_does() -> None:
         line.startswith(f"{names} ") and line.endswith(f" {said}")
         for line, (names, said) in zip(listed, targets, strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (subprocess.CalledProcessError(100, ["apt-get"]), "returned non-zero exit status 100"),
+        (subprocess.TimeoutExpired(["apt-get"], 600), "timed out after 600 seconds"),
+    ],
+)
+def test_programs_that_cannot_be_installed_are_told_and_stay_missing(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failure: subprocess.SubprocessError,
+    told: str,
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "promtool" else name)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("subprocess.run", run)
+    assert tools.main() == 0
+    said = capsys.readouterr().out
+    assert told in said
+    assert said.endswith("; tests that need prometheus will say so.\n")
 
 
 def test_packages_are_byte_compiled_without_their_own_tests_also_beside_files_that_are_no_python(
