@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ def _decompressed(file: Path | IO[bytes], compression: str) -> BinaryIO:
         # Arrow's decompressor detects a truncated stream, which would otherwise lose rows silently.
         import pyarrow
 
-        packed = pyarrow.OSFile(str(file)) if isinstance(file, Path) else pyarrow.PythonFile(file, "r")
+        packed = pyarrow.OSFile(os.fsencode(file)) if isinstance(file, Path) else pyarrow.PythonFile(file, "r")
         return cast(BinaryIO, io.BufferedReader(pyarrow.CompressedInputStream(packed, "zstd"), HEAD_BYTES))
     return cast(BinaryIO, file.open("rb") if isinstance(file, Path) else file)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,12 @@ def test_examples_of_its_subject_are_found_for_a_subset(tmp_path: Path) -> None:
     (first, *_) = questions(path, subset="anatomy_test.csv")
 
     assert [each.question for each in examples.by_subject[first.subject]] == ["anatomy dev 0", "anatomy dev 1"]
+
+
+def test_a_packed_file_of_a_folder_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    packed = pyarrow.Codec("zstd").compress(json.dumps(GOOD).encode(), asbytes=True)
+    (tmp_path / os.fsdecode(b"Pr\xfcfung.jsonl.zst")).write_bytes(packed)
+    assert len(questions(tmp_path)) == 1
 
 
 def test_what_is_no_question_file_is_passed_over(tmp_path: Path) -> None:
