@@ -24,7 +24,7 @@ from contract.verdict import Verdict
 from contract.wording import number
 from producer.bar import with_bar
 from producer.intake.survey import Digest
-from producer.options import as_json
+from producer.options import GivenPath, as_json
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 
@@ -35,7 +35,7 @@ EXPORT_IT = "Where the run is, write both: python -m producer export RUN --forma
 
 
 @click.command()
-@click.argument("folders", metavar="FOLDER…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("folders", metavar="FOLDER…", nargs=-1, required=True, type=GivenPath(path_type=Path))
 @as_json
 @click.pass_obj
 def load(session: Session, folders: tuple[Path, ...], as_json: bool) -> None:

@@ -128,6 +128,11 @@ def test_several_folders_are_loaded_or_none(
     assert elsewhere.session.ledger.run_ids() == []
 
 
+def test_an_unset_variable_is_no_folder(elsewhere: Producer, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(archive)
+    assert "it is empty" in elsewhere("load", "", exit_code=2).stderr
+
+
 def _change(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
