@@ -16,9 +16,9 @@ from typing import Any, Self
 from contract.errors import QuestionFileError
 from contract.question import Question
 from contract.wording import number
+from producer.readers import opened, refuse_missing
 from producer.readers.jsonl import DECODER
 from producer.readers.record import FieldTrouble
-from producer.readers.source import opened
 from producer.readers.stream import explaining
 from producer.readers.text import Text, text_of
 
@@ -48,6 +48,7 @@ class Qrels:
         """Read the file at `path`, or a pipe. Raises QuestionFileError with file and line for an invalid row."""
         passages: dict[str, list[str]] = {}
         with opened(str(path)) as source, explaining(source.shown):
+            refuse_missing(source)
             for question_id, passage in _judged_relevant(text_of(source.path, source.shown, ""), path):
                 passages.setdefault(question_id, []).append(passage)
         if not passages:
