@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -52,6 +51,7 @@ __all__ = [
     "host",
     "look_after",
     "made_up_questions",
+    "measured",
     "newest",
     "only_environment",
     "producer",
@@ -78,6 +78,21 @@ PYTHON_S = 30.0
 #: Longer than any call of an engine.
 STALLED_AFTER_S = 300.0
 TAIL_CHARACTERS = 2000
+#: Runs a command from a process that is smaller than any of ours, and tells its exit code and what it used: to the
+#: kernel, the peak of a child is at least the memory of the process that started it. SIGTERM ends both.
+MEASURE = """
+import os, signal, sys, time
+child = 0
+signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM) if child else os._exit(143))
+signal.signal(signal.SIGINT, lambda *_: None)  # the command gets it, too
+os.set_inheritable(int(sys.argv[1]), False)
+began = time.monotonic()
+child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+_, status, used = os.wait4(child, 0)
+wall_s = time.monotonic() - began
+with open(int(sys.argv[1]), "w") as figures:
+    print(os.waitstatus_to_exitcode(status), wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss, file=figures)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +246,33 @@ def host(at: Stand, logs: Path) -> Iterator[None]:
 
 def producer(environment: Mapping[str, str], *arguments: str) -> Finished:
     """Run `python -m producer …`, including interpreter start-up. Raises McqueueError if it fails; stderr says why."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    child = subprocess.Popen([sys.executable, "-m", "producer", *arguments], env=environment, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    said = child.stdout.read().decode()
-    _, status, used = os.wait4(child.pid, 0)
-    wall_s = time.monotonic() - began
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise McqueueError(f"producer {' '.join(arguments)} ended with {child.returncode}.")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Finished(said, wall_s, spent_s, used.ru_maxrss * 1024)
+    found, code = measured([sys.executable, "-m", "producer", *arguments], environment)
+    if code:
+        raise McqueueError(f"producer {' '.join(arguments)} ended with {code}.")
+    return found
+
+
+def measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[Finished, int]:
+    """Run a command, from the main thread, with which it ends too; return it with its exit code."""
+    told, tell = os.pipe()
+    with (
+        os.fdopen(told) as figures,
+        subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", MEASURE, str(tell), *command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            pass_fds=[tell],
+            preexec_fn=follower(),
+        ) as child,
+    ):
+        os.close(tell)
+        assert child.stdout is not None
+        try:
+            said = child.stdout.read().decode()
+            code, wall_s, spent_s, peak_kib = figures.read().split()
+        finally:
+            end([child])
+    return Finished(said, float(wall_s), float(spent_s), int(peak_kib) * 1024), int(code)
 
 
 def set_words(overrides: Iterable[str]) -> list[str]:

@@ -45,6 +45,8 @@ from benchmarks.mc2 import compare_mc2, mc2_of
 from benchmarks.overhead import enough
 from benchmarks.peers import cases_of, read_questions
 from benchmarks.record import bars, commit, plot, print_table, write
+from benchmarks.stand import measured
+from benchmarks.waiting import wait_until
 from contract.errors import EngineError, InputError, RunConfigError, SettingsError
 from contract.prompts import render
 from contract.settings import Settings, load_settings
@@ -380,13 +382,15 @@ WAITING = """
 import sys, time
 from pathlib import Path
 from benchmarks.command import run
-from benchmarks.stand import started
+from benchmarks.stand import measured, started
 
 def main():
-    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    pid = Path({folder!r}) / "pid"
+    command = ["sh", "-c", "echo $$ > " + str(pid) + "; exec sleep 600"]
     try:
-        with started(command, {{}}, Path({log!r}), lambda: True) as child:
-            print(child.pid, flush=True)
+        if {measures}:
+            measured(command, {{}})
+        with started(command, {{}}, Path({folder!r}) / "log", pid.exists):
             time.sleep(600)
     finally:
         print("ended", flush=True)
@@ -395,18 +399,28 @@ run(main)
 """
 
 
+@pytest.mark.parametrize("measures", [False, True])
 @pytest.mark.parametrize(("number", "code", "words"), [(signal.SIGTERM, 143, "ended"), (signal.SIGKILL, -9, "")])
 def test_what_a_benchmark_has_started_ends_with_it_however_it_ends(
-    tmp_path: Path, number: signal.Signals, code: int, words: str
+    tmp_path: Path, number: signal.Signals, code: int, words: str, *, measures: bool
 ) -> None:
-    script = WAITING.format(log=str(tmp_path / "log"))
+    script, pid = WAITING.format(folder=str(tmp_path), measures=measures), tmp_path / "pid"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
         assert program.stdout is not None
-        child = psutil.Process(int(program.stdout.readline()))
+        wait_until(lambda: pid.exists() and bool(pid.read_text()), PATIENCE_S)
+        child = psutil.Process(int(pid.read_text()))
         program.send_signal(number)
         assert program.stdout.read().strip() == words
     assert program.returncode == code
     child.wait(PATIENCE_S)
+
+
+def test_a_command_is_told_what_it_used_itself_and_how_it_ended() -> None:
+    """Its peak was at least that of the benchmark: the kernel begins with the memory of who starts a process."""
+    ours = b"x" * (256 << 20)
+    found, code = measured(["sh", "-c", "echo said; kill -9 $$"], os.environ)
+    assert (found.stdout, code) == ("said\n", -signal.SIGKILL)
+    assert found.peak_rss_bytes < len(ours) / 4
 
 
 def test_a_record_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
