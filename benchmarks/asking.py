@@ -172,13 +172,13 @@ def described(engine: Engine, settings: Settings) -> dict[str, Any]:
     return engine.describe() | {"model": settings.hf_model_id}
 
 
-def whole_path(at: Stand, asking: Asking, served: Settings, mark: str) -> float:
+def whole_path(at: Stand, asking: Asking, served: Settings, mark: str, *, may_fail: bool = False) -> float:
     """Ask a run that was never asked before; return the seconds from enqueuing to the last verdict, by its timestamp.
 
-    Raises EngineError if the worker ends.
+    Raises EngineError if the worker ends, or a question failed, unless it `may_fail`.
     """
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
         started_at = time.time()
         run = submit(asking.planned(served, mark, at.folder), at.ledger, broker).run
-        wait_until_settled(at, run.run_id, run.questions, POLL_S)
+        wait_until_settled(at, run.run_id, run.questions, POLL_S, may_fail=may_fail)
         return max(each.settled_at for each in verdicts(at, run.run_id)) - started_at

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.asking import Asking, add_asking, asking_of, chosen_model, pin
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import plot, print_table, write
-from benchmarks.stand import Stand, look_after, stand, worker
+from benchmarks.stand import Stand, look_after, settled, stand, worker
 from contract import keys
 from contract.ledger import Run
 from contract.priority import Priority
@@ -82,6 +82,7 @@ def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = ""
                 if not is_open:
                     latencies.append(time.monotonic() - sent.pop(question_id))
         wall_s = time.monotonic() - started
+    settled(at, asked.run_id)  # none has failed
     return {
         "clients": level,
         "requests": requests,

@@ -23,6 +23,8 @@ from benchmarks.asking import speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.record import plot, print_table, write
 from benchmarks.stand import DEPLOY, Stand, stand, started, worker
+from contract.errors import EngineError
+from contract.verdict import Outcome
 from demo.valkey import free_port
 
 
@@ -42,8 +44,13 @@ def measure(url: str, callers: int, requests: int) -> dict[str, Any]:
             f"{url}/score", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         began = time.monotonic()
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            verdict = json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                verdict = json.load(answer)
+        except OSError as trouble:
+            raise EngineError(f"The server did not answer a request: {trouble}") from None
+        if verdict["outcome"] == Outcome.FAILED:
+            raise EngineError(f"A question failed: {verdict['error']['message']}")
         return Answered(time.monotonic() - began, verdict["batch_size"])
 
     with ThreadPoolExecutor(callers) as pool:

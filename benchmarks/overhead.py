@@ -128,8 +128,7 @@ def first_verdict(at: Stand) -> dict[str, Any]:
             planned = plan(Source(file, str(file)), asked, at.settings, Selection())
             started = time.monotonic()
             run_id = submit(planned, at.ledger, broker).run.run_id
-            while not settled(at, run_id):
-                time.sleep(0.001)
+            wait_until_settled(at, run_id, 1, poll_s=0.001)
             waits_ms.append(1000 * (time.monotonic() - started))
     return {
         "part": "first verdict",

@@ -26,7 +26,7 @@ from benchmarks.asking import described, engine_of
 from benchmarks.command import Parser, existing_file, positive, run
 from benchmarks.jsonl import read_rows
 from benchmarks.record import print_table, without, write
-from benchmarks.stand import USERS_DEPLOY
+from benchmarks.stand import USERS_DEPLOY, refuse_failures
 from contract.chunks import chunks
 from contract.prefix_order import PrefixOrder
 from contract.question import Question
@@ -125,6 +125,7 @@ def score(engine: Engine, asked_for: Sequence[Item]) -> tuple[float, float]:
     started = time.monotonic()
     verdicts = [verdict for batch in chunks(asked_for, BATCH) for verdict in score_batch(batch, engine)]
     seconds = time.monotonic() - started
+    refuse_failures(verdicts)
     return seconds, sum(each.cached_tokens for each in verdicts) / sum(each.prefill_tokens for each in verdicts)
 
 

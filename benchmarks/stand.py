@@ -30,7 +30,8 @@ from contract.layers import merge
 from contract.ledger import RedisLedger
 from contract.question import Question
 from contract.settings import PREFIX, Settings, load_settings
-from contract.verdict import Verdict
+from contract.verdict import Outcome, Verdict
+from contract.wording import number
 from demo.run import end
 from demo.valkey import serve
 from workers.engines.vllm_folder import vllm_folder
@@ -56,6 +57,7 @@ __all__ = [
     "only_environment",
     "producer",
     "published_at",
+    "refuse_failures",
     "server_memory_bytes",
     "set_words",
     "settle",
@@ -320,9 +322,23 @@ def emptied(folder: Path) -> Path:
     return folder
 
 
-def settled(at: Stand, run_id: str) -> int:
-    """Return the number of questions of the run that have their verdict."""
-    return at.ledger.counts(run_id).settled
+def settled(at: Stand, run_id: str, *, may_fail: bool = False) -> int:
+    """Return the number of questions of the run that have their verdict.
+
+    Raises EngineError with the reason if one failed, unless it `may_fail`: a failure takes less time than an answer, or
+    more.
+    """
+    counts = at.ledger.counts(run_id)
+    if (failed := counts.of(Outcome.FAILED)) and not may_fail:
+        refuse_failures(verdicts(at, run_id), f"{failed} of {number(counts.total, 'question')} failed")
+    return counts.settled
+
+
+def refuse_failures(found: Iterable[Verdict], what: str = "A question failed") -> None:
+    """Raise EngineError with `what` and the reason if one of the verdicts is a failure."""
+    why = next((each.error for each in found if each.outcome is Outcome.FAILED), None)
+    if why:
+        raise EngineError(f"{what}: {why.message}")
 
 
 def verdicts(at: Stand, run_id: str) -> list[Verdict]:
@@ -354,16 +370,19 @@ def look_after(at: Stand) -> None:
             raise EngineError(f"A worker ended:\n{_tail(each.log)}")
 
 
-def wait_until_settled(at: Stand, run_id: str, count: int, poll_s: float = POLL_S) -> None:
-    """Return once `count` questions of the run have their verdict. Raises EngineError if progress stops."""
-    seen, since = settled(at, run_id), time.monotonic()
+def wait_until_settled(at: Stand, run_id: str, count: int, poll_s: float = POLL_S, *, may_fail: bool = False) -> None:
+    """Return once `count` questions of the run have their verdict.
+
+    Raises EngineError if progress stops, or a question failed, unless it `may_fail`.
+    """
+    seen, since = settled(at, run_id, may_fail=may_fail), time.monotonic()
     while seen < count:
         look_after(at)
         if time.monotonic() - since > at.stalled_after_s:
             tails = "\n".join(_tail(each.log) for each in at.workers)
             raise EngineError(f"No verdict for {at.stalled_after_s:.0f} s after {seen} of {count}:\n{tails}")
         time.sleep(poll_s)
-        if (now := settled(at, run_id)) > seen:
+        if (now := settled(at, run_id, may_fail=may_fail)) > seen:
             seen, since = now, time.monotonic()
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks.asking import Asking, whole_path
+from benchmarks.concurrency import clients
+from benchmarks.door import door, measure
 from benchmarks.stand import stand, wait_until_settled, worker
 from contract.errors import EngineError
+from producer.readers import Source
 from tests.support import make_questions, open_run
 
 
@@ -34,3 +40,18 @@ def test_a_worker_that_ends_or_is_not_there_ends_the_wait_for_its_verdicts() -> 
             ours.process.kill()
             with pytest.raises(EngineError, match="A worker ended"):
                 wait_until_settled(at, run.run_id, 1)
+
+
+def test_failed_questions_end_a_measurement_with_the_reason_and_are_not_taken_for_fast_ones() -> None:
+    """A worker that rejected every prompt was the fastest of all."""
+    asking = Asking(Source(Path("demo/questions.jsonl"), "demo"), ["mode=letter"], 8)
+    with stand(engine="simulated", model="simulated", simulated={"reject_text": " "}) as at, worker(at):
+        with pytest.raises(EngineError, match=r"\d of 8 questions failed: .+"):
+            whole_path(at, asking, at.settings, "first")
+        assert whole_path(at, asking, at.settings, "second", may_fail=True) > 0
+        with pytest.raises(EngineError, match="2 of 2 questions failed"):
+            clients(at, asking, 2, 2)
+        with door(at) as url, pytest.raises(EngineError, match="A question failed"):
+            measure(url, 1, 1)
+    with pytest.raises(EngineError, match="did not answer"):
+        measure("http://127.0.0.1:1", 1, 1)
