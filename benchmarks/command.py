@@ -6,7 +6,15 @@ import os
 import shlex
 import signal
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import (
+    Action,
+    ArgumentError,
+    ArgumentParser,
+    ArgumentTypeError,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,11 +48,17 @@ class Parser(ArgumentParser):
         # Recorded with the command, so that the command shown writes the file that it is shown next to.
         self.option("--name", _file_name, None, "name of the record, instead of the program's")
 
-    def option(self, name: str, read: Callable[[str], Any], default: Any, text: str, **more: Any) -> None:
-        """Add an option, and its default, if any, to its help; it takes several values if the default is a tuple."""
+    def option(
+        self, name: str, read: Callable[[str], Any], default: Any, text: str, *, repeats: bool = False, **more: Any
+    ) -> None:
+        """Add an option, and its default, if any, to its help; it takes several values if the default is a tuple.
+
+        The same value twice is refused, unless it `repeats`: it would ask a run that is answered already.
+        """
         several = default if isinstance(default, tuple) else (default,)
         if several is default:
             more["nargs"] = "+"
+            more["action"] = "store" if repeats else _Different
         shown = " ".join(f"{each:g}" if isinstance(each, float) else str(each) for each in several)
         said = text if default is None else f"{text} ({shown})"
         self.add_argument(name, type=read, default=default, help=said.replace("%", "%%"), **more)
@@ -52,6 +66,13 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with 2 after one line on stderr."""
         self.exit(2, f"error: {message}\n")
+
+
+class _Different(Action):
+    def __call__(self, _parser: object, found: Namespace, values: Any, _name: str | None = None) -> None:
+        if twice := [str(each) for each, count in Counter(values).items() if count > 1]:
+            raise ArgumentError(self, f"given twice: {', '.join(twice)}")
+        setattr(found, self.dest, values)
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:

@@ -49,7 +49,7 @@ def measure(at: Stand, calls_ms: list[float], seconds: float, name: str) -> dict
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.option("--calls-ms", above_zero, (2000.0, 1000.0, 500.0), "duration of a call, one per worker")
+    parser.option("--calls-ms", above_zero, (2000.0, 1000.0, 500.0), "duration of a call, one per worker", repeats=True)
     parser.option("--seconds", above_zero, (15.0, 45.0), "ideal duration of each run")
     parser.option("--batch-size", positive, 32, "questions per call")
     options = parser.parse_args()

@@ -171,6 +171,14 @@ def test_sides_that_cannot_be_compared_are_refused_before_anything_boots(
     assert says in capsys.readouterr().err
 
 
+def test_a_value_given_twice_is_refused_as_its_second_run_would_be_answered_already(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second row of `scaling --workers 4 4` had the verdicts of the first, and no CPU time."""
+    assert ended("scaling", "--workers", "4", "2", "4", monkeypatch=monkeypatch) == 2
+    assert capsys.readouterr().err == "error: argument --workers: given twice: 4\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
@@ -224,12 +232,14 @@ def test_an_option_says_its_default_and_takes_several_values_where_that_is_sever
     parser = Parser("What it measures.")
     parser.option("--sizes", positive, (1, 2), "batch sizes, 2 % apart")
     parser.option("--limit", positive, None, "questions")
-    assert parser.parse_args(["--sizes", "3", "4"]).sizes == [3, 4]
+    parser.option("--calls", positive, (1, 2), "one per worker", repeats=True)
+    asked = parser.parse_args(["--sizes", "3", "4", "--calls", "5", "5"])
+    assert (asked.sizes, asked.calls) == ([3, 4], [5, 5])
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])
     said = capsys.readouterr().out
     assert "batch sizes, 2 % apart (1 2)\n" in said
-    assert said.endswith(" questions\n")
+    assert " questions\n" in said
 
 
 def test_a_record_is_named_like_its_program_or_as_its_command_says(tmp_path: Path) -> None:
