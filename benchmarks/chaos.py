@@ -69,12 +69,13 @@ LONG: Mapping[str, int] = {"Redis away for 60 s": 3}
 def main() -> int:
     options = parse()
     left_out = {**network.left_out(), **producers.left_out()}
-    names = options.only or [
-        each for each in (WITH_VLLM if options.engine == "vllm" else FAULTS) if each not in left_out
-    ]
+    possible = WITH_VLLM if options.engine == "vllm" else FAULTS
+    if simulated := [each for each in options.only or () if each not in possible]:
+        raise InputError(f"These faults need the simulated engine: {', '.join(simulated)}.")
+    names = options.only or [each for each in possible if each not in left_out]
     if missing := [f"{each}: {left_out[each]}" for each in names if each in left_out]:
         raise InputError(f"These faults cannot be injected here: {'; '.join(missing)}.")
-    books = Books(options.folder, f"{options.engine}-{options.seed}-{options.rounds}")
+    books = Books(options.folder, books_name(options))
     before = books.played()
     plan = schedule(names, options.rounds, options.seed)
     plan = [before[number]["fault"] if number in before else name for number, name in enumerate(plan)]
@@ -119,6 +120,12 @@ def record_name(engine: str, only: Sequence[str] | None) -> str:
     return "_".join(parts)
 
 
+def books_name(options: Namespace) -> str:
+    """Return the name of a schedule's books: rounds of another one are not continued."""
+    only = [slug(each) for each in options.only or ()]
+    return "-".join([options.engine, str(options.seed), str(options.rounds), str(options.least), *only])
+
+
 def part_of(text: str) -> tuple[int, int]:
     """Parse K/N for argparse."""
     part, parts = (positive(each) for each in text.partition("/")[::2])
@@ -155,7 +162,9 @@ class Books:
     def played(self) -> dict[int, dict[str, Any]]:
         """Return round → result."""
         lines = [
-            line for path in sorted(self._folder.glob(f"{self._name}*.jsonl")) for line in path.read_text().splitlines()
+            line
+            for path in sorted(self._folder.glob(f"{self._name}.*.jsonl"))
+            for line in path.read_text().splitlines()
         ]
         return {found["round"]: found for found in map(json.loads, lines)}
 

@@ -26,7 +26,7 @@ from benchmarks import beside, command, retrieval_overlap
 from benchmarks.agreement import apart, logged
 from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
-from benchmarks.chaos import part_of, record_name
+from benchmarks.chaos import Books, books_name, part_of, record_name
 from benchmarks.command import (
     Parser,
     above_zero,
@@ -459,6 +459,23 @@ def test_faults_are_imported_without_touching_the_machine(tmp_path: Path) -> Non
     left_out = "from benchmarks.faults.network import left_out; print(*left_out())"
     subprocess.run([sys.executable, "-c", left_out], cwd=ROOT, env=environment, check=True)
     assert (tmp_path / "was-run").exists() == (os.geteuid() == 0), "the probe of this test is one"
+
+
+def test_a_fault_of_the_simulated_engine_is_not_recorded_as_one_of_vllm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended("chaos", "--engine", "vllm", "--only", "engine out of memory", monkeypatch=monkeypatch) == 1
+    assert capsys.readouterr().err == "error: These faults need the simulated engine: engine out of memory.\n"
+
+
+def test_rounds_of_another_schedule_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
+    """With --rounds 52, those of --rounds 520 counted; with --only, those of all other faults."""
+    asked = {"engine": "vllm", "seed": 1, "rounds": 52, "least": 0, "only": None}
+    schedules = [asked, asked | {"rounds": 520}, asked | {"least": 2}, asked | {"only": ["SIGTERM"]}]
+    books = [Books(tmp_path, books_name(Namespace(**each))) for each in schedules]
+    for number, each in enumerate(books):
+        each.add({"round": number})
+    assert [each.played() for each in books] == [{number: {"round": number}} for number in range(4)]
 
 
 def test_some_faults_alone_are_a_record_of_their_own() -> None:
