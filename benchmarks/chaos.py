@@ -33,7 +33,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import Parser, above_zero, command_line, from_zero, positive, run
+from benchmarks.command import Parser, above_zero, command_line, from_zero, positive, run, writable_folder
 from benchmarks.faults import brokers, deliveries, engines, kills, network, producers
 from benchmarks.faults.case import Missed
 from benchmarks.faults.stage import Fault, Stage
@@ -110,7 +110,7 @@ def parse() -> Namespace:
     parser.option("--minutes", above_zero, float("inf"), "begin no further round after so many minutes")
     parser.option("--engine", str, "simulated", "engine of the workers", choices=["simulated", "vllm"])
     parser.option("--part", part_of, "1/1", "only every N-th round, with its own processes", metavar="K/N")
-    parser.option("--folder", Path, Path(".mcqueue/chaos"), "keeps the finished rounds")
+    parser.option("--folder", writable_folder, Path(".mcqueue/chaos"), "keeps the finished rounds")
     return parser.parse_args()
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "one_of",
     "positive",
     "run",
+    "writable_folder",
 ]
 
 #: Exit code of shells after SIGTERM.
@@ -44,7 +45,7 @@ class Parser(ArgumentParser):
     def __init__(self, doc: str | None) -> None:
         super().__init__(_program(), description=doc, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False)
         # Only the figures that the documentation quotes are recorded; everybody else's stay out of git.
-        self.option("--out", _writable_folder, Path("results/benchmarks"), "folder for the results")
+        self.option("--out", writable_folder, Path("results/benchmarks"), "folder for the results")
         # Recorded with the command, so that the command shown writes the file that it is shown next to.
         self.option("--name", _file_name, None, "name of the record, instead of the program's")
 
@@ -161,7 +162,7 @@ def existing_file(text: str) -> Path:
 
 def existing_folder(text: str) -> Path:
     """Parse the path of an existing folder for argparse."""
-    if not Path(text).is_dir():
+    if not text or not Path(text).is_dir():  # "" is a path, too: of the current folder
         raise ArgumentTypeError(f"no such folder: {text}")
     return Path(text)
 
@@ -183,9 +184,10 @@ def _file_name(text: str) -> str:
     return text
 
 
-def _writable_folder(text: str) -> Path:
+def writable_folder(text: str) -> Path:
+    """Parse the path of a folder, which need not exist, for argparse."""
     path = Path(text).absolute()
     there = next(each for each in (path, *path.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
+    if not text or not there.is_dir() or not os.access(there, os.W_OK):
         raise ArgumentTypeError(f"not a writable folder: {text}")
     return Path(text)

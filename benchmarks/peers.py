@@ -54,7 +54,7 @@ import numpy as np
 
 from benchmarks.agreement import Answers, Compared, apart, compare, control_of, logged
 from benchmarks.chat import flags, shown_texts, white_space
-from benchmarks.command import Parser, command_line, existing_file, from_zero, positive, run
+from benchmarks.command import Parser, command_line, existing_file, from_zero, positive, run, writable_folder
 from benchmarks.jsonl import read_rows
 from benchmarks.lm_eval import (
     LM_EVAL,
@@ -157,7 +157,9 @@ def parse() -> Bench:
     shown = "reuse the float32 answers of an earlier run in the workdir"
     parser.add_argument("--reuse", action="store_true", help=shown)
     parser.option("--config", existing_file, USERS_DEPLOY, "deploy file")
-    parser.option("--workdir", Path, Path(".mcqueue/lm-eval"), "folder for lm_eval's environment and all answers")
+    parser.option(
+        "--workdir", writable_folder, Path(".mcqueue/lm-eval"), "folder for lm_eval's environment and all answers"
+    )
     parser.option("--shots", from_zero, 0, "solved examples before every question: the first ones of --examples")
     parser.add_argument(
         "--examples", type=existing_file, metavar="FILE", help="examples, in the format of a set's FILE"
@@ -174,7 +176,11 @@ def parse() -> Bench:
         parser.error("lm_eval turns a description into a system message; use --turns")
     if bool(options.shots) != bool(options.examples):
         parser.error("--shots and --examples must be used together")
+    if options.description and not options.shots:
+        parser.error("--description is asked before examples only; add --shots and --examples")
     cases = [case for several in options.sets for case in several]
+    if len({case.task for case in cases}) < len(cases):
+        parser.error("two sets have the same name and mode")
     workdir = options.workdir.resolve()
     model = Path(resolve(load_settings(options.config).hf_model_id))
     if not (model / "tokenizer.json").is_file():

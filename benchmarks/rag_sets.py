@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import Parser, command_line, existing_folder, one_of, positive, run
+from benchmarks.command import Parser, command_line, existing_folder, one_of, positive, run, writable_folder
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.record import print_table, write
 from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, host, producer, set_words, stand
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", type=one_of(SETS), metavar="SET", help=shown)
     parser.option("--sample", positive, None, "N questions of each set, drawn with seed 0", metavar="N")
     parser.option("--dtype", str, "bfloat16", "data type of the model", choices=["float32", "bfloat16"])
-    parser.option("--workdir", Path, Path(".mcqueue/rag-sets"), "folder for indexes, results and logs")
+    parser.option("--workdir", writable_folder, Path(".mcqueue/rag-sets"), "folder for indexes, results and logs")
     options = parser.parse_args()
     if options.name and len(options.sets or SETS) > 1:
         parser.error("--name: each set has a record of its own; give one SET")

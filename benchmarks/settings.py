@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.asking import add_questions, chosen_model, pin, shared_gpu, speed_settings
-from benchmarks.command import Parser, positive, run
+from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import newest, stand, worker
 from benchmarks.whole_path import MODES_ASKED, Bench, draw_ratios, interleaved, questions_of, row
@@ -39,7 +39,7 @@ def main() -> None:
     add_questions(parser)
     parser.option("--rounds", positive, 5, "rounds that count, after a warm-up round")
     parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
-    parser.option("--busy", int, 0, "other processes that are busy all the time")
+    parser.option("--busy", from_zero, 0, "other processes that are busy all the time")
     options = parser.parse_args()
     if len(set(options.sides)) < max(2, len(options.sides)):
         raise InputError("There is nothing to compare.", hint="Give at least two sides, all of them different.")

@@ -37,6 +37,7 @@ from benchmarks.command import (
     one_of,
     positive,
     run,
+    writable_folder,
 )
 from benchmarks.concurrency import repeated
 from benchmarks.jsonl import read_rows, write_rows
@@ -106,6 +107,8 @@ def test_a_thread_that_computes_is_told_from_one_that_waits() -> None:
         (one_of(["letter"]), "lettr"),
         (existing_file, "benchmarks"),
         (existing_folder, "pyproject.toml"),
+        (existing_folder, ""),
+        (writable_folder, ""),
         (part_of, "1"),
         (part_of, "3/2"),
         (enough, "9999"),
@@ -187,9 +190,11 @@ def test_a_value_given_twice_is_refused_as_its_second_run_would_be_answered_alre
             ("--chat", "--rounds", "0", "--description", "On a."),
             "turns a description into a system message; use --turns",
         ),
+        (("--description", "On a."), "--description is asked before examples only; add --shots and --examples"),
+        (("a:letter=pyproject.toml",), "two sets have the same name and mode"),
     ],
 )
-def test_what_a_peer_would_ask_otherwise_in_a_chat_is_refused(
+def test_what_a_peer_would_not_be_asked_or_otherwise_is_refused(
     typed: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ended("peers", "a=pyproject.toml", *typed, monkeypatch=monkeypatch) == 2
