@@ -75,10 +75,11 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Return a row per mode and number of reading processes."""
     source = Source(made_up_questions(at.folder / "questions.jsonl", count), "made up")
-    warm_up = min(count, WARM_UP_BATCHES * at.settings.batch_size)
+    batch = min(count, at.settings.batch_size)
+    warm_up = min(count, WARM_UP_BATCHES * batch)
     bench = Bench(at, source, count, rounds, in_full=False, warm_up=warm_up)
     pin(at)
-    asked = rounds * (count + at.settings.batch_size) + warm_up + at.settings.batch_size
+    asked = rounds * (count + batch) + warm_up + batch
     cases = [(mode, number) for mode in modes for number in processes]
     times: dict[tuple[str, int], Times] = {case: {} for case in cases}
     busy_s: dict[tuple[str, int], list[float]] = {case: [] for case in cases}

@@ -1,10 +1,11 @@
 """How long do questions wait that arrive one by one? Latency under load, by `batch_timeout` and overlap.
 
 Questions arrive at `--rate` per second, each in its own message: as a Poisson process, or evenly with a jitter of a
-tenth of a second either way. Latency is from enqueuing to the verdict, by the verdict's own timestamp. `static` workers
-run one batch after another, `overlapped` ones as many as the deploy file says (at least two). Every setting has its own
-worker, which has answered a few questions before. `behind_s` is the time from the last arrival to the last verdict: if
-it grows with `--seconds`, the rate exceeds the worker's throughput, and the latencies are those of a growing queue.
+tenth of a second either way. Latency is from a question's arrival to its verdict, by the verdict's own timestamp, and
+so includes the time that it waits for the benchmark itself, which sends one after another. `static` workers run one
+batch after another, `overlapped` ones as many as the deploy file says (at least two). Every setting has its own worker,
+which has answered a few questions before. `behind_s` is the time from the last arrival to the last verdict: if it grows
+with `--seconds`, the rate exceeds the worker's throughput, and the latencies are those of a growing queue.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.asking import Asking, add_asking, asking_of, chosen_model, pin
 from benchmarks.command import Parser, above_zero, run
 from benchmarks.concurrency import opened, send, warm_up
 from benchmarks.record import plot, print_table, write
-from benchmarks.stand import Stand, stand, wait_until_settled, worker
+from benchmarks.stand import Stand, stand, verdicts, wait_until_settled, worker
 from contract.priority import Priority
 from producer.broker import RedisBroker
 
@@ -83,18 +84,17 @@ def jittered(rate: float, count: int) -> list[float]:
 
 
 def latencies(at: Stand, asking: Asking, times: Sequence[float], mark: str) -> list[float]:
-    """Send questions at `times`; return the seconds from enqueuing to the verdict of each."""
+    """Send questions at `times`; return the seconds from then to the verdict of each."""
     asked, questions = opened(at, asking, mark, len(times))
-    sent = {}
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
         broker.publish(asked, [], Priority.NORMAL)  # connects
-        started = time.monotonic()
+        started, started_at = time.monotonic(), time.time()
         for question, at_s in zip(questions, times, strict=True):
             time.sleep(max(0.0, started + at_s - time.monotonic()))
-            sent[question.id] = time.time()
             send(at, broker, asked, question)
     wait_until_settled(at, asked.run_id, len(times))
-    return [verdict.settled_at - sent[question.id] for question, verdict in at.ledger.results(asked.run_id) if verdict]
+    settled_at = [each.settled_at for each in verdicts(at, asked.run_id)]
+    return [each - started_at - at_s for each, at_s in zip(settled_at, times, strict=True)]
 
 
 def percentiles(found: Sequence[float]) -> dict[str, float]:

@@ -32,6 +32,7 @@ from contract.prefix_order import PrefixOrder
 from contract.question import Question
 from contract.settings import load_settings
 from contract.spec import RunSpec
+from contract.wording import number
 from producer.intake.survey import survey
 from producer.readers import Source
 from producer.runs.runconfig import load_run_config
@@ -56,6 +57,8 @@ def main() -> None:
     parser.option("--each", positive, 4, "questions about each text")
     parser.option("--rounds", positive, 5, "rounds of each pair")
     options = parser.parse_args()
+    if options.contexts * options.each > (there := len(questions())):
+        parser.error(f"--contexts, --each: the demo has {number(there, 'question')}")
     overrides = [f"vllm_args.kv_cache_memory_bytes={CACHE_BYTES}", "vllm_args.max_model_len=1024"]
     settings = load_settings(options.config, overrides)
     with engine_of(settings) as engine:
@@ -107,12 +110,12 @@ def compared(sides: Mapping[str, Side], rounds: int) -> dict[str, Any]:
     """Return the medians of both sides, and how many times as fast the second one is."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     shares: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(rounds):
+    for turn in range(rounds):
         for name, ask in sides.items():
-            taken_s, cached = ask(f"round {number}")
+            taken_s, cached = ask(f"round {turn}")
             seconds[name].append(taken_s)
             shares[name].append(cached)
-            print(f"round {number}: {name} {taken_s:.2f} s, {cached:.0%} from the cache", file=sys.stderr)
+            print(f"round {turn}: {name} {taken_s:.2f} s, {cached:.0%} from the cache", file=sys.stderr)
     first, second = sides
     ratios = [one / other for one, other in zip(seconds[first], seconds[second], strict=True)]
     found: dict[str, Any] = {f"{name}, s": statistics.median(each) for name, each in seconds.items()}
@@ -142,8 +145,8 @@ def about_texts(contexts: int, each: int) -> list[Question]:
     return found
 
 
-def questions(count: int) -> list[Question]:
-    """Return the first `count` questions of the demo."""
+def questions(count: int | None = None) -> list[Question]:
+    """Return the questions of the demo, or the first `count`."""
     path = DEMO / "questions.jsonl"
     return list(islice(survey(Source(path, path.name)).questions(), count))
 

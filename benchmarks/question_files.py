@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from benchmarks.command import Parser, command_line, existing_folder, run
 from benchmarks.jsonl import read_rows
 from benchmarks.record import print_table, write
-from contract.errors import McqueueError
+from contract.errors import InputError, McqueueError
 from contract.question import Question
 from producer.readers import HowToRead, Source, understand
 
@@ -110,7 +110,10 @@ def main() -> int:
 def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
     """Return a row of the table."""
     found = _Reading()
-    for path in sorted(raw.glob(one.files)):
+    paths = sorted(raw.glob(one.files))
+    if not paths:
+        raise InputError(f"{raw / one.files}: no such file.")
+    for path in paths:
         found.read(raw, path, one)
     line: dict[str, Any] = {
         "set": one.name,

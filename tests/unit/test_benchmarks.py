@@ -22,7 +22,7 @@ import psutil
 import pytest
 from jinja2 import Environment
 
-from benchmarks import beside, command, retrieval_overlap
+from benchmarks import beside, command, load, retrieval_overlap
 from benchmarks.agreement import apart, logged
 from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
@@ -45,6 +45,7 @@ from benchmarks.lm_eval import TASKS, Case, Side
 from benchmarks.mc2 import compare_mc2, mc2_of
 from benchmarks.overhead import enough
 from benchmarks.peers import cases_of, read_questions
+from benchmarks.question_files import Set, compare
 from benchmarks.record import bars, commit, plot, print_table, write
 from benchmarks.stand import measured
 from benchmarks.waiting import wait_until
@@ -382,6 +383,43 @@ def test_a_run_lasts_from_its_first_message_on_also_while_the_engine_answers_it(
 
     at: Any = None
     assert retrieval_overlap.timed(at, Path("q"), Path("i"), 0, rag=False) == pytest.approx(0.9 + call_s)
+
+
+def test_a_question_that_the_benchmark_sends_late_has_waited_since_it_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At more questions a second than can be sent, they seemed to wait no longer than at few."""
+    sent_at = []
+
+    def send_slowly(*_: object) -> None:
+        time.sleep(0.05)
+        sent_at.append(time.time())
+
+    def answered(*_: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(settled_at=each) for each in sent_at]
+
+    replaced: dict[str, Any] = {
+        "opened": lambda *_: (SimpleNamespace(run_id="r"), make_questions(4)),
+        "RedisBroker": lambda *_: SimpleNamespace(publish=lambda *_: None, close=lambda: None),
+        "send": send_slowly,
+        "wait_until_settled": lambda *_: None,
+        "verdicts": answered,
+    }
+    for name, part in replaced.items():
+        monkeypatch.setattr(load, name, part)
+    at, asking = SimpleNamespace(settings=None, ledger=None), None
+    first, *_, last = load.latencies(at, asking, [0.0] * 4, "")  # type: ignore[arg-type]
+    assert last > first + 0.15 - 0.001
+
+
+def test_a_set_without_a_file_is_no_set_without_a_difference(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none/\*\.jsonl: no such file"):
+        compare(tmp_path, tmp_path, Set("a set", "none/*.jsonl"))
+
+
+def test_no_more_questions_about_texts_are_asked_than_there_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended("prefix_cache", "--contexts", "41", "--each", "4", monkeypatch=monkeypatch) == 2
+    assert capsys.readouterr().err == "error: --contexts, --each: the demo has 160 questions\n"
 
 
 def test_a_question_that_is_asked_again_has_other_words_in_front_so_that_no_cache_has_it() -> None:
