@@ -84,16 +84,20 @@ TAIL_CHARACTERS = 2000
 #: kernel, the peak of a child is at least the memory of the process that started it. SIGTERM ends both.
 MEASURE = """
 import os, signal, sys, time
-child = 0
-signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM) if child else os._exit(143))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # until it is known whom to tell of it
+signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
 signal.signal(signal.SIGINT, lambda *_: None)  # the command gets it, too
 os.set_inheritable(int(sys.argv[1]), False)
 began = time.monotonic()
-child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ, setsigmask=[])
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 _, status, used = os.wait4(child, 0)
 wall_s = time.monotonic() - began
-with open(int(sys.argv[1]), "w") as figures:
-    print(os.waitstatus_to_exitcode(status), wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss, file=figures)
+figures = os.waitstatus_to_exitcode(status), wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss
+try:
+    os.write(int(sys.argv[1]), " ".join(map(str, figures)).encode())
+except BrokenPipeError:  # the benchmark was killed
+    pass
 """
 
 
