@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from benchmarks.asking import add_questions, chosen_model, pin, shared_gpu, speed_settings
+from benchmarks.asking import add_questions, pin, shared_gpu, speed_settings
 from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import newest, stand, worker
@@ -43,13 +43,15 @@ def main() -> None:
     options = parser.parse_args()
     if len(set(options.sides)) < max(2, len(options.sides)):
         raise InputError("There is nothing to compare.", hint="Give at least two sides, all of them different.")
-    chosen = [f"{name}={value}" for name, value in chosen_model(options).items()]
+    if options.model or load_settings(options.config).models:
+        raise InputError("Sides are workers of one model.", hint="Give a deploy file with that one alone, as --config.")
     for side in options.sides:
         settings, _ = split(side)
-        load_settings(options.config, [*chosen, *settings])  # so that errors are reported before anything boots
+        load_settings(options.config, settings)  # so that errors are reported before anything boots
+        if "model" in parse_overrides(settings, InputError):
+            raise InputError("model: each side is served under a name of its own.", hint="hf_model_id is the model.")
     source = Source(options.questions, str(options.questions))
-    shared = {"vllm_args": shared_gpu(len(options.sides)), **chosen_model(options)}
-    with stand(options.config, **shared) as at, ExitStack() as stack:
+    with stand(options.config, vllm_args=shared_gpu(len(options.sides))) as at, ExitStack() as stack:
         bench = Bench(at, source, questions_of(at, source, options.limit), options.rounds)
         pin(at)
         sides = {f"side {number}": side for number, side in enumerate(options.sides, start=1)}

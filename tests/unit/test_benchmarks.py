@@ -166,6 +166,8 @@ def test_every_program_shows_its_docstring_and_refuses_in_one_line(
         (("batch_size=8",), "There is nothing to compare."),
         (("batch_size=8", "batch_size=8"), "There is nothing to compare."),
         (("batch_size=8", "batch_size=4 batchsize=4"), "Did you mean 'batch_size'?"),
+        (("model=one", "model=other"), "model: each side is served under a name of its own."),
+        (("batch_size=8", "batch_size=4", "--config", "configs/deploy/hybrid.yaml"), "Sides are workers of one model."),
     ],
 )
 def test_sides_that_cannot_be_compared_are_refused_before_anything_boots(
