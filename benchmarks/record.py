@@ -53,24 +53,19 @@ def write(name: str, rows: Sequence[Mapping[str, Any]], options: Namespace, *, c
     """
     options.out.mkdir(parents=True, exist_ok=True)
     path: Path = options.out / f"{options.name or name}.json"
-    content = {**environment(command or command_line()), **_code(), **more, "rows": list(rows)}
+    content = {**environment(command or command_line()), **IMPORTED, **more, "rows": list(rows)}
     unfinished = path.with_suffix(".json.part")  # a program that is killed now leaves the record as it was
     unfinished.write_text(json.dumps(content, indent=2) + "\n")
     return unfinished.replace(path)
 
 
 def commit() -> str:
-    """Return the short hash of the commit measured, with a "+" if files differ from it; empty outside a checkout."""
+    """Return the short hash of the current commit, with a "+" if files differ from it; empty outside a checkout."""
     place = _git("rev-parse", "--show-toplevel")
     if not place or Path(place).resolve() != ROOT:
         return ""
     changed = _git("status", "--porcelain", "--untracked-files=no")
     return _git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
-
-
-def _code() -> dict[str, str]:
-    found = commit()
-    return {"commit": found} if found else {}
 
 
 def _git(*arguments: str) -> str:
@@ -79,6 +74,10 @@ def _git(*arguments: str) -> str:
     except FileNotFoundError:  # git is not installed
         return ""
     return done.stdout.strip()
+
+
+#: The commit that is measured: of the code as it was imported, whatever is committed in the hours until its record.
+IMPORTED = {"commit": found} if (found := commit()) else {}
 
 
 def plot(

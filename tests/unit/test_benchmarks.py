@@ -259,12 +259,14 @@ def test_a_record_is_named_like_its_program_or_as_its_command_says(tmp_path: Pat
         parser.parse_args(["--name", "../load"])
 
 
-def test_a_record_says_what_was_measured_where_and_how(tmp_path: Path) -> None:
+def test_a_record_says_what_was_measured_where_and_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write("load", [{"rate": 2}], Namespace(out=tmp_path, name=None), command="python -m load", settings={"a": 1})
     record = json.loads(path.read_text())
     assert record["command"] == "python -m load"
     assert {"measured_at", "machine", "versions"} < record.keys()
     assert record.get("commit", "") == commit(), "a checkout has one"
+    monkeypatch.setattr("benchmarks.record._git", lambda *_: "of a later commit")
+    assert json.loads(write("load", [], Namespace(out=tmp_path, name=None)).read_text()).get("commit") != commit()
     assert (record["settings"], record["rows"]) == ({"a": 1}, [{"rate": 2}])
 
 
