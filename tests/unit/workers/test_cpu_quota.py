@@ -30,8 +30,8 @@ def _bound_to_64_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
 
 
-def v1(quota_us: str, period_us: str = "100000") -> dict[str, str]:
-    return {"cpu/cpu.cfs_quota_us": f"{quota_us}\n", "cpu/cpu.cfs_period_us": f"{period_us}\n"}
+def v1(quota_us: str, period_us: str = "100000", folder: str = "cpu") -> dict[str, str]:
+    return {f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"{folder}/cpu.cfs_period_us": f"{period_us}\n"}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,8 @@ def v1(quota_us: str, period_us: str = "100000") -> dict[str, str]:
         (V1.format(path="/"), v1("800000"), 8),
         (V1.format(path="/"), v1("-1"), None),
         (V1.format(path="/"), v1("100000", period_us="25000"), 4),
+        (V1.format(path="/own"), v1("800000", folder="cpu/own"), 8),
+        (V1.format(path="/own"), v1("800000", folder="cpu/pod"), None),  # where this process' memory is counted
     ],
 )
 def test_a_quota_leaves_its_number_of_cores(
