@@ -27,7 +27,10 @@ def relay(host: str, port: int, folder: Path) -> Iterator[tuple[int, Path]]:
     context.load_cert_chain(certificate, key)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=_accept, args=(listening, context, (host, port)), daemon=True).start()
-        yield listening.getsockname()[1], certificate
+        try:
+            yield listening.getsockname()[1], certificate
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)  # else the thread that waits in `accept` keeps the port
 
 
 def _accept(listening: socket.socket, context: ssl.SSLContext, target: tuple[str, int]) -> None:
