@@ -48,7 +48,6 @@ from benchmarks.peers import cases_of, read_questions
 from benchmarks.question_files import Set, compare
 from benchmarks.record import bars, commit, plot, print_table, write
 from benchmarks.stand import measured
-from benchmarks.waiting import wait_until
 from contract.errors import EngineError, InputError, RunConfigError, SettingsError
 from contract.prompts import render
 from contract.settings import Settings, load_settings
@@ -56,7 +55,7 @@ from contract.spec import IndexKind, Mode, Retrieval
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
 from producer.runs.templates import load_prompt
-from tests.support import PATIENCE_S, ROOT, make_question, make_questions
+from tests.support import PATIENCE_S, ROOT, make_question, make_questions, wait_until
 from workers.tuning.trials import Shape, Trial
 
 
@@ -464,7 +463,7 @@ def test_what_a_benchmark_has_started_ends_with_it_however_it_ends(
     script, pid = WAITING.format(folder=str(tmp_path), measures=measures), tmp_path / "pid"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
         assert program.stdout is not None
-        wait_until(lambda: pid.exists() and bool(pid.read_text()), PATIENCE_S)
+        wait_until(lambda: pid.exists() and bool(pid.read_text()), "it to start something")
         child = psutil.Process(int(pid.read_text()))
         program.send_signal(number)
         assert program.stdout.read().strip() == words
