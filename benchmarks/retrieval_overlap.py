@@ -8,8 +8,8 @@ rounds' ratios minus one. `lookup` is the time of retrieval itself, per batch, f
 
 from __future__ import annotations
 
+import json
 import random
-import re
 import statistics
 from argparse import Namespace
 from pathlib import Path
@@ -19,7 +19,7 @@ from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.jsonl import write_rows
 from benchmarks.record import bars, print_table, write
 from benchmarks.stand import Stand, producer, published_at, set_words, settle, stand, verdicts, worker
-from contract import keys
+from contract import keys, variables
 from contract.spec import IndexKind
 from contract.wording import number
 
@@ -27,6 +27,8 @@ WORDS = 20_000
 PASSAGE_WORDS = 60
 QUESTION_WORDS = 12
 BATCH_SIZE = 32
+#: In which times are not rounded to hundredths of a second.
+JSON_LOG = {variables.LOG_FORMAT: "json"}
 
 
 def main() -> None:
@@ -65,12 +67,13 @@ def measure(kind: str, options: Namespace) -> dict[str, Any]:
         index = at.folder / "index"
         producer(at.environment, "index", str(corpus), "-o", str(index), "--kind", kind)
         queue = keys.retrieve_queue("index")
-        with worker(at, "w0"), worker(at, "r0", queue, indexes=[str(index)]) as searching:
+        with worker(at, "w0"), worker(at, "r0", queue, JSON_LOG, indexes=[str(index)]) as searching:
             times = [
                 (timed(at, questions, index, n, rag=False), timed(at, questions, index, n, rag=True))
                 for n in range(options.rounds)
             ]
-            lookups_s = [float(each) for each in re.findall(r"questions? in ([\d.]+) s", searching.log.read_text())]
+            log = searching.log.read_text().splitlines()
+            lookups_s = [json.loads(line)["seconds"] for line in log if '"batch_done"' in line]
     ratios = [with_s / without_s for without_s, with_s in times]
     return {
         "kind": kind,
