@@ -14,7 +14,7 @@ from celery.events.dispatcher import EventDispatcher
 from contract.ledger.memory import MemoryLedger
 from tests.support import make_questions, open_run, wait_until
 from tests.unit.workers.batches import batch_of, message
-from workers.messages.batch import Batch
+from workers.messages.batch import Batch, Settlement
 from workers.monitoring import events
 
 
@@ -54,6 +54,31 @@ def test_a_publish_that_fails_leaves_no_connection_behind(
         wait_until(partial(reached, failures, number), "the publish")
     sender.close()
     wait_until(lambda: len(client.client_list()) == before, "its connections to be closed")
+
+
+def test_of_a_message_that_goes_back_to_the_queue_it_is_told_that_it_is_tried_again_and_why(
+    app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    def send(_: EventDispatcher, kind: str, **fields: Any) -> None:
+        told.append((kind, fields.get("exception") or fields["result"]))
+
+    monkeypatch.setattr(EventDispatcher, "send", send)
+    (done,), (back,) = batch().held, batch().held
+    done.settlement, done.summary = Settlement.ACKNOWLEDGE, "1 correct"
+    fatal = batch_of(back)
+    fatal.fatal = "The engine has ended."
+    sender = events.BatchEvents(app, "w@host", "score")
+    sender.ended(batch_of(done, back))
+    sender.ended(fatal)
+    wait_until(partial(reached, told, 3), "what became of all")
+    sender.close()
+    assert told == [
+        ("task-succeeded", "1 correct"),
+        ("task-retried", "requeued"),
+        ("task-retried", "The engine has ended."),
+    ]
 
 
 def test_who_ran_no_batch_does_not_connect_when_it_ends(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
