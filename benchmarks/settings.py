@@ -31,6 +31,7 @@ from contract.layers import parse_overrides
 from contract.settings import Settings, load_settings
 from contract.verdict import Verdict
 from producer.readers import Source
+from workers.parent import follower
 
 
 def main() -> None:
@@ -82,8 +83,9 @@ def split(side: str) -> tuple[list[str], dict[str, str]]:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """Let `count` other processes compute within the block."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    """Let `count` other processes compute within the block, and no longer than this process lives."""
+    command, follow = [sys.executable, "-c", "while True: pass"], follower()
+    others = [subprocess.Popen(command, preexec_fn=follow) for _ in range(count)]
     try:
         yield
     finally:

@@ -471,6 +471,16 @@ def test_what_a_benchmark_has_started_ends_with_it_however_it_ends(
     child.wait(PATIENCE_S)
 
 
+def test_processes_that_are_busy_beside_a_benchmark_end_with_it_however_it_ends() -> None:
+    script = "import psutil, time; from benchmarks.settings import busy\n"
+    script += "with busy(1): print(psutil.Process().children()[0].pid, flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
+        assert program.stdout is not None
+        child = psutil.Process(int(program.stdout.readline()))
+        program.kill()
+    child.wait(PATIENCE_S)
+
+
 def test_a_command_is_told_what_it_used_itself_and_how_it_ended() -> None:
     """Its peak was at least that of the benchmark: the kernel begins with the memory of who starts a process."""
     ours = b"x" * (256 << 20)
