@@ -44,6 +44,7 @@ def load(session: Session, folders: tuple[Path, ...], as_json: bool) -> None:
     So runs of another machine can be compared with those of this one, and runs that were purged. Verdicts that are
     there already stay. A run with unsettled questions is paused until it is resumed.
     """
+    session.reach()
     archives = [_read(folder) for folder in folders]  # all of them, before anything is written
     done = [_put(session, archive) for archive in archives]
     if as_json:
@@ -99,7 +100,7 @@ class _Archive:
 
     def lines(self) -> Iterator[_Line]:
         """Yield the questions in order, each with its verdict."""
-        return _lines(self.results)
+        return _lines(self.results, self.run.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def _read(folder: Path) -> _Archive:
     if RESULTS not in said.files:
         raise InputError(f"{folder / SUMMARY}: it was exported without {RESULTS}.", hint=EXPORT_IT)
     digest = Digest()
-    with closing(with_bar(_lines(results), f"check {said.run_id}", said.total)) as lines:
+    with closing(with_bar(_lines(results, said.run_id), f"check {said.run_id}", said.total)) as lines:
         for some in chunks(lines, TOGETHER):
             digest.add([line.question for line in some])
     if said.spec.fingerprint() != said.fingerprint:
@@ -174,14 +175,17 @@ def _summary(path: Path) -> _Summary:
         ) from None
 
 
-def _lines(path: Path) -> Iterator[_Line]:
+def _lines(path: Path, run_id: str) -> Iterator[_Line]:
     try:
         with path.open("rb") as file:
             for at, line in enumerate(file, 1):
                 try:
-                    yield _Line.model_validate_json(line)
+                    read = _Line.model_validate_json(line)
                 except ValidationError as trouble:
                     raise InputError(explain(trouble, _Line, f"{path}:{at}"), hint=EXPORT_IT) from None
+                if read.run_id != run_id:  # which may have asked the same questions otherwise
+                    raise InputError(f"{path}:{at}: it is of {read.run_id}, not of {run_id}.", hint=EXPORT_IT)
+                yield read
     except OSError as trouble:
         raise InputError(f"{path}: {trouble.strerror}.", hint=EXPORT_IT) from None
 
@@ -189,16 +193,15 @@ def _lines(path: Path) -> Iterator[_Line]:
 def _put(session: Session, archive: _Archive) -> _Loaded:
     ledger, run = session.ledger, archive.run
     with session.broker.sole_sender(run.run_id):
-        is_new = run.run_id not in ledger.run_ids()
         ledger.open_run(run)
-        if is_new:  # or workers would ask what is not loaded yet
+        before = ledger.counts(run.run_id)
+        if not before.settled and not before.todo:  # new, or workers would ask what is not loaded yet
             ledger.halt(run.run_id, RunState.PAUSED)
-        before = ledger.counts(run.run_id).settled
         _fill(ledger, archive)
         counts = ledger.counts(run.run_id)
         if counts.finished:
             ledger.resume(run.run_id)
-    return _Loaded(run, counts.settled - before, counts)
+    return _Loaded(run, counts.settled - before.settled, counts)
 
 
 def _fill(ledger: Ledger, archive: _Archive) -> None:

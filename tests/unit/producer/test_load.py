@@ -117,6 +117,26 @@ def test_the_verdicts_of_two_machines_that_shared_a_run_come_together(
     assert elsewhere.session.ledger.counts(run_id).state is RunState.RUNNING
 
 
+def test_a_load_that_was_killed_when_it_had_opened_the_run_is_repeated_on_a_paused_one(
+    producer: Producer, elsewhere: Producer, run_id: str, archive: Path
+) -> None:
+    elsewhere.session.ledger.open_run(producer.session.ledger.run(run_id))
+    elsewhere("load", archive)
+    assert elsewhere.session.ledger.counts(run_id).state is RunState.PAUSED
+
+
+def test_results_of_another_run_that_asked_the_same_questions_are_not_taken_for_its_own(
+    producer: Producer, elsewhere: Producer, ledger: MemoryLedger, archive: Path, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    other = producer.json("enqueue", write_rows(*ROWS), "--run", "other", "--set", "mode=likelihood")["run_id"]
+    settle(ledger, other)
+    producer("export", other, "--format", "jsonl", "--out", tmp_path)
+    (tmp_path / other / "results.jsonl").replace(archive / "results.jsonl")
+    told = elsewhere("load", archive, exit_code=1).stderr
+    assert f"results.jsonl:1: it is of {other}, not of {archive.name}." in told
+    assert elsewhere.session.ledger.run_ids() == []
+
+
 def test_several_folders_are_loaded_or_none(
     producer: Producer, elsewhere: Producer, archive: Path, write_rows: WriteRows, tmp_path: Path
 ) -> None:
