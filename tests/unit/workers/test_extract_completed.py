@@ -176,6 +176,8 @@ def test_a_label_completes_a_sentence_of_the_questions_words_as_its_choice_does(
         "C is the most likely diagnosis. I am not sure.",
         "C is the most likely diagnosis. B is the most likely diagnosis.",
         "Pericarditis is the most likely diagnosis. C is the most likely diagnosis.",
+        "The most likely diagnosis is C. Pericarditis.",
+        "The most likely diagnosis is option C: pericarditis",
         "A diagnosis is the most likely.",
         "A is the most likely diagnosis.",
     ],

@@ -87,7 +87,8 @@ def _labelled(said: re.Match[str], asked: Asked, answer: Answer) -> Claim | None
     again = _PLAIN.fullmatch(found["rest"].lower()) and all(map(asked.knows, words))
     if not again or asked.repeated(words) < len(asked.content):
         return None
-    return Claim("completed-question", (label,), said.start(), said.end())
+    others = answer.options.contradicts(answer.lower[said.start() + found.end("label") :], label)
+    return Claim("completed-question", (label, *others), said.start(), said.end())
 
 
 def _is_a_name(label: str, answer: Answer) -> bool:
