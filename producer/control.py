@@ -51,8 +51,8 @@ def cancel(session: Session, run_names: tuple[str, ...]) -> None:
 
 
 def _all_named(session: Session, run_names: Sequence[str]) -> list[Run]:
-    """Return the runs that are named. Raises InputError for a wrong name, before anything is done to the others."""
-    return [session.run(each) for each in run_names]
+    """Return the runs that are named, each once. Raises InputError for a wrong name, before anything is done."""
+    return list({run.run_id: run for run in map(session.run, run_names)}.values())
 
 
 def _refuse_requests(session: Session, runs: Sequence[Run]) -> None:
@@ -177,7 +177,7 @@ def purge(session: Session, run_names: tuple[str, ...], yes: bool) -> None:
 
     Messages of the run that still wait in a queue count there until workers take them, and drop them.
     """
-    runs = list({run.run_id: run for run in _all_named(session, run_names)}.values())
+    runs = _all_named(session, run_names)
     if not yes:
         if not someone_to_ask():
             raise click.UsageError("Cannot ask for confirmation without a terminal: pass --yes.")

@@ -78,13 +78,22 @@ def _paths(source: Source) -> list[PurePosixPath]:
 
 
 def _refuse_linked_folders(found: Iterable[Path], source: Source) -> None:
-    """Raise QuestionFileError for a link to a folder with question files: `rglob` does not follow it."""
+    """Raise QuestionFileError for a link to a folder with question files: `rglob` does not follow it.
+
+    One that leads to a folder of this one, as `latest` may, is none: the files there are read.
+    """
     for link in (each for each in found if each.is_symlink() and each.is_dir()):
-        inside = (PurePosixPath(each.relative_to(source.path)) for each in link.rglob("*") if each.is_file())
-        if any(map(_may_hold_questions, inside)):
-            message = f"{link.relative_to(source.path)} is a link to a folder, and these are not followed."
-            hint = "Put the folder itself there, or remove the link."
-            raise QuestionFileError(message, path=source.shown, hint=hint)
+        if _is_inside(link, source.path) and not _is_inside(link.resolve(), source.path.resolve()):
+            inside = (PurePosixPath(each.relative_to(source.path)) for each in link.rglob("*") if each.is_file())
+            if any(map(_may_hold_questions, inside)):
+                message = f"{link.relative_to(source.path)} is a link to a folder, and these are not followed."
+                hint = "Put the folder itself there, or remove the link."
+                raise QuestionFileError(message, path=source.shown, hint=hint)
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Whether `path` is in `folder`, and not hidden there."""
+    return path.is_relative_to(folder) and not _is_hidden(PurePosixPath(path.relative_to(folder)))
 
 
 def _may_hold_questions(path: PurePosixPath) -> bool:

@@ -279,7 +279,7 @@ def test_failed_questions_of_several_runs_are_asked_again_at_once_and_of_none_if
     producer("requeue", *ids, "--failed", exit_code=1)
     assert [ledger.counts(each).of(Outcome.FAILED) for each in ids[:2]] == [2, 2]
 
-    said = producer("requeue", *ids[:2], "--failed").stdout
+    said = producer("requeue", *ids[:2], ids[0], "--failed").stdout
 
     assert [line.split(";")[0] for line in said.splitlines()] == [
         f"{each}: 2 failed verdicts discarded" for each in ids[:2]

@@ -353,6 +353,16 @@ def test_questions_behind_a_link_to_a_folder_are_not_left_out_in_silence(tmp_pat
         questions(tmp_path / "set")
 
 
+def test_a_link_to_a_folder_whose_questions_are_read_is_not_refused(tmp_path: Path) -> None:
+    laid_out(tmp_path, {"set/2026/law.jsonl": json.dumps(GOOD), "set/.stored/art.jsonl": json.dumps(GOOD)})
+    (tmp_path / "set/latest").symlink_to("2026")
+    (tmp_path / "set/itself").symlink_to(".")
+    assert len(questions(tmp_path / "set")) == 1
+    (tmp_path / "set/more").symlink_to(".stored")
+    with pytest.raises(QuestionFileError, match=r"more is a link to a folder"):
+        questions(tmp_path / "set")
+
+
 def test_a_bad_row_is_named_with_its_file_and_line(tmp_path: Path) -> None:
     path = laid_out(tmp_path, {"a.csv": csv_row("q"), "b.csv": csv_row("r") + csv_row("s", "E") + csv_row("t")})
     source = Source(path, "set")
