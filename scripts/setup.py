@@ -43,7 +43,7 @@ def main() -> int:
     stamp, wanted = options.venv / ".mcqueue-setup", digest(variant)
     if stamp.is_file() and stamp.read_text() == wanted:
         return 0
-    if is_foreign(options.venv):
+    if is_made_anew(options.venv, variant) and is_foreign(options.venv):
         print(f"{options.venv} has other files and is no environment: name another folder, VENV=…", file=sys.stderr)
         return 1
     if variant == "gpu" and (trouble := old_driver()):
@@ -106,6 +106,12 @@ def installed_variant(target: Path) -> str | None:
 def is_foreign(target: Path) -> bool:
     """Whether `target` is a folder with files of others, which a new environment in their place would delete."""
     return target.is_dir() and not (target / "pyvenv.cfg").is_file() and any(target.iterdir())
+
+
+def is_made_anew(target: Path, variant: str) -> bool:
+    """Whether `target` has no whole environment, or one of `replaces`: an upgrade of the system takes its Python."""
+    is_whole = all((target / "bin" / name).exists() for name in ("python", "pip"))
+    return not is_whole or replaces(target, variant)
 
 
 def replaces(target: Path, variant: str) -> bool:
@@ -176,14 +182,20 @@ def digest(variant: str) -> str:
     return total.hexdigest()
 
 
-def install(target: Path, variant: str) -> None:
-    """Install the pins of `variant` into `target`, created anew if it has another Python or build of vLLM, or none.
+def empty(target: Path) -> None:
+    """Delete what is in the environment `target`, but for the file that says it is one: if interrupted, go on later."""
+    for path in target.glob("*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != "pyvenv.cfg":
+            path.unlink()
 
-    Its interpreter is missing where the system's Python was upgraded.
-    """
-    is_whole = all((target / "bin" / name).exists() for name in ("python", "pip"))
-    if not is_whole or replaces(target, variant):
-        venv.create(target, with_pip=True, clear=True)
+
+def install(target: Path, variant: str) -> None:
+    """Install the pins of `variant` into `target`, created anew if it has another Python or build of vLLM, or none."""
+    if is_made_anew(target, variant):
+        empty(target)
+        venv.create(target, with_pip=True)
     requirements = ROOT / "requirements"
     _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))
     if variant == "cpu":

