@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -67,8 +67,14 @@ def not_those_running(run: Run, used: Sequence[EngineUsed], live: Iterable[Worke
     running = [each.engine for each in live if each.queue == keys.route(run.spec)[-1] and each.engine]
     if not used or not running or run.spec.rescored_from:
         return {}
-    found = [differing([before.engine, before.engine | now]) for before in used for now in running]
+    pairs = ((before.engine, before.engine | now) for before in used for now in running)
+    found = [differing(_with_own_adapter(each, run) for each in pair) for pair in pairs]
     return found[-1] if all(found) else {}
+
+
+def _with_own_adapter(engine: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """Return the engine with the weights of no other adapter than the run's: more may be loaded meanwhile."""
+    return {**engine, "adapters": engine.get("adapters", {}).get(run.spec.adapter)}
 
 
 def untaken(run: Run, used: Iterable[EngineUsed]) -> list[str]:

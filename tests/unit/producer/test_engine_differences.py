@@ -215,3 +215,13 @@ def test_a_text_that_filled_the_context_is_told_with_the_setting_that_limits_it(
     assert "sampling.max_tokens" not in ended
     shown = producer("show", run.run_id, "q0").stdout
     assert "yes, before max_tokens: the model's context was full (vllm_args.max_model_len)" in shown
+
+
+@pytest.mark.parametrize(("adapter", "reloaded"), [("", {}), ("law", {"adapters": ['"11"', '"33"']})])
+def test_only_the_adapter_that_a_run_uses_makes_another_engine(adapter: str, reloaded: dict[str, list[str]]) -> None:
+    """Any that was loaded beside it did: base model and all other adapters seemed to have changed."""
+    run = open_run(MemoryLedger(), make_questions(2), adapter=adapter)
+    used = [EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE | {"adapters": {"law": "11"}})]
+
+    assert not_those_running(run, used, [serving(run, adapters={"law": "11", "art": "22"})]) == {}
+    assert not_those_running(run, used, [serving(run, adapters={"law": "33"})]) == reloaded
