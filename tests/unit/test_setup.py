@@ -280,7 +280,8 @@ def test_later_commands_keep_to_the_python_that_the_environment_was_made_with(tm
 
 def test_make_lists_every_target_that_says_what_it_does() -> None:
     targets = re.findall(r"^([a-z -]+):.*## (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    listed = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    command = ["make", "--no-print-directory", "help"]  # which a make that runs the tests would have printed
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     assert all(
         line.startswith(f"{names} ") and line.endswith(f" {said}")
         for line, (names, said) in zip(listed, targets, strict=True)

@@ -166,7 +166,7 @@ def test_an_entry_has_relevance_judgements_as_enqueue_does(
     assert [question.gold_passages for question, _ in ledger.results(run.run_id)] == [(), ("p7",), (), ()]
     assert "a: qrels.tsv: judgements of 1 of 4 questions; no selected question has 1 of its ids" in result.stderr
     assert "entry 'none': none.tsv: none of its 1 id matches a question: the first is 'stranger'" in told
-    assert "entry 'nowhere': nowhere.tsv: cannot be read: No such file or directory." in told
+    assert "entry 'nowhere': nowhere.tsv: no such file." in told
 
 
 def test_a_file_is_read_once_for_all_models(
