@@ -157,7 +157,10 @@ class Work:
             runs.setdefault(describe_differences(differs), []).append(run_id)
         how = "another name of the suite, without --reuse, asks all questions again"
         return [
-            ("engines", f"those that run now differ from those that answered {_first_of(names)}, in {differ}; {how}")
+            (
+                "engines",
+                f"those that run now differ from those that answered {_first_and_more(names)}, in {differ}; {how}",
+            )
             for differ, names in runs.items()
         ]
 
@@ -231,10 +234,10 @@ class Work:
         echo_lines([*figure_lines(table, again_to(self._out)), *why, *more])
 
 
-def _first_of(runs: Sequence[str]) -> str:
+def _first_and_more(runs: Sequence[str]) -> str:
     """Return the first of these runs, and how many more there are.
 
-    >>> _first_of(["a", "b", "c"])
+    >>> _first_and_more(["a", "b", "c"])
     'a and 2 other runs'
     """
     return runs[0] + (f" and {number(len(runs) - 1, 'other run')}" if len(runs) > 1 else "")
