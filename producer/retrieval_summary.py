@@ -11,7 +11,7 @@ from producer.result_lines import difference, interval, p_value
 from producer.stats import Mean, Pairs, RetrievalTally, Share
 from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 
-__all__ = ["effect_lines", "recall_lines", "retrieval_figures", "retrieval_lines"]
+__all__ = ["effect_lines", "recall_lines", "retrieval_figures", "retrieval_in_short", "retrieval_lines"]
 
 _SHOWN = {
     Shown.RIGHT: "with a relevant passage shown",
@@ -47,6 +47,18 @@ def retrieval_figures(found: RetrievalTally) -> list[tuple[str, Share | Mean, st
         ("", found.wrong_choice_in_context(), "share of the wrong choices whose text a shown passage contains"),
     )
     return [(label, figure, what) for label, figure, what in figures if figure]
+
+
+def retrieval_in_short(found: RetrievalTally) -> str:
+    """Return whether relevant passages were found and helped, for a table of many runs; empty if nothing tells."""
+    if recall := found.recall_any():
+        hit, miss = found.accuracy(hit=True), found.accuracy(hit=False)
+        shown = [f"{hit.value:.3f} {_SHOWN[Shown.RIGHT]}"] if hit else []
+        missed = [f"{miss.value:.3f} {_SHOWN[Shown.OTHERS]}"] if miss else []
+        answered = [f"accuracy {', '.join([*shown, *missed])}"] if shown or missed else []
+        return " · ".join([f"recall {_by_depth(recall)}", *answered])
+    in_context = found.answer_in_context()
+    return f"a shown passage contains the right choice's text for {in_context.value:.3f}" if in_context else ""
 
 
 def _extent(found: RetrievalTally) -> str:

@@ -17,7 +17,7 @@ from producer.stats import Tally, cluster_interval
 from producer.stats.calibration import confidence_of
 from producer.stats.denominators import ALL, RESPONDED
 
-__all__ = ["over_contexts", "over_normalizations", "summary_json", "times_json"]
+__all__ = ["of_retrieval", "over_contexts", "over_normalizations", "summary_json", "times_json"]
 
 PACKAGES = ("mcqueue", "celery", "redis", "pydantic")
 FEW_SUBJECTS = "not available: needs at least two subjects with settled questions that have a key"
@@ -52,7 +52,7 @@ def summary_json(
         "by_subject": _by_subject(summary),
         **_rotations(summary),
         **_judge_agreement(summary),
-        **_retrieval(summary),
+        **of_retrieval(summary),
         **_reused(summary),
         "tokens": summary.tokens.to_json(),
         **times_json(summary),
@@ -78,7 +78,7 @@ def _rotations(summary: Summary) -> dict[str, Any]:
     return {"rotation_accuracy": {**found.to_json(), "chance": summary.rotation_chance}} if found else {}
 
 
-def _retrieval(summary: Summary) -> dict[str, Any]:
+def of_retrieval(summary: Summary) -> dict[str, Any]:
     """Return the retrieval metrics; empty for a run without retrieval."""
     return {"retrieval": summary.retrieval.to_json()} if summary.retrieval else {}
 

@@ -13,8 +13,8 @@ from contract.spec import Normalization
 from contract.verdict import Outcome
 from producer.engine_differences import untaken
 from producer.export.summary import Summary
-from producer.export.summary_json import over_contexts, over_normalizations
-from producer.stats import Interval, Share, Tally
+from producer.export.summary_json import of_retrieval, over_contexts, over_normalizations
+from producer.stats import Interval, RetrievalTally, Share, Tally
 from producer.stats.denominators import RESPONDED
 
 __all__ = ["Cell"]
@@ -62,6 +62,11 @@ class Cell:
         """Accuracy by each normalization, its own included, of a `likelihood` run that is over."""
         return self.summary.by_normalization() if self.summary else {}
 
+    @property
+    def retrieval(self) -> RetrievalTally | None:
+        """What the search found, of a run with retrieval that is over."""
+        return self.summary.retrieval if self.summary else None
+
     @cached_property
     def context_interval(self) -> Interval | None:
         """Interval of the accuracy clustered by context, of a run that is over and whose questions share contexts."""
@@ -108,8 +113,13 @@ class Cell:
             "state": self.counts.standing,
             "selection": self.run.taken.model_dump(mode="json") if self.run.taken else None,
             **self.tally.to_json(),
-            **({**over_contexts(self.summary), **over_normalizations(self.summary)} if self.summary else {}),
+            **(self._more(self.summary) if self.summary else {}),
             "chance": self.run.chance,
             "simulated": self.simulated,
             "left_to_model": self.left_to_model,
         }
+
+    @staticmethod
+    def _more(summary: Summary) -> dict[str, Any]:
+        """Return the figures that only the individual questions tell."""
+        return {**over_contexts(summary), **over_normalizations(summary), **of_retrieval(summary)}

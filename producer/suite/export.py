@@ -15,7 +15,7 @@ from contract.verdict import Outcome
 from producer.export.cells import iso
 from producer.export.files import Drafts, explaining
 from producer.export.formats.text import csv_text
-from producer.stats import Interval
+from producer.stats import Interval, RetrievalTally, Share
 from producer.suite.cell import Cell
 from producer.suite.render import markdown
 from producer.suite.table import Table
@@ -29,6 +29,7 @@ COLUMNS = (
     *("without_failed", "without_failed_low", "without_failed_high"),
     *("without_failed_context_low", "without_failed_context_high", "left_to_model"),
     *("normalization", *(f"accuracy_{each.value}" for each in Normalization)),
+    *("retrieval_top_k", "recall", "accuracy_hit", "accuracy_miss", "answer_in_context"),
 )
 
 
@@ -74,8 +75,23 @@ def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
         *_ends(responded_contexts if responded else None),
         " ".join(cell.left_to_model),
         run.spec.normalization.value if run.spec.mode.scores_choices else None,
-        *(round(by[each].value, 6) if each in by else None for each in Normalization),
+        *(_value(by.get(each)) for each in Normalization),
+        *(_of_retrieval(cell.retrieval) if cell.retrieval else (None,) * 5),
     )
+
+
+def _of_retrieval(found: RetrievalTally) -> tuple[int | float | None, ...]:
+    """Return how many passages were retrieved at most, and whether they were those that the questions need."""
+    depth = found.depths[-1]
+    figures = (
+        *(found.recall_any().get(depth), found.accuracy(hit=True), found.accuracy(hit=False)),
+        found.answer_in_context(),
+    )
+    return (depth, *map(_value, figures))
+
+
+def _value(found: Share | None) -> float | None:
+    return round(found.value, 6) if found else None
 
 
 def _ends(found: Interval | None) -> tuple[float | None, float | None]:

@@ -11,6 +11,7 @@ from contract.wording import number
 from producer.engine_differences import in_words
 from producer.output import Lines, echo_table, fits, labelled
 from producer.result_lines import COMPARED, chance, p_value
+from producer.retrieval_summary import retrieval_in_short
 from producer.runs.source_coverage import taken_lines
 from producer.stats import Interval, Share
 from producer.suite.cell import Cell
@@ -29,9 +30,8 @@ WITHOUT_FAILED = "without failed"
 BY_CONTEXTS = "intervals and tests are clustered by context where questions share contexts"
 #: Comparisons shown on a terminal; suite.json and suite.md have all.
 MOST_PAIRED = 12
-#: Warnings shown on a terminal, and accuracies by other normalizations; suite.md has all.
-MOST_WARNINGS = 8
-MOST_OTHERWISE = 8
+#: Notes of one kind shown on a terminal; suite.md has all.
+MOST_NOTES = 8
 
 
 def echo_figures(table: Table) -> None:
@@ -141,8 +141,9 @@ def figure_lines(table: Table, out: str = "") -> Lines:
     if made_up := _made_up(table):
         lines.append(("simulated", made_up))
     lines += labelled("sampling", _sampling(table))
-    lines += _first_of("otherwise", _otherwise(table), MOST_OTHERWISE)
-    lines += _first_of("warnings", _warnings(table), MOST_WARNINGS)
+    lines += _first_of("otherwise", _otherwise(table))
+    lines += _first_of("retrieval", _retrieval(table))
+    lines += _first_of("warnings", _warnings(table))
     if table.means():
         lines.append(("mean", _mean_remark(table)))
     if any(each.context_interval for each in table.cells):
@@ -162,9 +163,9 @@ def figure_lines(table: Table, out: str = "") -> Lines:
     return lines
 
 
-def _first_of(label: str, texts: list[str], most: int) -> Lines:
-    more = [f"and {len(texts) - most} more, listed by suite.md"] if len(texts) > most else []
-    return labelled(label, [*texts[:most], *more])
+def _first_of(label: str, texts: list[str]) -> Lines:
+    more = [f"and {len(texts) - MOST_NOTES} more, listed by suite.md"] if len(texts) > MOST_NOTES else []
+    return labelled(label, [*texts[:MOST_NOTES], *more])
 
 
 def _taken(table: Table) -> list[str]:
@@ -196,6 +197,15 @@ def _otherwise(table: Table) -> list[str]:
             figures = (f"{of.value:.3f} {COMPARED[how]}" for how, of in by.items())
             found.append(f"{_place(each, table)}: {' · '.join(figures)}")
     return found
+
+
+def _retrieval(table: Table) -> list[str]:
+    """Return whether the search of each run with retrieval found what its questions need, and whether it helped."""
+    return [
+        f"{_place(each, table)}: {said}"
+        for each in table.cells
+        if each.retrieval and (said := retrieval_in_short(each.retrieval))
+    ]
 
 
 def _place(cell: Cell, table: Table) -> str:
@@ -260,6 +270,7 @@ def markdown(table: Table) -> str:
         *(f"Taken from {text}." for text in _taken(table)),
         *(f"Sampling: {text}." for text in _sampling(table)),
         *(f"Compared otherwise, {text}." for text in _otherwise(table)),
+        *(f"Retrieval, {text}." for text in _retrieval(table)),
         *(f"Warning for {text}." for text in _warnings(table)),
     ]
     notes = ["", *(f"- {_escaped(text)}" for text in told)] if told else []

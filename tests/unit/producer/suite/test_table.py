@@ -16,7 +16,7 @@ from contract.engine_info import EngineUsed
 from contract.errors import InputError
 from contract.ledger import MemoryLedger, RunState
 from contract.spec import Mode, Sampling
-from contract.verdict import Outcome, Verdict
+from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.export.summary import Summary
 from producer.result_lines import doubt_lines, warning_lines
 from producer.stats import Tally, share
@@ -27,7 +27,7 @@ from producer.suite.export import write_table
 from producer.suite.pairs import paired
 from producer.suite.render import echo_figures, figure_lines, markdown
 from producer.suite.table import Table
-from tests.support import make_questions, make_spec, open_run
+from tests.support import build_test_index, make_questions, make_spec, open_run
 from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
 
@@ -524,6 +524,61 @@ def test_a_suite_tells_the_accuracy_per_character_of_its_likelihood_runs(
     found = producer.json(path)["runs"]
     assert found[0]["accuracy_by_normalization"]["character"]["right"] == 1
     assert "accuracy_by_normalization" not in found[1]
+
+
+def test_a_suite_tells_whether_the_search_found_what_the_questions_need(
+    producer: Producer, ledger: MemoryLedger, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    """With one index beside another, every run had to be exported to see which of them found more."""
+    index = build_test_index(tmp_path / "facts", ["Yes is right.", "Another fact."])
+    asked = {"question": "?", "choices": ["no", "yes"], "answer": "B"}
+    rows = [{"id": f"q{n}", **asked, "gold_passages": ["p0"]} for n in range(4)]
+    write_rows(*rows, name="named.jsonl")
+    write_rows(*({"id": f"q{n}", **asked} for n in range(2)), name="plain.jsonl")
+    rag = {"set": {"rag.enabled": True, "rag.index": str(index), "rag.retrieval_top_k": 2}}
+    path = write_suite(
+        [
+            {"name": "closed book", "file": "plain.jsonl"},
+            {"name": "named", "file": "named.jsonl", **rag},
+            {"name": "plain", "file": "plain.jsonl", **rag},
+        ]
+    )
+    first, second = (Passage(id=f"p{n}", score=2.0 - n, rank=1, text="Yes is right.") for n in range(2))
+    for run in producer.json(path)["runs"]:
+        for n, (question, _) in enumerate(ledger.results(run["run_id"])):
+            hit = n < 3
+            searched: dict[str, Any] = {
+                "context_source": ContextSource.RETRIEVED,
+                "passages": (first if hit else second,),
+                "retrieval_hit": hit if question.gold_passages else None,
+            }
+            verdict = Verdict(
+                question_id=question.id,
+                outcome=Outcome.CORRECT if hit else Outcome.WRONG,
+                choice="B" if hit else "A",
+                **(searched if run["entry"] != "closed book" else {}),
+            )
+            ledger.commit(run["run_id"], [verdict])
+
+    told = producer(path, "--watch").stdout
+
+    shown = "accuracy 1.000 with a relevant passage shown, 0.000 without one"
+    named = f"named: recall @1 0.750 · @2 0.750 · {shown}"
+    plain = "plain: a shown passage contains the right choice's text for 1.000"
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    assert lines[lines.index(f"retrieval {named}") + 1] == plain
+    noted = Path("results/mine/suite.md").read_text()
+    assert f"- Retrieval, {named}.\n- Retrieval, {plain}.\n" in noted
+    rows_of = list(csv.DictReader(io.StringIO(Path("results/mine/suite.csv").read_text())))
+    columns = ("retrieval_top_k", "recall", "accuracy_hit", "accuracy_miss", "answer_in_context")
+    assert [[row[each] for each in columns] for row in rows_of] == [
+        ["", "", "", "", ""],
+        ["2", "0.75", "1.0", "0.0", "1.0"],
+        ["2", "", "", "", "1.0"],
+    ]
+    closed, with_sources, _ = producer.json(path)["runs"]
+    assert "retrieval" not in closed
+    assert with_sources["retrieval"]["recall_any"]["1"]["right"] == 3
 
 
 def test_a_settled_suite_says_whether_its_models_differ(
