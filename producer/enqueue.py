@@ -20,6 +20,7 @@ from contract.verdict import Outcome
 from contract.wording import number
 from producer.engine_differences import not_those_running
 from producer.export.files import refuse_unwritable
+from producer.export.formats import formats_option, refuse_unused
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
 from producer.options import KEEPS_PRIORITY, again_to, as_json, folder, priority_option, run_config_options, to_weight
@@ -53,6 +54,7 @@ class _How:
     reuse: str | None
     dry_run: bool
     watch: bool
+    formats: tuple[str, ...]
     out: Path
     as_json: bool
 
@@ -89,6 +91,7 @@ class _How:
 )
 @click.option("--dry-run", is_flag=True, help="Check everything and show the first prompt; write nothing.")
 @click.option("--watch", is_flag=True, help="Watch until the run is settled, then export it.")
+@formats_option("Format in which --watch exports the run")
 @folder
 @as_json
 @click.pass_obj
@@ -117,6 +120,7 @@ def enqueue(
         overrides = ("rag.use_context_field=false", *overrides, "rag.enabled=false")
     asked = load_run_config(config, overrides)
     reading, selection, how = how_to_read(rest), selection_of(rest, asked.seed), _How.of(rest)
+    refuse_unused(how.formats, how.watch, "--watch")
     judged = Qrels.read(qrels) if qrels else None
     if how.fresh and how.reuse is not None:
         raise click.UsageError("--fresh asks all questions again, --reuse only some of them: give one of the two.")
@@ -166,7 +170,7 @@ def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | No
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected, earlier)
     if how.watch:
-        finish(session, done.run, how.out, as_json=how.as_json)
+        finish(session, done.run, how.out, how.formats, as_json=how.as_json)
 
 
 def _echo(

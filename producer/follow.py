@@ -10,7 +10,7 @@ from contract.engine_info import is_simulated
 from contract.names import LAST
 from producer.engine_differences import engine_lines
 from producer.export.files import refuse_unwritable
-from producer.export.formats import formats_option
+from producer.export.formats import formats_option, refuse_unused
 from producer.options import as_json, folder, run_argument
 from producer.output import Lines, echo_json, echo_lines
 from producer.session import Session
@@ -41,15 +41,19 @@ def status(session: Session, run_name: str, as_json: bool) -> None:
 @click.command()
 @run_argument(required=False)
 @click.option("--export", "then_export", is_flag=True, help="Export the results once the run is settled.")
+@formats_option("Format in which --export writes them")
 @folder
 @as_json
 @click.pass_obj
-def watch(session: Session, run_name: str, then_export: bool, out: Path, as_json: bool) -> None:
+def watch(
+    session: Session, run_name: str, then_export: bool, formats: tuple[str, ...], out: Path, as_json: bool
+) -> None:
     """Watch RUN (default: the newest run) until it is settled; lost questions are sent again."""
+    refuse_unused(formats, then_export, "--export")
     run = session.run(run_name)
     if then_export:
         refuse_unwritable(out / run.run_id)
-        finish(session, run, out, as_json=as_json)
+        finish(session, run, out, formats, as_json=as_json)
     else:
         counts = wait_for(session, run)
         print_results(session, run, out, counts, as_json=as_json)
@@ -68,4 +72,4 @@ def export(session: Session, run_names: tuple[str, ...], formats: tuple[str, ...
     lm-eval writes the same folder as lm-evaluation-harness with --log_samples, for tools that read that layout.
     """
     runs = list({run.run_id: run for run in map(session.run, run_names or (LAST,))}.values())
-    export_and_print(session, runs, out, tuple(dict.fromkeys(formats)), as_json=as_json)
+    export_and_print(session, runs, out, formats, as_json=as_json)

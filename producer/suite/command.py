@@ -15,7 +15,7 @@ from contract.priority import Priority
 from contract.settings import Settings
 from contract.wording import number
 from producer.export.files import refuse_unwritable
-from producer.export.formats import formats_option
+from producer.export.formats import formats_option, refuse_unused
 from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table, labelled
@@ -67,6 +67,7 @@ def suite(
     of a settled one without sending anything. With --watch the table is written to RESULTS/<suite>/ as CSV, JSON and
     Markdown.
     """
+    refuse_unused(formats, watch, "--watch")
     asked = load_suite(file)
     if not dry_run:
         session.reach()
@@ -81,7 +82,7 @@ def suite(
         refuse_unanswerable([each.plan for each in runs], session.ledger, live)
         shared = share_questions([run.plan for run in {each.entry.name: each for each in runs}.values()])
         done = _submit(session, runs, priority, out, reuse=reuse)
-    submitted, formats = list(zip(runs, done, strict=True)), tuple(dict.fromkeys(formats))
+    submitted = list(zip(runs, done, strict=True))
     work = Work(session, asked, file, out, submitted, shared, reuse=reuse, formats=formats)
     if not (as_json and watch):
         work.echo_submitted(as_json=as_json)

@@ -16,7 +16,7 @@ from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
 from producer.engine_differences import not_those_running
-from producer.export.formats import USUAL
+from producer.export.formats import USUAL, again_in
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import again_to, progress_console
@@ -75,8 +75,8 @@ class Work:
     @property
     def _watch_command(self) -> str:
         """The command that goes on with this suite, and writes its results where this one would."""
-        formats = "" if self._formats == USUAL else "".join(f" --format {each}" for each in self._formats)
-        return f"python -m producer suite {shlex.quote(str(self._file))} --watch{formats}{again_to(self._out)}"
+        file, formats = shlex.quote(str(self._file)), again_in(self._formats)
+        return f"python -m producer suite {file} --watch{formats}{again_to(self._out)}"
 
     def standing(self) -> Table:
         """Return the table from the ledger's counters alone, without reading individual questions."""

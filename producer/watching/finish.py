@@ -13,7 +13,7 @@ from contract.commands import INTERRUPTED, note
 from contract.ledger import Counts, Run, RunState
 from contract.verdict import Outcome
 from producer.bar import reading
-from producer.export.formats import USUAL
+from producer.export.formats import again_in
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json, times_json
@@ -29,11 +29,10 @@ from producer.watching.watch import Watcher, watch
 __all__ = ["export_and_print", "finish", "print_results", "wait_for"]
 
 
-def wait_for(session: Session, run: Run, export_to: Path | None = None) -> Counts:
+def wait_for(session: Session, run: Run, then: str = "") -> Counts:
     """Show the run's progress on stderr until it is settled or cancelled.
 
-    Ctrl-C exits with 130 and does not affect the run. `export_to` is the folder to which the results would have been
-    exported.
+    Ctrl-C exits with 130 and does not affect the run. `then` are the options for what would have followed.
     """
     watcher = Watcher(session.ledger, session.broker, run, screen_for(progress_console()))
     try:
@@ -41,15 +40,14 @@ def wait_for(session: Session, run: Run, export_to: Path | None = None) -> Count
     except KeyboardInterrupt:
         paused = f"stays paused until: python -m producer resume {run.run_id}"
         does = paused if watcher.state is RunState.PAUSED else "continues"
-        export = f" --export{again_to(export_to)}" if export_to else ""
-        note(f"the run {does}; rejoin with: python -m producer watch {run.run_id}{export}")
+        note(f"the run {does}; rejoin with: python -m producer watch {run.run_id}{then}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
-def finish(session: Session, run: Run, out: Path, *, as_json: bool) -> None:
+def finish(session: Session, run: Run, out: Path, formats: Sequence[str], *, as_json: bool) -> None:
     """Watch the run, export it to `out`/<run> and print the results."""
-    counts = wait_for(session, run, out)
-    export_and_print(session, [run], out, USUAL, as_json=as_json)
+    counts = wait_for(session, run, f" --export{again_in(formats)}{again_to(out)}")
+    export_and_print(session, [run], out, formats, as_json=as_json)
     _exit_if_cancelled(counts)
 
 

@@ -1,8 +1,8 @@
-"""The formats of `python -m producer export`, one function each."""
+"""The formats of `python -m producer export`, one function each, and the option that chooses among them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -12,7 +12,7 @@ from producer.export.formats.lm_eval import lm_eval_files
 from producer.export.formats.parquet import parquet_rows
 from producer.export.formats.text import csv_rows, json_lines
 
-__all__ = ["FORMATS", "USUAL", "WRITTEN", "formats_option"]
+__all__ = ["FORMATS", "USUAL", "WRITTEN", "again_in", "formats_option", "refuse_unused"]
 
 #: Formats by their name in `--format`.
 FORMATS: dict[str, Format] = {
@@ -35,6 +35,31 @@ WRITTEN = (
 
 def formats_option(said: str) -> Callable[[Command], Command]:
     """Add `--format`, which may be repeated; `said` is what it says of itself."""
-    kind = click.Choice(sorted(FORMATS))
-    said = f"{said}; repeat the option to write several."
-    return click.option("--format", "formats", type=kind, multiple=True, default=USUAL, show_default=True, help=said)
+    return click.option(
+        "--format",
+        "formats",
+        type=click.Choice(sorted(FORMATS)),
+        multiple=True,
+        default=USUAL,
+        show_default=True,
+        callback=_each_once,
+        help=f"{said}; repeat the option to write several.",
+    )
+
+
+def _each_once(_context: click.Context, _option: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def refuse_unused(formats: Sequence[str], exporting: bool, option: str) -> None:
+    """Refuse formats that were chosen without `option`, with which alone the command exports.
+
+    Raises click.UsageError.
+    """
+    if formats != USUAL and not exporting:
+        raise click.UsageError(f"--format says what {option} exports: add {option}.")
+
+
+def again_in(formats: Sequence[str]) -> str:
+    """Return how a suggested command names the same formats: options, or nothing for the usual one."""
+    return "" if formats == USUAL else "".join(f" --format {each}" for each in formats)

@@ -455,6 +455,7 @@ def test_an_interrupted_watch_says_how_to_rejoin(
         (("watch", "--export"), "--export"),
         (("enqueue", five, "--watch"), "--export"),
         (("enqueue", five, "--watch", "--out", "my results"), "--export --out 'my results'"),
+        (("enqueue", five, "--watch", "--format", "jsonl"), "--export --format jsonl"),
     ):
         result = producer(*words, exit_code=130)
         assert f"rejoin with: python -m producer watch {run_id} {promised}\n" in result.stderr
@@ -493,6 +494,32 @@ def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five:
         f"results/{run_id}/results.csv",
         f"results/{run_id}/summary.json",
     ]
+
+
+@pytest.mark.parametrize("words", [("enqueue", "questions.jsonl", "--watch"), ("watch", "--export")])
+def test_what_is_watched_is_exported_in_the_formats_that_were_asked_for(
+    producer: Producer, five: Path, ledger: MemoryLedger, words: tuple[str, ...]
+) -> None:
+    """It was CSV, and the formats took a second command."""
+    run_id = producer.json("enqueue", five)["run_id"]
+    settle(ledger, run_id, but=Outcome.WRONG)
+
+    producer(*words, "--format", "jsonl", "--format", "parquet")
+
+    found = sorted(path.name for path in Path("results", run_id).iterdir())
+    assert found == ["results.jsonl", "results.parquet", "summary.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [(("enqueue", "questions.jsonl"), "--watch"), (("watch",), "--export"), (("suite", "suite.yaml"), "--watch")],
+)
+def test_a_format_is_refused_where_nothing_would_be_exported(
+    producer: Producer, five: Path, words: tuple[str, ...], option: str
+) -> None:
+    Path("suite.yaml").write_text(f"{{name: one, entries: [{{name: five, file: {five.name}}}]}}")
+    result = producer(*words, "--format", "parquet", exit_code=2)
+    assert f"--format says what {option} exports: add {option}." in result.stderr
 
 
 def test_several_runs_are_exported_at_once_and_that_questions_of_one_failed_is_no_less_told(
