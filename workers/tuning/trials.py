@@ -69,10 +69,10 @@ FIGURES = ("questions_per_s", "tokens_per_s", "batch_s", "failure")
 def score_in_batches(
     engine: Engine, items: Sequence[Item], shape: Shape, judge_engine: JudgeEngine = no_judges
 ) -> Trial:
-    """Score `items` in batches of that shape and measure the throughput.
+    """Score `items` in batches of that shape and measure the throughput, over the questions that did not fail.
 
-    Raises EngineError if the engine fails, or if every question does: the rate of failures says nothing about
-    throughput.
+    The rate of failures says nothing about throughput. Raises EngineError if the engine fails, or if every question
+    does.
     """
     seconds: list[float] = []
     started = time.monotonic()
@@ -88,7 +88,7 @@ def score_in_batches(
     if not heard:
         raise EngineError(f"Every question failed; the last error: {failed.message if failed else 'unknown'}")
     wall_s = time.monotonic() - started
-    return Trial(shape, {}, len(items) / wall_s, tokens / wall_s, statistics.median(seconds))
+    return Trial(shape, {}, heard / wall_s, tokens / wall_s, statistics.median(seconds))
 
 
 def long_enough(
@@ -98,8 +98,9 @@ def long_enough(
     times, most, numbers = 1, max(1, MOST_ASKED // len(items)), itertools.count(1)
     asked = list(items)
     while True:
+        started = time.monotonic()
         found = score_in_batches(engine, asked, shape, judge_engine)
-        took_s = len(asked) / found.questions_per_s
+        took_s = time.monotonic() - started
         if took_s >= least_s or times == most:
             return found
         times = min(most, math.ceil(2 * times * least_s / took_s))

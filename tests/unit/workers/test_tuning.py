@@ -201,6 +201,13 @@ def test_how_fast_an_engine_refuses_every_question_is_no_result() -> None:
         score_in_batches(engine, [Item(each, make_spec()) for each in make_questions(4)], Shape(16, 2))
 
 
+def test_questions_that_an_engine_refuses_make_it_no_faster() -> None:
+    engine = SimulatedEngine(load_settings(None, ["simulated.call_ms=50", "simulated.reject_text=0 plus 0"]))
+    engine.start()
+    found = score_in_batches(engine, [Item(each, make_spec()) for each in make_questions(4)], Shape(16, 2))
+    assert 0 < found.questions_per_s * found.batch_s <= 3
+
+
 def test_a_question_that_its_judge_never_grades_does_not_end_a_trial() -> None:
     class Wordy(SimulatedEngine):
         """Writes, and the JSON that it is asked for only about the first question's reference."""
