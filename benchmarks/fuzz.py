@@ -24,6 +24,7 @@ from benchmarks.rubbish import HOSTILE, Result, mutated
 from benchmarks.stand import only_environment
 from contract import load_settings
 from contract.errors import McqueueError
+from contract.names import slug
 from contract.settings import PREFIX, Settings
 from producer.intake.qrels import Qrels
 from producer.runs.runconfig import RunConfig, load_run_config
@@ -193,7 +194,8 @@ def main() -> int:
         for line in each.broken[:20]:
             print(f"{each.corner}: {line}")
     total = sum(each.inputs for each in results)
-    print(write("fuzz", [each.row() for each in results], asked, inputs=total))
+    name = slug(f"fuzz {asked.only}") if asked.only else "fuzz"
+    print(write(name, [each.row() for each in results], asked, inputs=total))
     return 1 if any(each.broken for each in results) else 0
 
 

@@ -53,6 +53,7 @@ SETTINGS: dict[str, Any] = {
 RUN = ("--set", "mode=letter")
 FIRST_VERDICTS = 20
 LEAST_QUESTIONS = 10_000
+MILLION = 1_000_000
 MIB = 1024 * 1024
 SHOWN = ("part", "questions", "questions_per_s", "cpu_us_per_question", "rss_mib", "last_tenth_to_first")
 
@@ -67,16 +68,16 @@ def enough(text: str) -> int:
 def main() -> None:
     parser = Parser(__doc__)
     parser.option("--questions", enough, 100_000, "number of questions")
-    parser.add_argument("--million", action="store_true", help="a million questions")
+    parser.add_argument("--million", action="store_const", dest="questions", const=MILLION, help="a million questions")
     options = parser.parse_args()
-    count = 1_000_000 if options.million else options.questions
+    count = options.questions
     with stand(**SETTINGS) as at:
         rows = list(measure(at, count))
     rates = [each for each in rows if "questions_per_s" in each]
     print_table(f"{count:,} questions", rates, SHOWN)
     for others in (each for each in rows if each not in rates):
         print_table(others["part"], [others])
-    name = "overhead-million" if options.million else "overhead"
+    name = "overhead-million" if count == MILLION else "overhead"
     path = write(name, rows, options, settings=SETTINGS)
     costs = {each["part"]: each["cpu_us_per_question"] for each in rows if "cpu_us_per_question" in each}
     print(path, bars(path, f"CPU per question, {count:,} questions", "µs", costs))
