@@ -44,7 +44,7 @@ def to_document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]
     """Return the document in a record {id?, text, path?, question_hash?}; other fields are ignored.
 
     `mapping` gives the fields of parts with other names; a text of several fields is joined line by line. If there is
-    no id, a hash of the text is used. Raises QuestionFileError with line, field and remedy.
+    no id, the record's key or a hash of the text is used. Raises QuestionFileError with line, field and remedy.
     """
     try:
         return _document(record, shown, mapping)
@@ -57,7 +57,7 @@ def _document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]) 
     parts = parts_of(mapping, fields)
     text = _text(fields, parts["text"])
     return Document(
-        id=_id(fields, parts["id"], text),
+        id=_id(fields, parts["id"]) or record.key or _hash(text),
         text=text,
         path=_optional(fields, parts["path"]),
         question_hash=_optional(fields, parts["question_hash"]),
@@ -99,10 +99,15 @@ def _encodable(name: str, value: str) -> str:
     return value
 
 
-def _id(fields: Mapping[str, Any], wanted: Sequence[str], text: str) -> str:
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _id(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
+    """Return the id that the fields give; empty if they give none."""
     name = next((each for each in wanted if fields.get(each) not in (None, "")), None)
     if name is None:
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return ""
     value = fields[name]
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -1,4 +1,4 @@
-"""Reading the documents of a corpus: JSON Lines, CSV or TSV, also compressed, Parquet, or a folder of texts."""
+"""Reading the documents of a corpus: JSON Lines, JSON, CSV or TSV, also compressed, Parquet, or a folder of texts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from contract.errors import QuestionFileError, nearest
 from producer.corpus.document import TEXT_FIELDS, Document, parts_of, to_document
 from producer.readers.csv import read_csv
 from producer.readers.csv_dialect import Dialect, dialect_of, lines_of, reader_of
+from producer.readers.json import read_entries
 from producer.readers.jsonl import read_jsonl
 from producer.readers.parquet import read_parquet
 from producer.readers.record import Record, Records
@@ -23,7 +24,7 @@ from producer.readers.text import Text, text_of
 
 __all__ = ["Corpus", "Unfit"]
 
-_RECORDS = (".csv", ".tsv", ".jsonl")
+_RECORDS = (".csv", ".tsv", ".json", ".jsonl")
 _TEXTS = (".txt", ".md")
 #: Suffixes of compressed texts; the actual compression is detected from the first bytes.
 _PACKED = (".gz", ".zst")
@@ -49,11 +50,14 @@ class Corpus:
     other_files: Counter[str] = field(default_factory=Counter, init=False)
     #: Names of the records' fields, in order of appearance.
     _fields: dict[str, None] = field(default_factory=dict, init=False)
+    #: Whether the records are in an object, by keys that are their ids.
+    _by_key: bool = field(default=False, init=False)
 
     @property
     def lacks_ids(self) -> bool:
-        """Whether the records have no field for ids, so that documents are called by hashes of their texts."""
-        return bool(self._fields) and self._fields.keys().isdisjoint(parts_of(self.mapping, self._fields)["id"])
+        """Whether the records have no ids, so that documents are called by hashes of their texts."""
+        named = parts_of(self.mapping, self._fields)["id"]
+        return bool(self._fields) and not self._by_key and self._fields.keys().isdisjoint(named)
 
     def left_alone(self) -> list[str]:
         """Return the fields that were not used for any part of a document."""
@@ -82,6 +86,7 @@ class Corpus:
                 except QuestionFileError as trouble:
                     yield Unfit(record.raw, trouble)
                 self._fields.update(dict.fromkeys(map(str, record.fields or ())))
+                self._by_key = record.key is not None
         self._refuse_unknown_fields()
 
     def _refuse_unknown_fields(self) -> None:
@@ -105,7 +110,7 @@ class Corpus:
         if suffix == ".parquet" and not packed:
             return partial(read_parquet, path, str(path))
         if suffix in _RECORDS:
-            read = read_jsonl if suffix == ".jsonl" else self._table
+            read = {".json": read_entries, ".jsonl": read_jsonl}.get(suffix, self._table)
             return partial(read, text_of(path, str(path), self.encoding))
         found = "".join(path.suffixes[-2:]) if packed else path.suffix
         raise QuestionFileError(

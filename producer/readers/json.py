@@ -25,7 +25,7 @@ from producer.readers.record import FieldTrouble, Record
 from producer.readers.shapes import IsQuestion, extraction, place_of_questions
 from producer.readers.text import Text
 
-__all__ = ["read_json"]
+__all__ = ["read_entries", "read_json"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SHAPE = 'Expected a list of questions, an object of questions by id, or {"questions": [...]}.'
@@ -53,6 +53,22 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "", doubt: str 
         cursor.fail(f"found {opening!r} at the start of the file", _SHAPE)
     if cursor.peek():
         cursor.fail("there is more text after the end of the questions", _SHAPE)
+
+
+def read_entries(text: Text) -> Iterator[Record]:
+    """Yield the objects of a list, or those of an object by their keys, whatever they are.
+
+    Raises QuestionFileError at a syntax error, as what follows cannot be parsed.
+    """
+    cursor = _Cursor(text.whole(), text.shown)
+    opening = cursor.peek()
+    expected = "Expected one list of objects, or one object of objects by id; with an object per line, name it .jsonl."
+    if opening not in {"[", "{", ""}:
+        cursor.fail(f"found {opening!r} at the start of the file", expected)
+    if opening:
+        yield from _items(cursor) if opening == "[" else _keyed(cursor)
+    if cursor.peek():
+        cursor.fail("there is more text after the end", expected)
 
 
 class _Kind(Enum):

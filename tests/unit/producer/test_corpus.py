@@ -49,11 +49,13 @@ def texts(text: str, **chunking: Any) -> list[str]:
     return [each.text for each in cut(document(text), Chunking(**chunking))]
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "parquet"])
 def test_every_format_says_the_same_documents(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"corpus.{suffix}"
     if suffix == "jsonl":
         write(path, *ROWS)
+    elif suffix == "json":
+        path.write_text(json.dumps(ROWS, indent=2))
     elif suffix == "csv":
         write(path, "id,text,path", "iron,Iron rusts.,metals/iron.md", '"zinc","Zinc, however, does not.",')
     else:
@@ -87,6 +89,18 @@ def test_a_table_of_texts_alone_and_one_of_very_long_ones_are_read(tmp_path: Pat
 def test_a_table_of_texts_alone_is_read_as_spreadsheets_write_it(tmp_path: Path, table: bytes) -> None:
     (tmp_path / "c.csv").write_bytes(table)
     assert [each.text for each in documents(tmp_path / "c.csv")] == ["one", "two"]
+
+
+def test_documents_in_an_object_are_called_by_their_keys(tmp_path: Path) -> None:
+    by_id = {"iron": {"title": "Iron", "text": "It rusts."}, "7": {"id": "zinc", "text": "Zinc does not."}}
+    path = tmp_path / "corpus.json"
+    path.write_text(json.dumps(by_id))
+    corpus = Corpus(path)
+    assert [(each.id, each.text) for each in documents_of(corpus)] == [
+        ("iron", "It rusts."),
+        ("zinc", "Zinc does not."),
+    ]
+    assert not corpus.lacks_ids
 
 
 def test_a_packed_corpus_says_the_same_documents(tmp_path: Path) -> None:
@@ -300,7 +314,24 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
         (
             "c.docx",
             "?",
-            "c.docx: unknown suffix '.docx', expected .csv, .tsv, .jsonl (",
+            "c.docx: unknown suffix '.docx', expected .csv, .tsv, .json, .jsonl (",
+        ),
+        ("c.json", '[{"text": "a"},\n{"text": "b"]', "c.json:2: malformed JSON"),
+        ("c.json", '[{"text": "a"}, {"txt": "b"}]', "c.json:1: field 'text': missing; found txt. Did you mean 'txt'?"),
+        (
+            "c.json",
+            '{"text": "a"}\n{"text": "b"}\n',
+            "c.json:2: there is more text after the end, at column 1. Expected",
+        ),
+        (
+            "c.json",
+            '{"documents": [{"text": "a"}]}',
+            "c.json:1: found {'documents': [{'text': 'a'}]}, expected an object.",
+        ),
+        (
+            "c.json",
+            "text\na\n",
+            "c.json:1: found 't' at the start of the file, at column 1. Expected one list of objects",
         ),
         ("folder/empty.md", "\n", "folder/empty.md: the file is empty."),
     ],
