@@ -38,7 +38,7 @@ from contract.wording import number
 from producer.corpus.document import PARTS
 from producer.corpus.index_folder import refuse_foreign, unfinished
 from producer.corpus.progress import Steps
-from producer.corpus.read import Corpus
+from producer.corpus.read import Corpus, is_of_texts
 from producer.corpus.store import Stored, store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import BadRows, write_rejected_row
@@ -130,8 +130,8 @@ _SEARCH_OPTIONS = {
 @click.option("--force", is_flag=True, help="Replace OUT even if it is a folder with other content.")
 @as_json
 def index(path: Path, out: Path, device: str, skip_bad: bool, force: bool, as_json: bool, **rest: Any) -> None:
-    """Build an index over CORPUS: JSON Lines, JSON, CSV, TSV (also .gz, .zst), Parquet, or a folder of .txt and .md
-    files.
+    """Build an index over CORPUS: JSON Lines, JSON, CSV, TSV (also .gz, .zst), Parquet, a .txt or .md file, or a
+    folder of such texts.
 
     A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
     new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
@@ -185,8 +185,8 @@ def _search_structure(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _corpus(options: Mapping[str, Any], path: Path) -> Corpus:
-    if options["mapping"] and path.is_dir():
-        raise click.UsageError("--map: the texts of a folder have no fields.")
+    if options["mapping"] and is_of_texts(path):
+        raise click.UsageError("--map: texts have no fields.")
     encoding = check_encoding(options["encoding"]) if options["encoding"] else ""
     mapping: dict[str, list[str]] = {}
     for part, fields in map_pairs(options["mapping"], PARTS).items():
@@ -212,7 +212,7 @@ def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
 
 def _chunking(options: Mapping[str, Any], corpus: Path) -> Chunking:
     tokens = options["tokens"]
-    if tokens is None and corpus.is_dir():
+    if tokens is None and is_of_texts(corpus):
         tokens = FILE_TOKENS
     try:
         return Chunking(tokens=tokens or None, overlap=options["overlap"], by_heading=options["by_heading"])

@@ -1,4 +1,4 @@
-"""Reading the documents of a corpus: JSON Lines, JSON, CSV or TSV, also compressed, Parquet, or a folder of texts."""
+"""Reading the documents of a corpus: JSON Lines, JSON, CSV or TSV, also compressed, Parquet, or texts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ from producer.readers.record import Record, Records
 from producer.readers.stream import explaining
 from producer.readers.text import Text, text_of
 
-__all__ = ["Corpus", "Unfit"]
+__all__ = ["Corpus", "Unfit", "is_of_texts"]
 
 _RECORDS = (".csv", ".tsv", ".json", ".jsonl")
 _TEXTS = (".txt", ".md")
 #: Suffixes of compressed texts; the actual compression is detected from the first bytes.
 _PACKED = (".gz", ".zst")
+
+
+def is_of_texts(path: Path) -> bool:
+    """Whether the corpus is a text or a folder of such, whose documents have no fields."""
+    return path.is_dir() or path.suffix.lower() in _TEXTS
 
 
 class Unfit(NamedTuple):
@@ -65,13 +70,18 @@ class Corpus:
         return [name for name in self._fields if name not in used]
 
     def documents(self) -> Iterator[Document | Unfit]:
-        """Yield the documents in order: the records of a file, or the files of a folder by their path.
+        """Yield the documents in order: the records of a file, a text itself, or the texts of a folder by their path.
 
         No entry is skipped silently: one that is not a valid document is yielded as `Unfit`, with file, line, field and
         remedy. Raises QuestionFileError if the entries cannot be separated. The caller must check ids for duplicates.
         """
         try:
-            yield from self._files() if self.path.is_dir() else self._records()
+            if self.path.is_dir():
+                yield from self._files()
+            elif self.path.is_file() and is_of_texts(self.path):
+                yield self._text(self.path, self.path.name)
+            else:
+                yield from self._records()
         except OSError as trouble:
             hint = "Check the path and its permissions."
             path = trouble.filename or self.path
@@ -115,7 +125,7 @@ class Corpus:
         found = "".join(path.suffixes[-2:]) if packed else path.suffix
         raise QuestionFileError(
             f"unknown suffix {found!r}, expected {', '.join(_RECORDS)} "
-            f"(also with {' or '.join(_PACKED)}), .parquet, or a folder of {' and '.join(_TEXTS)} files.",
+            f"(also with {' or '.join(_PACKED)}), .parquet, {', '.join(_TEXTS)}, or a folder of such texts.",
             path=path,
             hint="Rename or convert it.",
         )
@@ -138,10 +148,7 @@ class Corpus:
                 self.other_files[suffix] += 1
                 continue
             texts += 1
-            try:
-                yield _document(path, name, self.encoding)
-            except QuestionFileError as trouble:
-                yield Unfit(name, trouble)
+            yield self._text(path, name)
         if not texts and self.other_files:
             others = (f"{count:,} {suffix or 'without a suffix'}" for suffix, count in self.other_files.most_common())
             raise QuestionFileError(
@@ -149,6 +156,12 @@ class Corpus:
                 path=self.path,
                 hint="Name a file of records itself, not its folder.",
             )
+
+    def _text(self, path: Path, name: str) -> Document | Unfit:
+        try:
+            return _document(path, name, self.encoding)
+        except QuestionFileError as trouble:
+            return Unfit(name, trouble)
 
 
 def _header(text: Text) -> tuple[str, ...]:

@@ -300,12 +300,24 @@ def test_files_of_a_folder_that_are_no_texts_are_told(tmp_path: Path) -> None:
     assert index_json(folder, "-o", "x")["files_left_alone"] == {".html": 2}
 
 
-def test_fields_of_a_folder_of_texts_cannot_be_mapped(tmp_path: Path) -> None:
+def test_a_text_is_a_document_that_is_cut_as_in_a_folder(tmp_path: Path) -> None:
+    """`.md` was an unknown suffix: a single handbook needed a folder of its own."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "handbook.md").write_text("Iron rusts. " * 200)
+    of_file, of_folder = (index_json(each, "-o", "x") for each in (folder / "handbook.md", folder))
+    assert of_file["plan"]["counts"]["passages"] > 1
+    assert of_file["digest"] == of_folder["digest"]
+    (folder / "empty.txt").write_text("")
+    assert "notes/empty.txt: the file is empty." in index("notes/empty.txt", "-o", "x", exit_code=1).stderr
+    assert "notes/none.txt: no such file" in index("notes/none.txt", "-o", "x", exit_code=1).stderr
+
+
+@pytest.mark.parametrize("name", ["notes", "notes/a.md"])
+def test_fields_of_texts_cannot_be_mapped(tmp_path: Path, name: str) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("Iron rusts.")
-    assert "--map: the texts of a folder have no fields" in (
-        index("notes", "-o", "x", "--map", "text=body", exit_code=2).stderr
-    )
+    assert "--map: texts have no fields" in index(name, "-o", "x", "--map", "text=body", exit_code=2).stderr
 
 
 @pytest.mark.parametrize(
