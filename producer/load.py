@@ -185,6 +185,9 @@ def _lines(path: Path, run_id: str) -> Iterator[_Line]:
                     raise InputError(explain(trouble, _Line, f"{path}:{at}"), hint=EXPORT_IT) from None
                 if read.run_id != run_id:  # which may have asked the same questions otherwise
                     raise InputError(f"{path}:{at}: it is of {read.run_id}, not of {run_id}.", hint=EXPORT_IT)
+                if read.verdict and read.verdict.question_id != read.question.id:
+                    of = f"{read.verdict.question_id}, not of {read.question.id}"
+                    raise InputError(f"{path}:{at}: its verdict is of {of}.", hint=EXPORT_IT)
                 yield read
     except OSError as trouble:
         raise InputError(f"{path}: {trouble.strerror}.", hint=EXPORT_IT) from None

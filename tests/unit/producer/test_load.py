@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,15 @@ def test_results_of_another_run_that_asked_the_same_questions_are_not_taken_for_
     (tmp_path / other / "results.jsonl").replace(archive / "results.jsonl")
     told = elsewhere("load", archive, exit_code=1).stderr
     assert f"results.jsonl:1: it is of {other}, not of {archive.name}." in told
+
+
+def test_a_verdict_on_another_question_than_the_one_beside_it_is_refused(elsewhere: Producer, archive: Path) -> None:
+    results = archive / "results.jsonl"
+    first, *others = map(json.loads, results.read_text().splitlines())
+    first["verdict"]["question_id"] = "b"
+    results.write_text("".join(f"{json.dumps(row)}\n" for row in (first, *others)))
+    told = elsewhere("load", archive, exit_code=1).stderr
+    assert "results.jsonl:1: its verdict is of b, not of a." in told
     assert elsewhere.session.ledger.run_ids() == []
 
 
