@@ -29,7 +29,7 @@ from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
 from producer.suite.export import folder_of
-from producer.suite.plan import Planned, planned, share_questions
+from producer.suite.plan import Planned, one_of_each_entry, planned, share_questions
 from producer.suite.running import Work
 
 __all__ = ["suite"]
@@ -80,7 +80,7 @@ def suite(
         if watch:
             _refuse_unwritable(asked, runs, out)
         refuse_unanswerable([each.plan for each in runs], session.ledger, live)
-        shared = share_questions([run.plan for run in {each.entry.name: each for each in runs}.values()])
+        shared = share_questions(runs)
         done = _submit(session, runs, priority, out, reuse=reuse)
     submitted = list(zip(runs, done, strict=True))
     work = Work(session, asked, file, out, submitted, shared, reuse=reuse, formats=formats)
@@ -94,12 +94,13 @@ def suite(
 
 
 def _warn(runs: Sequence[Planned], settings: Settings, live: Sequence[WorkerRecord]) -> None:
-    """Print each warning about a file once, with the entries that ask the file."""
-    concerned: dict[tuple[str, str], list[str]] = {}
-    for name, each in {each.entry.name: each for each in runs}.items():
-        judged, of_entry = [each.judged] if each.judged else [], each.plan
-        for warning in [*judged, *plan_warnings(of_entry), *worker_doubts(of_entry.spec, settings, live)]:
-            concerned.setdefault((of_entry.survey.source.title, warning), []).append(name)
+    """Print each warning about a file, or about workers of a model, once, with the entries that it concerns."""
+    found = [(each, [each.judged, *plan_warnings(each.plan)]) for each in one_of_each_entry(runs)]
+    found += [(each, worker_doubts(each.plan.spec, settings, live)) for each in runs]
+    concerned: dict[tuple[str, str], dict[str, None]] = {}
+    for each, warnings in found:
+        for warning in filter(None, warnings):
+            concerned.setdefault((each.plan.survey.source.title, warning), {})[each.entry.name] = None
     for (_, warning), names in concerned.items():
         note(f"{', '.join(names)}: {warning}")
 

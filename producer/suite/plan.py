@@ -18,7 +18,7 @@ from producer.readers import opened
 from producer.runs.planning import Plan, asked_of, plan
 from producer.suite.config import Entry, Suite
 
-__all__ = ["Planned", "planned", "share_questions"]
+__all__ = ["Planned", "one_of_each_entry", "planned", "share_questions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,17 @@ def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) 
     return [Planned(entry, each, judged) for each in runs]
 
 
-def share_questions(plans: Sequence[Plan]) -> bool:
-    """Whether any two of `plans` have a question or a context in common, so that their accuracies are correlated.
+def one_of_each_entry(runs: Sequence[Planned]) -> list[Planned]:
+    """Return a run of each entry: those of its other models ask the same questions."""
+    return list({each.entry.name: each for each in runs}.values())
+
+
+def share_questions(runs: Sequence[Planned]) -> bool:
+    """Whether any two entries have a question or a context in common, so that their accuracies are correlated.
 
     A question is identified by its text and choices, regardless of the order of the choices.
     """
+    plans = [each.plan for each in one_of_each_entry(runs)]
     digests = [each.spec.questions_digest for each in plans]
     if len(set(digests)) < len(digests):
         return True

@@ -269,6 +269,33 @@ def test_what_is_odd_in_a_set_is_warned_of_once_with_the_entries_that_ask_it(
         assert "html: warning: 1 question with HTML entities" in said
 
 
+@pytest.mark.parametrize("short", ["small", "large"])
+def test_what_the_workers_of_any_of_its_models_lack_is_warned_of_once(
+    producer: Producer, two_by_two: Path, broker: MemoryBroker, short: str
+) -> None:
+    """Only those of the last model were looked at."""
+    broker.live += [
+        WorkerRecord(
+            name=model,
+            model=model,
+            state=WorkerState.READY,
+            queue=f"score.{model}",
+            engine={"max_model_len": 100 if model == short else 10_000},
+        )
+        for model in ("small", "large")
+    ]
+    suite = yaml.safe_load(two_by_two.read_text())
+    two_by_two.write_text(yaml.safe_dump({**suite, "set": {"mode": "generate", "sampling.max_tokens": 100}}))
+
+    said = producer(two_by_two).stderr
+
+    warning = "sampling.max_tokens: 100 tokens are the whole context of 100 that a running worker has"
+    assert [line.partition(": texts end")[0] for line in said.splitlines()[:-1]] == [
+        f"red: {warning}",
+        f"blue: {warning}",
+    ]
+
+
 def test_a_dry_run_names_the_runs_and_writes_nothing(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger
 ) -> None:
