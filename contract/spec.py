@@ -185,6 +185,8 @@ class Chat(NamedTuple):
 
 #: Variables of every chat template that are set for each prompt.
 OWN_VARIABLES = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
+#: Most brackets that a value of such a variable may be within: of 200, a run's record could be written, but not read.
+DEEPEST = 100
 
 
 Effort: TypeAlias = Annotated[str, StringConstraints(max_length=50)]
@@ -481,3 +483,11 @@ def refuse_kwargs_conflict(template: ChatTemplate, kwargs: Mapping[str, JsonValu
         except ValueError:
             what = f"{name} is or contains NaN or an infinity, which JSON does not have"
             raise ValueError(f"chat_template_kwargs: {what}") from None
+        if _depth(value) > DEEPEST:
+            raise ValueError(f"chat_template_kwargs: {name} has more than {DEEPEST} brackets within each other")
+
+
+def _depth(value: JsonValue) -> int:
+    """Return how many brackets the innermost values are in."""
+    within = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else None
+    return 0 if within is None else 1 + max(map(_depth, within), default=0)

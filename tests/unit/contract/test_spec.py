@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
-from contract import Mode, Normalization, Prompt, RunSpec
+from contract import Mode, Normalization, Prompt, Run, RunSpec
 from contract.spec import ChatTemplate, ExampleSelection, FewShot, IndexKind, Judge, Retrieval, Sampling
 from tests.support import make_question, make_questions, make_spec
 
@@ -86,6 +86,19 @@ def test_a_fingerprint_changes_with_every_field() -> None:
     assert changed == set(RunSpec.model_fields), "a new field needs a row in CHANGES"
 
 
+def nested(times: int) -> JsonValue:
+    found: JsonValue = 1
+    for n in range(times):
+        found = [found] if n % 2 else {"b": found}
+    return found
+
+
+def test_a_chat_template_s_variable_that_is_nested_as_deep_as_may_be_is_read_as_it_was_written() -> None:
+    spec = make_spec((), chat_template="auto", chat_template_kwargs={"a": nested(100)})
+    run = Run(run_id="r", spec=spec, source="made up", questions=1, chance=None, created_at=0.0)
+    assert Run.model_validate_json(run.model_dump_json()) == run
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -100,6 +113,7 @@ def test_a_fingerprint_changes_with_every_field() -> None:
         ({"chat_template_kwargs": {"enable_thinking": False}}, "has no effect with chat_template never"),
         ({"chat_template": "auto", "chat_template_kwargs": {"messages": []}}, "messages cannot be chosen"),
         ({"chat_template": "auto", "chat_template_kwargs": {"a": [math.nan]}}, "a is or contains NaN or an infinity"),
+        ({"chat_template": "auto", "chat_template_kwargs": {"a": nested(101)}}, "a has more than 100 brackets within"),
     ],
 )
 def test_parts_that_do_not_fit_the_mode_are_refused(changes: dict[str, Any], says: str) -> None:

@@ -175,6 +175,13 @@ def test_brackets_deeper_than_python_reads_are_refused(app: ASGIApp) -> None:
     assert answered(app, "/generate", b"[" * 990, headers=SHOWN).status == 422
 
 
+def test_a_value_nested_deeper_than_workers_read_is_refused(app: ASGIApp) -> None:
+    """Its request waited for its deadline, as no worker could read the run."""
+    asked = {"prompt": "p", "chat_template_kwargs": {"a": json.loads("[" * 200 + "]" * 200)}}
+    found = answered(app, "/generate", json.dumps(asked).encode(), headers=SHOWN)
+    assert (found.status, "more than 100 brackets" in json.loads(found.body)["detail"]) == (422, True)
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
