@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Container, Sequence
@@ -13,6 +14,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from contract.errors import McqueueError
@@ -49,6 +51,8 @@ __all__ = ["make_app"]
 
 
 BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+#: Lists of runs that are made at a time. Of the threads that they wait for Redis in, /health and /metrics need some.
+MOST_LISTING = 4
 
 
 def make_app(
@@ -144,9 +148,15 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
 
 
 def _add_looking(app: FastAPI, ledger: Ledger, workers: Callable[[], Sequence[WorkerRecord]]) -> None:
+    listing = asyncio.Semaphore(MOST_LISTING)
+
     @app.get("/runs")
-    def runs() -> list[dict[str, Any]]:
+    async def runs() -> list[dict[str, Any]]:
         """List all runs, newest first; those of this server are listed while clients wait for them."""
+        async with listing:
+            return await run_in_threadpool(listed)
+
+    def listed() -> list[dict[str, Any]]:
         return [
             {
                 "run_id": run.run_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,13 +13,14 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from contract.fleet import WorkerRecord
-from contract.ledger import MemoryLedger
+from contract.ledger import MemoryLedger, Run
 from contract.settings import Settings
 from contract.spec import Sampling
 from producer.broker import MemoryBroker
 from producer.http.bodies import GenerateOptions
 from producer.http.web import make_app
 from producer.runs.runconfig import RunConfig
+from tests.support import PATIENCE_S
 
 KEY = "s3cret"
 SHOWN = {"x-api-key": KEY}
@@ -141,6 +143,34 @@ def test_a_client_that_leaves_while_it_sends_is_counted_as_gone(app: ASGIApp) ->
     asyncio.run(call(app, "/score", [QUESTION[:10]], SHOWN, gone=True))
 
     assert counted(app) == {("/score", "499")}
+
+
+class Silent(MemoryLedger):
+    """A ledger whose runs are not listed before they may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+
+    def runs(self, among: Sequence[str] | None = None) -> list[Run]:
+        assert self.answers.wait(PATIENCE_S)
+        return super().runs(among)
+
+
+def test_health_is_answered_however_many_wait_for_the_list_of_runs(broker: MemoryBroker) -> None:
+    """All threads waited for Redis with them, and a probe was answered after twenty seconds."""
+    silent = Silent()
+    app = make_app(Settings(), silent, broker, RunConfig(model="m"), list, [])
+
+    async def asked() -> Answer:
+        lists = [asyncio.ensure_future(call(app, "/runs")) for _ in range(100)]
+        try:
+            return await asyncio.wait_for(call(app, "/health"), PATIENCE_S / 2)
+        finally:
+            silent.answers.set()
+            assert {each.status for each in await asyncio.gather(*lists)} == {200}
+
+    assert asyncio.run(asked()).status == 200
 
 
 def test_an_error_that_nothing_expected_is_counted_too(app: ASGIApp) -> None:
