@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def serve(
             port=port,
             log_config=None,  # its lines go with the others', also as JSON
             access_log=False,
-            timeout_graceful_shutdown=int(http.max_deadline_s),
+            timeout_graceful_shutdown=math.ceil(http.max_deadline_s),
         )
     )
     try:

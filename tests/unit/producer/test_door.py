@@ -32,6 +32,7 @@ from producer.http import door, purging
 from producer.http.bodies import ScoreOptions, ScoreOut
 from producer.http.door import SOURCE, Door
 from producer.http.purging import ABANDONED_AFTER_S
+from producer.http.stopping import Server
 from producer.runs.parts import FewShotConfig, RagConfig
 from producer.runs.runconfig import RunConfig
 from tests.support import PATIENCE_S, build_test_index, make_question, make_questions, open_run
@@ -202,6 +203,17 @@ def test_what_no_question_could_be_asked_by_is_refused_before_the_door_opens(
     ):
         words = [word for each in overrides for word in ("--set", each)]
         assert says in producer("serve", *words, exit_code=1).stderr
+
+
+def test_a_server_waits_for_its_requests_also_if_none_may_last_a_second(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for none: the first Ctrl-C answered them all with 503."""
+    waits_s: list[int | None] = []
+    monkeypatch.setattr(Server, "run", lambda server: waits_s.append(server.config.timeout_graceful_shutdown))
+    monkeypatch.setenv("MCQUEUE_HTTP__MAX_DEADLINE_S", "0.5")
+    producer("serve", "--set", "model=small")
+    assert waits_s == [1]
 
 
 def test_a_request_for_a_model_that_nobody_serves_names_those_that_are_served(ledger: Away, broker: Slow) -> None:
