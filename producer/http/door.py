@@ -56,6 +56,8 @@ class Answers(NamedTuple):
     """The verdicts of a request's questions, in order."""
 
     verdicts: list[Verdict]
+    #: The model that was asked, by the name that it is served under.
+    model: str
     #: Sampling parameters of which the model did not take the request's value.
     left_to_model: list[str]
 
@@ -239,7 +241,7 @@ class Door:
             raise LedgerError(
                 f"{run.run_id} was cancelled or deleted before it was answered.", hint="Send the request again."
             )
-        return Answers(verdicts, untaken(run, used))
+        return Answers(verdicts, run.spec.model, untaken(run, used))
 
     async def _watch(self) -> None:
         """Wake the requests whose runs have no unsettled questions any more, with one query for all of them."""

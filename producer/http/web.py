@@ -93,10 +93,8 @@ def make_app(
 def _add_scoring(app: FastAPI, door: Door, settings: Settings, base: RunConfig) -> None:
     async def scored(request: Request, given: Sequence[QuestionIn], how: ScoreOptions) -> list[ScoreOut]:
         questions = _questions(given, settings.http.max_prompts)
-        config = how.over(base)
-        asked = door.ask(questions, config, _deadline_s(how.deadline_s, settings))
-        verdicts, left_to_model = await while_connected(request, asked)
-        model = settings.served_as(config.model) if config.model else settings.served_model
+        asked = door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))
+        verdicts, model, left_to_model = await while_connected(request, asked)
         return [ScoreOut.of(*each, model, left_to_model) for each in zip(questions, verdicts, strict=True)]
 
     @app.post("/score")
@@ -115,7 +113,7 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
         _refuse_too_many(len(prompts), settings.http.max_prompts, "prompts")
         questions = [Question(id=f"{i}", question=prompt, choices=()) for i, prompt in enumerate(prompts)]
         asked = door.ask(questions, how.over(base), _deadline_s(how.deadline_s, settings))
-        verdicts, left_to_model = await while_connected(request, asked)
+        verdicts, _, left_to_model = await while_connected(request, asked)
         return [
             GenerateOut(
                 text=verdict.raw_text,
