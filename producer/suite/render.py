@@ -233,6 +233,9 @@ def _paired(each: Paired) -> str:
         text += f", {p_value(each.adjusted_p)} adjusted (Holm)"
     if found.undecided:
         text += ", undecided"
+    a, b = map(chance, found.chances)
+    if a != b:  # guessing right in every rotation is harder
+        text += f"; chance {b} vs. {a}"
     if found.engines:
         text += f"; engines differ in {', '.join(found.engines.properties)}"
     return text + (f"; {number(found.failed.of, 'failed question')} excluded" if found.failed.of else "")

@@ -195,6 +195,23 @@ def test_a_pair_that_different_engines_answered_says_in_what_they_differ(
     assert [line.endswith("; engines differ in dtype") for line in lines if " vs. " in line] == [True, False]
 
 
+def test_a_pair_of_which_one_is_harder_to_guess_right_says_the_chance_levels(
+    producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
+) -> None:
+    """Two guessing runs differed by -0.250, p = 3.1e-05, as one was asked in every rotation."""
+    ways: dict[str, dict[str, Any]] = {"plain": {}, "seeded": {"seed": 1}, "rotated": {"circular": True}}
+    entries = [{"name": name, "file": sets[0].name, "set": {"mode": "letter", **way}} for name, way in ways.items()]
+    path = write_suite(entries)
+    producer(path)
+    settle_all(ledger)
+
+    lines = producer(path, "--watch").stdout.splitlines()
+
+    told = [line.partition("; ")[2] for line in lines if " vs. plain" in line]
+    assert told == ["", "chance 0.250 vs. 0.500"]
+    assert "; chance 0.250 vs. 0.500 |" in Path("results/mine/suite.md").read_text()
+
+
 def test_ways_of_asking_the_same_are_comparable() -> None:
     one, other = cell("a", "m", 1, 2, digest="0" * 64), cell("b", "m", 1, 2, digest="0" * 64)
 
