@@ -143,7 +143,8 @@ class Suite(BaseModel):
         rows = Counter(slug(each.name) for each in self.entries)
         twice = [each.name for each in self.entries if rows[slug(each.name)] > 1]
         if twice:
-            raise ValueError(f"entries have the same name: {', '.join(map(repr, twice))}")
+            counts = "only a to z, of either case, digits, dots and underscores count, as in the names of runs"
+            raise ValueError(f"entries have the same name: {', '.join(map(repr, twice))}; {counts}")
         for models in (self.models, *(each.models for each in self.entries)):
             if again := [name for name, times in Counter(models).items() if times > 1]:
                 raise ValueError(f"models: {again[0]!r} is listed twice")

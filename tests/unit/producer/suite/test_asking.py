@@ -64,6 +64,10 @@ def test_there_is_a_suite_of_the_demo() -> None:
             {"entries": [{"name": "a b", "file": "x"}, {"name": "A-B", "file": "y"}]},
             "entries have the same name: 'a b', 'A-B'",
         ),
+        (
+            {"entries": [{"name": "数学 1", "file": "x"}, {"name": "物理 1", "file": "y"}]},
+            "'数学 1', '物理 1'; only a to z, of either case, digits, dots and underscores count",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_place(change: dict[str, Any], wanted: str) -> None:
