@@ -84,8 +84,8 @@ def suite(
         done = _submit(session, runs, priority, out, reuse=reuse)
     submitted = list(zip(runs, done, strict=True))
     work = Work(session, asked, file, out, submitted, shared, reuse=reuse, formats=formats)
-    if not (as_json and watch):
-        work.echo_submitted(as_json=as_json)
+    if not as_json:
+        work.echo_submitted()
     table = work.finish(as_json=as_json) if watch else work.echo_next(as_json=as_json)
     if table.settled and any(each.failed for each in table.cells):
         raise click.exceptions.Exit(SOME_FAILED)

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -55,8 +56,8 @@ class Work:
         done: Sequence[tuple[Planned, Submitted]],
         shared: bool,
         *,
-        reuse: bool = False,
-        formats: Sequence[str] = USUAL,
+        reuse: bool,
+        formats: Sequence[str],
     ) -> None:
         """Create it; `shared` says whether entries have questions or contexts in common, `reuse` that of `--reuse`.
 
@@ -78,17 +79,13 @@ class Work:
         file, formats = shlex.quote(str(self._file)), again_in(self._formats)
         return f"python -m producer suite {file} --watch{formats}{again_to(self._out)}"
 
-    def standing(self) -> Table:
-        """Return the table from the ledger's counters alone, without reading individual questions."""
-        return Table(self._asked.name, tuple(self._cell(entry, run) for entry, run in self._runs), self._shared)
-
     def table(self, summaries: Mapping[str, Summary] | None = None) -> Table:
         """Return all current figures; those that require reading every question only for runs that are over.
 
         `summaries` are those of runs that have just been read, by run.
         """
-        found = self.standing()
-        whole = replace(found, cells=tuple(self._refined(cell, summaries or {}) for cell in found.cells))
+        cells = (self._refined(self._cell(entry, run), summaries or {}) for entry, run in self._runs)
+        whole = Table(self._asked.name, tuple(cells), self._shared)
         if not whole.settled:
             return whole
         return replace(whole, comparisons=paired(self._session.ledger, whole.comparable()))
@@ -113,18 +110,8 @@ class Work:
         with reading(self._session.ledger, cell.run, "results") as results:
             return Summary.of(cell.run, cell.counts.state, results)
 
-    def echo_submitted(self, *, as_json: bool) -> None:
-        """Print the state of each run; with --json including the table, as that is one document."""
-        if as_json:
-            content = self.table().to_json()
-            others = self._other_engines()
-            for entry, (_, done) in zip(content["runs"], self._done, strict=True):
-                entry["submitted"] = done.state.value
-                entry["sent"], entry["messages"], entry["reused"] = done.sent, done.messages, done.reused
-                differs = others.get(done.run.run_id, {})
-                entry["other_engines"] = {name: [json.loads(each) for each in found] for name, found in differs.items()}
-            echo_json(content)
-            return
+    def echo_submitted(self) -> None:
+        """Print the state of each run, and what should be known of it."""
         rows = ((each.entry.name, each.model, done.run.run_id, done.describe()) for each, done in self._done)
         echo_table(("entry", "model", "run", "state"), rows)
         lines = [*self._already_lines(), *self._differs_lines(), *self._engines_lines(), *self._worker_lines()]
@@ -175,12 +162,23 @@ class Work:
         return [("workers", f"no worker serves {' and '.join(unserved)}; {remedy(unserved, live, broker)}")]
 
     def echo_next(self, *, as_json: bool) -> Table:
-        """Print the current table and the next command."""
-        table = self.standing() if as_json else self.table()
-        if not as_json:
+        """Print the current table and the next command; with --json also the state of each run, in one document."""
+        table = self.table()
+        if as_json:
+            echo_json(self._submitted_json(table))
+        else:
             does = "exports the runs and writes the table" if table.settled else "watches until all are settled"
             self._echo_table(table, [("next", f"{self._watch_command}     {does}")])
         return table
+
+    def _submitted_json(self, table: Table) -> dict[str, Any]:
+        content, others = table.to_json(), self._other_engines()
+        for entry, (_, done) in zip(content["runs"], self._done, strict=True):
+            entry["submitted"] = done.state.value
+            entry["sent"], entry["messages"], entry["reused"] = done.sent, done.messages, done.reused
+            differs = others.get(done.run.run_id, {})
+            entry["other_engines"] = {name: [json.loads(each) for each in found] for name, found in differs.items()}
+        return content
 
     def finish(self, *, as_json: bool) -> Table:
         """Watch until all runs are settled or cancelled, export them, write the table and print it."""
