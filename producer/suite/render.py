@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from contract.sanitize import for_terminal
 from contract.spec import Normalization
@@ -19,7 +19,7 @@ from producer.suite.pairs import Paired
 from producer.suite.table import MeanOver, Table
 from producer.watching.summary_lines import summary_warnings
 
-__all__ = ["echo_figures", "figure_lines", "markdown"]
+__all__ = ["echo_figures", "figure_lines", "first_and_more", "markdown"]
 
 #: Maximum number of models shown as columns; more of them are shown as rows.
 MOST_COLUMNS = 4
@@ -243,10 +243,16 @@ def _paired(each: Paired) -> str:
 
 def _made_up(table: Table) -> str:
     found = [each.run.run_id for each in table.cells if each.simulated]
-    if not found:
-        return ""
-    others = f" and {number(len(found) - 1, 'other run')}" if len(found) > 1 else ""
-    return f"the simulated engine answered {found[0]}{others}, whose figures are meaningless"
+    return f"the simulated engine answered {first_and_more(found)}, whose figures are meaningless" if found else ""
+
+
+def first_and_more(runs: Sequence[str]) -> str:
+    """Return the first of these runs, and how many more there are.
+
+    >>> first_and_more(["a", "b", "c"])
+    'a and 2 other runs'
+    """
+    return runs[0] + (f" and {number(len(runs) - 1, 'other run')}" if len(runs) > 1 else "")
 
 
 def _mean_remark(table: Table) -> str:

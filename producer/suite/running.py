@@ -31,7 +31,7 @@ from producer.suite.export import write_table
 from producer.suite.pairs import paired
 from producer.suite.plan import Planned
 from producer.suite.progress import Board
-from producer.suite.render import echo_figures, figure_lines
+from producer.suite.render import echo_figures, figure_lines, first_and_more
 from producer.suite.table import Table
 from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
@@ -146,7 +146,7 @@ class Work:
         return [
             (
                 "engines",
-                f"those that run now differ from those that answered {_first_and_more(names)}, in {differ}; {how}",
+                f"those that run now differ from those that answered {first_and_more(names)}, in {differ}; {how}",
             )
             for differ, names in runs.items()
         ]
@@ -230,12 +230,3 @@ class Work:
             others = number(len(failed) - MOST_FAILED, "more run")
             why.append(("", f"and {others} with failed questions; python -m producer export RUN says why"))
         echo_lines([*figure_lines(table, again_to(self._out)), *why, *more])
-
-
-def _first_and_more(runs: Sequence[str]) -> str:
-    """Return the first of these runs, and how many more there are.
-
-    >>> _first_and_more(["a", "b", "c"])
-    'a and 2 other runs'
-    """
-    return runs[0] + (f" and {number(len(runs) - 1, 'other run')}" if len(runs) > 1 else "")
