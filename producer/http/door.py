@@ -113,11 +113,11 @@ class Door:
         """
         limit = self._settings.http.max_waiting
         if len(questions) > limit:
-            raise InputError(f"{len(questions)} questions; at most {limit} may wait at a time (http.max_waiting).")
+            found = number(len(questions), "question")
+            raise InputError(f"{found}; at most {limit:,} may wait at a time (http.max_waiting).")
         if self._waiting + len(questions) > limit:
-            raise TooBusy(
-                f"{number(self._waiting, 'question')} waiting already; the limit is {limit}.", hint="Try again later."
-            )
+            waiting = number(self._waiting, "question")
+            raise TooBusy(f"{waiting} waiting already; the limit is {limit:,}.", hint="Try again later.")
         self._waiting += len(questions)
         run = None
         try:

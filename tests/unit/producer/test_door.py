@@ -18,6 +18,7 @@ from contract.errors import (
     RedisUnreachable,
     RunConfigError,
     SettingsError,
+    TooBusy,
 )
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run, RunState
@@ -150,8 +151,27 @@ def test_more_questions_than_may_ever_wait_are_refused_for_good(ledger: Away, br
     """It was told to try again later, which could never succeed."""
 
     async def act(opened: Door) -> None:
-        with pytest.raises(InputError, match=r"4097 questions; at most 4096 may wait at a time \(http\.max_waiting\)"):
+        with pytest.raises(
+            InputError, match=r"4,097 questions; at most 4,096 may wait at a time \(http\.max_waiting\)"
+        ):
             await opened.ask(make_questions(4097), CONFIG, deadline_s=PATIENCE_S)
+
+    at(ledger, broker, act)
+
+
+def test_no_more_questions_wait_than_may_until_others_are_no_longer_waited_for(ledger: Away, broker: Slow) -> None:
+    broker.may_send.set()
+
+    async def act(opened: Door) -> None:
+        waiting = asyncio.ensure_future(opened.ask(make_questions(4095), CONFIG, deadline_s=PATIENCE_S))
+        await until(lambda: opened.waiting == 4095)
+        with pytest.raises(TooBusy, match=r"4,095 questions waiting already; the limit is 4,096\."):
+            await opened.ask(make_questions(2), CONFIG, deadline_s=PATIENCE_S)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        with pytest.raises(DeadlineMissed):
+            await opened.ask(make_questions(2), CONFIG, deadline_s=0.001)
+        assert opened.waiting == 0
 
     at(ledger, broker, act)
 

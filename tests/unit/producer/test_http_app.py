@@ -12,6 +12,15 @@ from typing import NamedTuple
 import pytest
 from starlette.types import ASGIApp, Message
 
+from contract.errors import (
+    DeadlineMissed,
+    McqueueError,
+    NoWorker,
+    RunConfigError,
+    TooBusy,
+    UnknownRun,
+    WorkerStays,
+)
 from contract.fleet import WorkerRecord
 from contract.ledger import MemoryLedger, Run
 from contract.settings import Settings
@@ -193,6 +202,28 @@ def test_a_request_that_the_server_cancels_as_it_stops_is_told_to_come_again(app
 
     assert (found.status, "Send the request again." in json.loads(found.body)["detail"]) == (503, True)
     assert counted(app) == {("/score", "503")}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status"),
+    [
+        (RunConfigError, 422),
+        (TooBusy, 429),
+        (UnknownRun, 503),
+        (NoWorker, 503),
+        (DeadlineMissed, 504),
+        (WorkerStays, 500),
+    ],
+)
+def test_an_expected_error_has_the_status_that_tells_a_client_what_to_do(
+    ledger: MemoryLedger, broker: MemoryBroker, trouble: type[McqueueError], status: int
+) -> None:
+    def fails() -> list[WorkerRecord]:
+        raise trouble("It went wrong.", hint="Do this.")
+
+    found = answered(make_app(Settings(), ledger, broker, RunConfig(model="m"), fails, []), "/health")
+
+    assert (found.status, json.loads(found.body)) == (status, {"detail": "It went wrong. Do this."})
 
 
 def test_paths_that_do_not_exist_are_counted_as_one(app: ASGIApp) -> None:
