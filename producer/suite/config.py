@@ -45,6 +45,8 @@ def _can_be_read_again(value: str) -> str:
 
 Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_names_something)]
 ModelName = Annotated[str, Field(min_length=1)]
+#: A field's name; that of a column without one, and `base`, are numbers in YAML.
+FieldName = Annotated[str, Field(coerce_numbers_to_str=True)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -66,7 +68,7 @@ class Entry(BaseModel):
     #: As `enqueue --layout`.
     layout: str = ""
     #: As `enqueue --map`: `{question: stem, choices: a+b+c}`.
-    map: dict[str, str | int] = {}
+    map: dict[str, FieldName] = {}
     #: As `enqueue --encoding`.
     encoding: str = ""
     #: As `enqueue --subset`.

@@ -59,6 +59,8 @@ def test_there_is_a_suite_of_the_demo() -> None:
         ({"entries": ["x"]}, "suite.yaml: entry 1: configuration: "),
         ({"entries": [{"name": "a", "file": "-"}]}, "entry 'a': file: standard input cannot be read again"),
         ({"entries": [{"name": "a", "file": "x", "limit": 0}]}, "entry 'a': limit: "),
+        ({"entries": [{"name": "a", "file": "x", "map": {"answer": True}}]}, "map.answer: Input should be a valid str"),
+        ({"entries": [{"name": "a", "file": "x", "map": {"answer": None}}]}, "map.answer: Input should be a valid str"),
         ({"entries": [{"name": "a", "file": "x", "mode": "letter"}]}, "put it under set, as in set: {mode: …}"),
         (
             {"entries": [{"name": "a b", "file": "x"}, {"name": "A-B", "file": "y"}]},
@@ -142,11 +144,11 @@ def test_an_entry_may_name_models_of_its_own(producer: Producer, sets: tuple[Pat
 
 
 def test_an_entry_is_read_and_chosen_from_as_enqueue_does(producer: Producer, write_rows: WriteRows) -> None:
-    rows = [{"stem": f"Number {n}?", "a": "no", "b": "yes", "key": "B", "subject": "xy"[n % 2]} for n in range(6)]
+    rows = [{"stem": f"Number {n}?", "a": "no", "b": "yes", "key": 2, "subject": "xy"[n % 2]} for n in range(6)]
     write_rows(*rows, name="odd.jsonl")
-    mapping = {"question": "stem", "choices": "a+b", "answer": "key"}
+    mapping = {"question": "stem", "choices": "a+b", "answer": "key", "base": 1}
     path = write_suite([{"name": "a", "file": "odd.jsonl", "map": mapping, "subjects": ["x"], "sample": 2, "seed": 7}])
-    by_hand = ["--map", "question=stem,choices=a+b,answer=key", "--subject", "x", "--sample", "2", "--seed", "7"]
+    by_hand = ["--map", "question=stem,choices=a+b,answer=key,base=1", "--subject", "x", "--sample", "2", "--seed", "7"]
 
     (told,) = producer.json(path, "--dry-run")["runs"]
     session = session_on(producer.session.ledger, producer.session.broker)
