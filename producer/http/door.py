@@ -15,7 +15,16 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from contract import keys
-from contract.errors import DeadlineMissed, InputError, LedgerError, NoWorker, SettingsError, TooBusy, UnknownRun
+from contract.errors import (
+    DeadlineMissed,
+    InputError,
+    LedgerError,
+    NoWorker,
+    SettingsError,
+    TooBusy,
+    UnknownRun,
+    WritesRefused,
+)
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.names import request_id
@@ -137,10 +146,13 @@ class Door:
         try:
             async with asyncio.timeout(WHY_FOR_S):
                 live = await self._live()
+                unserved = await self._unserved(run, live) if run else None
         except TimeoutError:
             return "Redis does not answer."
         except LedgerError as trouble:
             return str(trouble)
+        if unserved:
+            return str(unserved)
         return " ".join(held_up(run.run_id, workers_of(run, live)) if run else ()) or SOONER
 
     async def _live(self) -> Sequence[WorkerRecord]:
@@ -152,16 +164,20 @@ class Door:
         return live
 
     async def _refuse_without_worker(self, run: Run) -> None:
-        live = await self._live()
+        if trouble := await self._unserved(run, await self._live()):
+            raise trouble
+
+    async def _unserved(self, run: Run, live: Sequence[WorkerRecord]) -> NoWorker | WritesRefused | None:
+        """Return that one of the run's queues has no worker, and what helps; None if each has one."""
         unserved = unserved_queues(run, live)
         if not unserved:
-            return
+            return None
         if refused := await asyncio.to_thread(self._broker.why_no_writes):
-            raise refused
+            return refused
         missing = " and ".join(repr(keys.index_of(queue) or run.spec.model) for queue in unserved)
         if starting := await asyncio.to_thread(starting_words, unserved, self._broker):
-            raise NoWorker(f"No worker serves {missing} yet.", hint=f"Try again: {starting}.")
-        raise NoWorker(f"No worker serves {missing}.", hint=f"Start one: {start_workers(unserved, live, BY_REQUEST)}")
+            return NoWorker(f"No worker serves {missing} yet.", hint=f"Try again: {starting}.")
+        return NoWorker(f"No worker serves {missing}.", hint=f"Start one: {start_workers(unserved, live, BY_REQUEST)}")
 
     def _check(self, base: RunConfig) -> None:
         """Report errors in `base` at start-up rather than to every client. Its model may be left to the requests."""

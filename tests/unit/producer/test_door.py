@@ -375,6 +375,10 @@ def test_a_missed_deadline_is_told_with_what_the_worker_waits_for(
         await until(lambda: len(broker.messages) == 3)
         broker.live[:] = [asked.model_copy(update={"puts_off": {ledger.run_ids()[0]: "its judge is away"}})]
         assert await putting_off == f"{said}gpu0: its judge is away"
+        left_alone = asyncio.ensure_future(late(opened))
+        await until(lambda: len(broker.messages) == 4)
+        broker.live.clear()
+        assert await left_alone == f"{said}No worker serves 'small'. Start one: python -m workers up"
 
     at(ledger, broker, act)
 
