@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import orjson
 
-from contract.errors import InputError
+from contract.errors import InputError, RunConfigError
 from contract.question import substance
 from contract.settings import Settings
 from producer.intake.qrels import Qrels
@@ -59,7 +59,7 @@ def planned(suite: Suite, path: Path, settings: Settings) -> Iterator[list[Plann
 def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) -> list[Planned]:
     """Plan the runs of one entry, whose file is read once for all models."""
     config = suite.run_config(entry)
-    models = list(dict.fromkeys(settings.served_as(model) for model in suite.models_of(entry)))
+    models = _served(suite.models_of(entry), settings)
     if models:
         config = config.model_copy(update={"model": models[0]})
     source = stack.enter_context(opened(entry.file, entry.how_to_read()))
@@ -68,6 +68,18 @@ def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) 
     judged = qrels.describe(first.survey.digest.count) if qrels else ""
     runs = (asked_of(first, model, f"{suite.name}-{entry.name}-{model}") for model in models or (first.spec.model,))
     return [Planned(entry, each, judged) for each in runs]
+
+
+def _served(models: Sequence[str], settings: Settings) -> list[str]:
+    """Return the names that `models` are served under. Raises RunConfigError if two of them are one model."""
+    known_as: dict[str, str] = {}
+    for model in models:
+        name = settings.served_as(model)
+        if other := known_as.get(name):
+            message = f"models: {other!r} and {model!r} are one model, which is served as {name!r}."
+            raise RunConfigError(message, hint="Leave one of them out.")
+        known_as[name] = model
+    return list(known_as)
 
 
 def one_of_each_entry(runs: Sequence[Planned]) -> list[Planned]:

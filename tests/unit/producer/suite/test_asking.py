@@ -240,6 +240,20 @@ def test_that_a_suite_does_not_say_which_of_several_models_it_asks_names_the_fie
     assert "`models` in a suite's file" in said
 
 
+def test_a_model_that_is_listed_under_two_of_its_names_is_refused(
+    producer: Producer, sets: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It got one column, and nobody was told where the other had gone."""
+    monkeypatch.setenv("MCQUEUE_MODEL", "small")
+    monkeypatch.setenv("MCQUEUE_HF_MODEL_ID", "owner/small-7b")
+    path = write_suite([{"name": "red", "file": sets[0].name}], models=["small", "large", "owner/Small-7B"])
+
+    said = producer(path, "--dry-run", exit_code=1).stderr
+
+    told = "models: 'small' and 'owner/Small-7B' are one model, which is served as 'small'. Leave one of them out."
+    assert f"entry 'red': {told}" in said
+
+
 def test_a_model_that_is_set_beside_models_is_refused(producer: Producer, sets: tuple[Path, Path]) -> None:
     path = write_suite([{"name": "a", "file": sets[0].name, "set": {"model": "x"}}], models=["y"])
 
