@@ -31,9 +31,11 @@ __all__ = ["Entry", "Suite", "load_suite"]
 LONGEST_NAME = 60
 
 
-def _names_something(value: str) -> str:
+def _is_a_name(value: str) -> str:
     if not any(each.isalnum() for each in slug(value)) or slug(value) == slug(""):
         raise ValueError("a name needs a letter a to z or a digit, as runs and folders are named after it")
+    if value.splitlines() != [value]:
+        raise ValueError("a name is one line, as it labels a row of the table")
     return value
 
 
@@ -43,7 +45,7 @@ def _can_be_read_again(value: str) -> str:
     return value
 
 
-Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_names_something)]
+Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_is_a_name)]
 ModelName = Annotated[str, Field(min_length=1)]
 #: A field's name; that of a column without one, and `base`, are numbers in YAML.
 FieldName = Annotated[str, Field(coerce_numbers_to_str=True)]

@@ -52,6 +52,7 @@ def test_there_is_a_suite_of_the_demo() -> None:
     [
         ({"entires": []}, "suite.yaml: unknown setting 'entires'. Did you mean 'entries'?"),
         ({"name": "?"}, "suite.yaml: name: a name needs a letter a to z or a digit"),
+        ({"entries": [{"name": "a\n", "file": "x"}]}, "name: a name is one line, as it labels a row of the table"),
         ({"entries": []}, "suite.yaml: entries: "),
         ({"models": ["m", "m"]}, "suite.yaml: configuration: models: 'm' is listed twice"),
         ({"entries": [{"name": "a", "fle": "x"}]}, "entry 'a': unknown setting 'fle'. Did you mean 'file'?"),
