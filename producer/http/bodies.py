@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
 from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
 from contract.spec import ChatTemplate, Effort, Mode, Normalization, Sampling
@@ -32,6 +41,12 @@ __all__ = [
 ]
 
 
+Item = TypeVar("Item")
+#: A list of which only the first bad item is told: of a body of some megabytes, there may be a million, and all other
+#: requests wait while they are told.
+Items: TypeAlias = Annotated[list[Item], Field(fail_fast=True)]
+#: Most members of an object whose members are known, for the same reason.
+MOST_MEMBERS = 100
 #: Strict types, as in our own JSON layout: true is not 1.
 Answer = StrictStr | StrictInt
 LeftToModel = Annotated[
@@ -48,14 +63,21 @@ class _Body(BaseModel):
     # With any limit, pydantic rejects strings that UTF-8 cannot encode, like "\ud800". The server limits request sizes.
     model_config = ConfigDict(extra="forbid", str_max_length=2**31)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_members(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MOST_MEMBERS:
+            raise ValueError(f"found {len(value):,} members in one object; it takes {len(cls.model_fields)}")
+        return value
+
 
 class QuestionIn(_Body):
     """A question as in our own file layout; `answer` is a label, a 0-based index, a choice's text, or a list."""
 
     id: str | None = None
     question: str
-    choices: list[str]
-    answer: Answer | list[Answer] | None = None
+    choices: Items[str]
+    answer: Answer | Items[Answer] | None = None
     context: str | None = None
     subject: str | None = None
 
@@ -113,7 +135,7 @@ class ScoreIn(QuestionIn, ScoreOptions):
 class ScoreBatchIn(ScoreOptions):
     """Several questions."""
 
-    questions: Annotated[list[QuestionIn], Field(min_length=1)]
+    questions: Annotated[Items[QuestionIn], Field(min_length=1)]
 
 
 class PassageOut(BaseModel):
@@ -195,7 +217,7 @@ class GenerateOptions(_Body):
     min_p: float = Field(default=0.0, ge=0, le=1)
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)
     repetition_penalty: float = Field(default=1.0, gt=0, le=10)
-    stop: list[str] = []
+    stop: Items[str] = []
     reasoning_effort: Effort = ""
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.AUTO
@@ -221,7 +243,7 @@ class GenerateIn(GenerateOptions):
 class GenerateBatchIn(GenerateOptions):
     """Several prompts."""
 
-    prompts: Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(min_length=1)]
+    prompts: Annotated[Items[Annotated[str, Field(pattern=r"\S")]], Field(min_length=1)]
 
 
 class GenerateOut(BaseModel):

@@ -49,4 +49,4 @@ def _said(wrong: dict[str, Any], request: Request) -> str:
         body = request.scope["route"].body_field.field_info.annotation
         takes = QuestionIn if "questions" in wrong["loc"][:-1] else body
         return f"{wrong['msg']}. {nearest(str(wrong['loc'][-1]), list(takes.model_fields))}".rstrip(". ")
-    return str(wrong["msg"])
+    return str(wrong["msg"]).removeprefix("Value error, ")

@@ -19,9 +19,11 @@ def _refuse_constant(word: str) -> NoReturn:
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
-        names = [name for name, _ in members]
-        twice = next(name for at, name in enumerate(names) if name in names[:at])
-        raise FieldTrouble(twice, "is there twice in one object.", "Keep one of the two.")
+        seen: set[str] = set()
+        for name, _ in members:
+            if name in seen:
+                raise FieldTrouble(name, "is there twice in one object.", "Keep one of the two.")
+            seen.add(name)
     return found
 
 

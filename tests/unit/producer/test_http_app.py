@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from starlette.types import ASGIApp, Message
@@ -234,6 +234,25 @@ def test_paths_that_do_not_exist_are_counted_as_one(app: ASGIApp) -> None:
 
 def test_brackets_deeper_than_python_reads_are_refused(app: ASGIApp) -> None:
     assert answered(app, "/generate", b"[" * 990, headers=SHOWN).status == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/score/batch", {"questions": [{}] * 1000}, ["Field required"] * 2),
+        ("/score/batch", {"questions": [{"question": "q", "choices": [1] * 1000}]}, ["Input should be a valid string"]),
+        ("/generate/batch", {"prompts": [1] * 1000}, ["Input should be a valid string"]),
+        ("/generate", {"prompt": "p", "stop": [1] * 1000}, ["Input should be a valid string"]),
+        ("/generate", dict.fromkeys(map(str, range(1000)), 1), ["found 1,000 members in one object; it takes 15"]),
+    ],
+)
+def test_of_what_is_wrong_a_thousand_times_in_one_body_little_is_told(
+    ledger: MemoryLedger, broker: MemoryBroker, path: str, body: dict[str, Any], told: list[str]
+) -> None:
+    """A megabyte of it was answered with 67, while all other requests waited for ten seconds."""
+    app = make_app(Settings(), ledger, broker, RunConfig(model="m"), list, [])
+    found = answered(app, path, json.dumps(body).encode())
+    assert (found.status, [each["msg"] for each in json.loads(found.body)["detail"]]) == (422, told)
 
 
 def test_a_value_nested_deeper_than_workers_read_is_refused(app: ASGIApp) -> None:
