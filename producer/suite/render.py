@@ -135,8 +135,8 @@ def _long_mean(title: str, mean: MeanOver, table: Table) -> tuple[str, ...]:
     return (title, mean.model, _share(mean.value), _bounds(mean.interval), guess, "", "", "", "")
 
 
-def figure_lines(table: Table, out: str = "") -> Lines:
-    """Return notes on the figures, and commands for further analysis."""
+def figure_lines(table: Table, out: str) -> Lines:
+    """Return notes on the figures, and commands for further analysis; `out` are their options for where results are."""
     lines: Lines = []
     if made_up := _made_up(table):
         lines.append(("simulated", made_up))
@@ -164,7 +164,7 @@ def figure_lines(table: Table, out: str = "") -> Lines:
 
 
 def _first_of(label: str, texts: list[str]) -> Lines:
-    more = [f"and {len(texts) - MOST_NOTES} more, listed by suite.md"] if len(texts) > MOST_NOTES else []
+    more = [f"and {len(texts) - MOST_NOTES} more, which --watch writes to suite.md"] if len(texts) > MOST_NOTES else []
     return labelled(label, [*texts[:MOST_NOTES], *more])
 
 

@@ -17,7 +17,7 @@ from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
 from producer.engine_differences import not_those_running
-from producer.export.formats import USUAL, again_in
+from producer.export.formats import again_in
 from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import again_to, progress_console

@@ -382,11 +382,12 @@ def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
     hardly_a_letter = Tally(label_mass=Sum(0.1, 10))
     many = [replace(each, summary=Summary(each.run, counted=hardly_a_letter)) for each in cells]
 
-    *shown, last = [text for _, text in figure_lines(table(*many)) if "label mass" in text or "more, listed" in text]
+    told = [text for _, text in figure_lines(table(*many), "")]
+    *shown, last = [text for text in told if "label mass" in text or "more, which" in text]
 
     assert shown[0].startswith("set 0: label mass: 0.010 is the mean probability")
     assert len(shown) == 8
-    assert last == "and 2 more, listed by suite.md"
+    assert last == "and 2 more, which --watch writes to suite.md"
     assert markdown(table(*many)).count("\n- Warning for set ") == 10, "each in a line of its own"
 
 
