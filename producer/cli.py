@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from contract import address, logs
+from contract import address, logs, variables
 from contract.commands import Commands
 from contract.errors import SettingsError
 from contract.settings import PREFIX
@@ -48,7 +48,11 @@ COMMANDS = {
 )
 @click.version_option(package_name="mcqueue", prog_name="mcqueue")
 @click.option("--redis", metavar="URL", help=f"Redis URL; overrides {PREFIX}REDIS_URL.")
-@click.option("--deploy", type=click.Path(path_type=Path), help="Deployment settings file, as in configs/deploy/.")
+@click.option(
+    "--deploy",
+    type=click.Path(path_type=Path),
+    help=f"The workers' deploy file, which names the model. Default: the one that {variables.CONFIG} names.",
+)
 @click.pass_context
 def main(ctx: click.Context, redis: str | None, deploy: Path | None) -> None:
     """Score language models on multiple-choice questions through a durable queue.

@@ -6,9 +6,10 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
+from contract import variables
 from contract.commands import Command, config_options
 from contract.ledger import Ledger, RedisLedger, Run
-from contract.settings import Settings, load_fleet
+from contract.settings import PREFIX, Settings, load_fleet
 from contract.suggested import repeat
 from workers.recheck.serving import serving
 
@@ -23,7 +24,10 @@ def settings_options(command: Command) -> Command:
         repeat(config, overrides=overrides)
         return command(config=config, overrides=overrides, **others)
 
-    add = config_options("Deploy file, e.g. configs/deploy/laptop.yaml.", "Override a setting, e.g. batch_size=8.")
+    add = config_options(
+        f"Deploy file, e.g. configs/deploy/laptop.yaml. Default: the one that {variables.CONFIG} names.",
+        f"Override a setting of that file, e.g. batch_size=8. A variable, {PREFIX}BATCH_SIZE, overrides both.",
+    )
     return add(cast(Command, with_settings))
 
 
