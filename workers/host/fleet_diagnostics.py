@@ -101,7 +101,10 @@ def absent(missing: Sequence[WorkerRecord], failures: Sequence[BootFailure]) -> 
         remedy = "If it was killed, start it again: python -m workers up. See its log, and whether its host is up."
         yield Finding("warning", "workers", f"{each.name} has vanished: it was not drained", remedy)
     for failure in failures:
-        remedy = f"Fix that, then: python -m workers restart {failure.worker}"
+        remedy = (
+            f"Fix that, then: python -m workers restart {failure.worker}. "
+            "If its launcher has ended, on its host: python -m workers up"
+        )
         yield Finding("warning", "workers", f"{failure.worker} could not boot: {failure.reason}", remedy)
 
 

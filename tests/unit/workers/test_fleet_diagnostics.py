@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from workers.host.fleet_diagnostics import (
     Queue,
+    absent,
     alike,
     beside_trials,
     clocks,
@@ -70,6 +71,13 @@ def test_a_dead_workers_messages_need_another_worker_only_where_none_is_alive() 
     assert alone.remedy.startswith("Start a worker")
     (beside_others,) = leases({"gone@b": 3}, [worker()])
     assert beside_others.remedy == "Live workers requeue them within seconds."
+
+
+def test_a_worker_that_could_not_boot_is_started_by_its_launcher_or_if_that_has_ended_by_another_one() -> None:
+    """`restart` alone waited a minute for a launcher that had given up its only worker, and ended."""
+    (told,) = absent([], [BootFailure(worker="gpu0@a", queue=QUEUE, reason="No such model.", at=1000.0)])
+    assert "python -m workers restart gpu0@a" in told.remedy
+    assert told.remedy.endswith("If its launcher has ended, on its host: python -m workers up")
 
 
 def test_batches_that_do_not_fill_beside_a_full_and_an_empty_queue() -> None:
