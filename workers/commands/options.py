@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
 from contract import variables
-from contract.commands import Command, config_options
+from contract.commands import Command, config_options, note
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import PREFIX, Settings, load_fleet
 from contract.suggested import repeat
@@ -22,6 +24,7 @@ def settings_options(command: Command) -> Command:
     @wraps(command)
     def with_settings(config: Path | None, overrides: tuple[str, ...], **others: Any) -> Any:
         repeat(config, overrides=overrides)
+        _tell_overridden(overrides)
         return command(config=config, overrides=overrides, **others)
 
     add = config_options(
@@ -29,6 +32,14 @@ def settings_options(command: Command) -> Command:
         f"Override a setting of that file, e.g. batch_size=8. A variable, {PREFIX}BATCH_SIZE, overrides both.",
     )
     return add(cast(Command, with_settings))
+
+
+def _tell_overridden(overrides: Iterable[str]) -> None:
+    """Say which of `--set` have no effect: of most programs, one would expect that they outweigh the environment."""
+    for name, _, value in (each.partition("=") for each in overrides):
+        variable = PREFIX + name.replace(".", "__").upper()
+        if os.environ.get(variable, value) != value:
+            note(f"note: {variable} in the environment overrides --set {name}")
 
 
 def asked_of(name: str, config: Path | None, overrides: tuple[str, ...]) -> tuple[Settings, Ledger, Run]:
