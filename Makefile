@@ -12,7 +12,7 @@ ARGS    ?=
 help: ## List these targets
 	@grep -E '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 28
 
-setup: ## The environment: pinned packages in .venv
+setup: ## The environment: pinned packages in .venv (VARIANT=cpu or gpu; else what is there, or what nvidia-smi finds)
 	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT) $(if $(FORCE),--force)
 
 tools: ## Chromium, Prometheus and ip from Debian's packages, for the tests that look at pages, rules and several hosts
@@ -21,7 +21,7 @@ tools: ## Chromium, Prometheus and ip from Debian's packages, for the tests that
 demo: setup ## The main job, from nothing to results/…/results.csv and report.html (ARGS=--fresh: ask again)
 	@$(BIN)/python -m demo.run $(ARGS)
 
-redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis
+redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis; prints its URL
 	@$(BIN)/python -m demo.valkey
 
 test: setup ## All tests, in four processes (ARGS: pytest's options)
