@@ -174,13 +174,15 @@ COLUMNS = (
     _of_verdict(
         "margin",
         Kind.NUMBER,
-        "Best score minus the second best; 0 is a tie, in which the first is chosen (in `vote`, the one named first).",
+        "The best of `choice_scores` minus the second best; 0 is a tie, in which the first is chosen (in `vote`, the"
+        " one named first).",
         _margin,
     ),
     _of_verdict(
         "choice_scores",
         Kind.SCORES,
-        "JSON: label → the score by which the choices were compared.",
+        "JSON: label → the score by which the choices were compared: a log-probability in nats (in `likelihood` as"
+        " `normalization` says, for example per character), or a share of the texts (`vote`).",
         _choice_scores,
     ),
     _of_verdict(
