@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 
 from producer.cli import main as producer
+from producer.stats.paired import Pairs
 from scripts.reference import FOLDER, pages
 from tests.docs import BLOCK, DOCS, blocks
 from tests.support import ROOT
@@ -75,6 +78,23 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("name", pages())
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == pages()[name], "run python -m scripts.reference"
+
+
+def test_the_code_that_computes_figures_again_finds_those_of_the_program(tmp_path: Path) -> None:
+    (code,) = [each for each in blocks(ROOT / "docs" / "statistics.md", "python") if "binomtest" in each]
+    pairs = Pairs(both=5, only_a=2, only_b=9, neither=4)
+    right = [(True, True)] * pairs.both + [(True, False)] * pairs.only_a
+    right += [(False, True)] * pairs.only_b + [(False, False)] * pairs.neither
+    names = {"FILE_A": str(tmp_path / "a.csv"), "FILE_B": str(tmp_path / "b.csv")}
+    for file, outcomes in zip(names.values(), zip(*right, strict=True), strict=True):
+        rows = [f"q{at},B,{'correct' if each else 'wrong'}" for at, each in enumerate(outcomes)]
+        Path(file).write_text("\n".join(["question_id,answer,outcome", *rows]))
+    given = "\n".join(["import pandas", *(f"{name} = {file!r}" for name, file in names.items()), code])
+    printed = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=True).stdout
+    low, high, p_value = map(float, re.findall(r"\b\d\.\d+(?:e-\d+)?", printed))
+    accuracy = pairs.accuracy_a
+    assert (low, high) == pytest.approx((accuracy.low, accuracy.high))
+    assert p_value == pytest.approx(pairs.p_value())
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:
