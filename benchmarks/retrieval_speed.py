@@ -1,11 +1,12 @@
 """How fast is an index, and what does it take, at 10 thousand, 100 thousand and a million synthetic passages?
 
-Every measurement has its own process. BM25: passages of 40 made-up words drawn by Zipf's law without its first hundred
-words (where English has its stop words), indexed by `producer index`; queries of 10 words. Dense: the vectors are made
-up, because encoding a million texts takes hours on a CPU, and so are those of the queries; the encoder is measured
-separately. Queries come in batches of 16, with five passages each; wall and CPU time are medians over the batches.
-`memory` is the increase of the process's private memory from before the index is loaded until after the search;
-`mapped` is the resident part of the index's files, which the system can reclaim.
+Every measurement has its own process. BM25: passages of made-up words (`--words`) drawn by Zipf's law without its first
+hundred words (where English has its stop words), indexed by `producer index`; queries of 10 words. Dense: the vectors
+are made up, because encoding a million texts takes hours on a CPU, and so are those of the queries; the encoder is
+measured separately. Queries come in batches of 16, with five passages each; wall and CPU time are medians over the
+batches. `memory` is the increase of the process's private memory from before the index is loaded until after the
+search; `mapped` is the resident part of the index's files, which the system can reclaim; `build` is the peak of the
+command's largest process.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from workers.retrieval.encoder import TextEncoder, Vectors
 from workers.retrieval.load import load_index, search_threads
 
 BATCH, TOP_K, BATCHES = 16, 5, 30
-PASSAGE_WORDS, QUERY_WORDS, VOCABULARY, COMMON_WORDS = 40, 10, 200_000, 100
+QUERY_WORDS, VOCABULARY, COMMON_WORDS = 10, 200_000, 100
 DIMENSIONS = 384
 #: Vectors are drawn around this many centres, as texts have topics, which a graph index exploits.
 TOPICS = 1000
@@ -51,22 +52,25 @@ def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("parts", nargs="+", choices=("bm25", *map(str, Structure), "encoder"), help="parts to measure")
     parser.option("--sizes", positive, (10_000, 100_000, 1_000_000), "numbers of passages")
+    parser.option("--words", positive, 40, "words of each passage (bm25)")
     options = parser.parse_args()
     rows = []
     for part in options.parts:
-        for name, measurement in measurements(part, options.sizes):
+        for name, measurement in measurements(part, options.sizes, options.words):
             print(name, file=sys.stderr, flush=True)
             rows.append({"what": name, **alone(*measurement)})
     print_table("Retrieval", rows)
     print(write("_".join(["retrieval_speed", *options.parts]), rows, options))
 
 
-def measurements(part: str, sizes: Sequence[int]) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:
+def measurements(
+    part: str, sizes: Sequence[int], words: int
+) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:
     """Yield the measurements of a part, with their names."""
     if part == "encoder":
         yield part, (measure_encoder, ())
     elif part == "bm25":
-        yield from ((f"bm25 {size:,}", (measure_bm25, (size,))) for size in sizes)
+        yield from ((f"bm25 {size:,}", (measure_bm25, (size, words))) for size in sizes)
     else:
         for precision, size in product(Precision, sizes):
             yield f"{part} {precision} {size:,}", (measure_dense, (Structure(part), precision, size))
@@ -78,19 +82,20 @@ def alone(function: Callable[..., Row], arguments: tuple[Any, ...]) -> Row:
         return pool.submit(function, *arguments).result()
 
 
-def measure_bm25(size: int) -> Row:
-    """Measure a BM25 index, with the real command and `load_index`."""
+def measure_bm25(size: int, words: int) -> Row:
+    """Measure a BM25 index of `size` passages of so many words, with the real command and `load_index`."""
     with tempfile.TemporaryDirectory() as scratch:
         corpus, folder = Path(scratch) / "corpus.jsonl", Path(scratch) / "index"
-        texts = made_up_texts(size, PASSAGE_WORDS)
+        texts = made_up_texts(size, words)
         write_rows(corpus, ({"id": f"p{number}", "text": text} for number, text in enumerate(texts)))
-        built_s = producer(os.environ, "index", str(corpus), "-o", str(folder), "--kind", "bm25").wall_s
+        built = producer(os.environ, "index", str(corpus), "-o", str(folder), "--kind", "bm25")
 
         def load() -> Search:
             index = load_index(folder)
             return lambda batch: index.search(batch, TOP_K)
 
-        return report(load, made_up_queries(), size, built_s, folder)
+        found = report(load, made_up_queries(), size, built.wall_s, folder)
+        return {**found, "build_mb": round(built.peak_rss_bytes / 1e6)}
 
 
 def measure_dense(structure: Structure, precision: Precision, size: int) -> Row:
