@@ -169,7 +169,7 @@ def old_driver() -> str:
     return (
         f"The NVIDIA driver supports CUDA {found[1]}, and vLLM's GPU build needs CUDA {GPU_CUDA}. Install a driver of "
         f"the {GPU_DRIVER} series or newer, so that nvidia-smi shows CUDA {GPU_CUDA}.0; or, on a data-centre GPU, "
-        "NVIDIA's package for forward compatibility (docs/operations.md#a-machine-with-gpus); or do without the GPU: "
+        "NVIDIA's package for forward compatibility (docs/deploy.md#a-machine-with-gpus); or do without the GPU: "
         "make … VARIANT=cpu"
     )
 
