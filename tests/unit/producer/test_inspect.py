@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from benchmarks.layout_files import CASES, lines
 from contract.ledger import MemoryLedger
-from producer.cli import main
 from producer.intake.profile import Lengths
-from producer.session import Session
 from tests.support import needed_package
-from tests.unit.producer.conftest import WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows
 
 SIX: list[dict[str, Any]] = [
     {"question": "Which colour is the sky, and why is it so?", "choices": ["blue", "red", "green"], "answer": "A"},
@@ -27,19 +24,8 @@ SIX: list[dict[str, Any]] = [
 ]
 
 
-def run(session: Session, *words: str) -> Result:
-    return CliRunner().invoke(main, words, obj=session)
-
-
-def inspected(session: Session, *words: str) -> dict[str, Any]:
-    result = run(session, "inspect", *words, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
-def test_it_counts_what_stands_in_the_file(write_rows: WriteRows, session: Session) -> None:
-    found = inspected(session, str(write_rows(*SIX)))
+def test_it_counts_what_stands_in_the_file(write_rows: WriteRows, producer: Producer) -> None:
+    found = producer.json("inspect", write_rows(*SIX))
 
     assert (found["layout"], found["format"], found["rows"], found["read"], found["skipped"]) == (
         "own",
@@ -59,9 +45,9 @@ def test_it_counts_what_stands_in_the_file(write_rows: WriteRows, session: Sessi
 
 
 def test_it_tells_a_person_the_same_and_writes_nothing(
-    write_rows: WriteRows, session: Session, ledger: MemoryLedger
+    write_rows: WriteRows, producer: Producer, ledger: MemoryLedger
 ) -> None:
-    result = run(session, "inspect", str(write_rows(*SIX)))
+    result = producer("inspect", write_rows(*SIX))
 
     assert "5 read + 1 skipped = 6 rows" in result.stdout
     assert "5 questions as mcqueue's own JSONL, 2 to 3 choices, labels A–C" in result.stdout
@@ -72,16 +58,16 @@ def test_it_tells_a_person_the_same_and_writes_nothing(
 
 
 def test_it_counts_repeats_as_enqueue_does_also_where_each_has_an_id_of_its_own(
-    write_rows: WriteRows, session: Session
+    write_rows: WriteRows, producer: Producer
 ) -> None:
     path = str(write_rows(*({**row, "id": f"q{n}"} for n, row in enumerate(SIX[:5]))))
 
-    assert inspected(session, path)["repeated"] == 1
-    assert json.loads(run(session, "enqueue", path, "--json").stdout)["repeated"] == 1
+    assert producer.json("inspect", path)["repeated"] == 1
+    assert producer.json("enqueue", path)["repeated"] == 1
 
 
 def test_a_question_repeated_with_another_key_is_warned_of_with_both_rows(
-    write_rows: WriteRows, session: Session
+    write_rows: WriteRows, producer: Producer
 ) -> None:
     sky = {"question": "Sky?", "choices": ["blue", "red"], "answer": "A"}
     path = write_rows(
@@ -94,62 +80,62 @@ def test_a_question_repeated_with_another_key_is_warned_of_with_both_rows(
     )
 
     for command in (("inspect",), ("enqueue", "--dry-run")):
-        said = run(session, *command, str(path)).stderr
+        said = producer(*command, path).stderr
         assert "warning: 1 question repeated with another key for the same choices: one of the keys must be" in said
         assert "questions.jsonl:1 says 'blue', " in said
         assert "questions.jsonl:5 (mars) says 'red': 'Sky?'\n" in said
         assert "more.\n" not in said
-    assert inspected(session, str(path))["contradicted"] == 1
-    assert "another key" not in run(session, "enqueue", "--dry-run", "--limit", "4", str(path)).stderr
+    assert producer.json("inspect", path)["contradicted"] == 1
+    assert "another key" not in producer("enqueue", "--dry-run", "--limit", "4", path).stderr
 
 
 def test_contradicting_keys_on_one_line_of_json_are_told_apart_by_the_records_number(
-    tmp_path: Path, session: Session
+    tmp_path: Path, producer: Producer
 ) -> None:
     sky = {"question": "Sky?", "choices": ["blue", "red"]}
     rows = [{**sky, "answer": "A"}, {**sky, "question": "Sea?", "answer": "A"}, {**sky, "answer": "B"}]
     (tmp_path / "q.json").write_text(json.dumps(rows))
 
-    said = run(session, "inspect", str(tmp_path / "q.json")).stderr
+    said = producer("inspect", str(tmp_path / "q.json")).stderr
 
     assert "q.json:1, record 1 says 'blue', " in said
     assert "q.json:1, record 3 says 'red': 'Sky?'\n" in said
 
 
-def test_of_many_contradicting_keys_the_first_are_named(write_rows: WriteRows, session: Session) -> None:
+def test_of_many_contradicting_keys_the_first_are_named(write_rows: WriteRows, producer: Producer) -> None:
     rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": key} for n in range(7) for key in "ABB"]
 
-    said = run(session, "inspect", str(write_rows(*rows))).stderr
+    said = producer("inspect", write_rows(*rows)).stderr
 
     assert "warning: 7 questions repeated with another key" in said
     assert [said.count(f": 'q{n}'") for n in range(7)] == [1] * 5 + [0] * 2
     assert "… and 2 more.\n" in said
 
 
-def test_a_fault_in_every_row_stands_there_once(write_rows: WriteRows, session: Session) -> None:
-    result = run(session, "inspect", str(write_rows(*({"question": f"q{n}", "choices": ["x"]} for n in range(3)))))
+def test_a_fault_in_every_row_stands_there_once(write_rows: WriteRows, producer: Producer) -> None:
+    result = producer("inspect", str(write_rows(*({"question": f"q{n}", "choices": ["x"]} for n in range(3)))))
 
     assert result.stdout.count("found 1, expected 2 to 26") == 1
     assert "The same in 2 more: lines 2, 3\n" in result.stdout
 
 
-def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, session: Session) -> None:
+def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, producer: Producer) -> None:
     even = [{"question": f"q{n}", "choices": list("wxyz"), "answer": n % 4} for n in range(400)]
     skewed = [{**row, "answer": 2 if n % 2 else n % 4} for n, row in enumerate(even)]
 
-    quiet = run(session, "inspect", str(write_rows(*even)))
-    warned = run(session, "inspect", str(write_rows(*skewed)))
+    quiet = producer("inspect", write_rows(*even))
+    warned = producer("inspect", write_rows(*skewed))
 
     assert "warning" not in quiet.stderr
     assert "the right answer is C in 75.0 % of the questions, 25.0 % would be expected" in warned.stderr
     assert "a prompt that shows the choices rewards a model that prefers that position" in warned.stderr
     assert "--set shuffle=true" in warned.stderr
-    skew = inspected(session, str(write_rows(*skewed)))["skew"]
+    skew = producer.json("inspect", write_rows(*skewed))["skew"]
     assert (skew["label"], skew["share"], skew["expected"]) == ("C", 0.75, 0.25)
 
 
 def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
-    write_rows: WriteRows, session: Session
+    write_rows: WriteRows, producer: Producer
 ) -> None:
     shots = {"question": "shown?", "choices": ["yes", "no"], "answer": "A", "why": "So it is."}
     write_rows(shots, name="dev.jsonl")
@@ -157,8 +143,7 @@ def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
 
     def told(*settings: str) -> bool:
         words = [word for each in ("few_shot={k: 1, file: dev.jsonl}", *settings) for word in ("--set", each)]
-        found = run(session, "enqueue", path, "--dry-run", *words)
-        assert found.exit_code == 0, found.output
+        found = producer("enqueue", path, "--dry-run", *words)
         return "its examples answer with a letter alone" in found.stderr
 
     assert told("mode=generate")
@@ -172,27 +157,27 @@ def yes_or_no(answers: str) -> list[dict[str, object]]:
 
 
 def test_what_always_saying_yes_scores_is_told_where_all_questions_have_the_same_choices(
-    write_rows: WriteRows, session: Session
+    write_rows: WriteRows, producer: Producer
 ) -> None:
     path = str(write_rows(*yes_or_no(300 * "A" + 100 * "B")))
     always = "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance."
 
-    assert always in run(session, "inspect", path).stderr
-    asked = run(session, "enqueue", path, "--dry-run").stderr
+    assert always in producer("inspect", path).stderr
+    asked = producer("enqueue", path, "--dry-run").stderr
     assert always in asked
     assert "shuffle" not in asked, "the model is not shown where they stand"
     lettered = ("--set", "mode=letter")
-    assert "--set shuffle=true" in run(session, "enqueue", path, "--dry-run", *lettered).stderr
-    assert always in run(session, "enqueue", path, "--dry-run", *lettered, "--set", "circular=true").stderr
+    assert "--set shuffle=true" in producer("enqueue", path, "--dry-run", *lettered).stderr
+    assert always in producer("enqueue", path, "--dry-run", *lettered, "--set", "circular=true").stderr
     even = str(write_rows(*yes_or_no(210 * "A" + 190 * "B")))
-    assert "warning" not in run(session, "enqueue", even, "--dry-run").stderr
+    assert "warning" not in producer("enqueue", even, "--dry-run").stderr
 
 
-def test_a_warning_does_not_round_a_share_in_two_ways(write_rows: WriteRows, session: Session) -> None:
+def test_a_warning_does_not_round_a_share_in_two_ways(write_rows: WriteRows, producer: Producer) -> None:
     """63 of 80 are 0.7875: it said that 'yes' was right in 78.8%, and that saying so scores 0.787."""
     path = str(write_rows(*yes_or_no(63 * "A" + 17 * "B")))
 
-    found = run(session, "inspect", path)
+    found = producer("inspect", path)
 
     assert "the right answer is A in 78.7 % of the questions" in found.stderr
     assert "Always answering 'yes' scores 0.787" in found.stderr
@@ -200,7 +185,7 @@ def test_a_warning_does_not_round_a_share_in_two_ways(write_rows: WriteRows, ses
 
 
 def test_what_always_saying_yes_scores_is_told_where_it_stands_at_another_place_in_each_question(
-    write_rows: WriteRows, session: Session
+    write_rows: WriteRows, producer: Producer
 ) -> None:
     said = yes_or_no(300 * "A" + 100 * "B")
     moved = [
@@ -214,38 +199,37 @@ def test_what_always_saying_yes_scores_is_told_where_it_stands_at_another_place_
         ("enqueue", path, "--dry-run"),
         ("enqueue", path, "--dry-run", "--set", "mode=letter"),
     ):
-        told = run(session, *words).stderr
+        told = producer(*words).stderr
         assert "the right answer is 'yes' in 75.0 % of the questions, 50.0 % would be expected" in told
         assert "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance." in told
         assert "shuffle" not in told, "no place is right more often than another"
 
 
-def test_the_place_that_is_told_of_is_one_that_a_model_may_like(write_rows: WriteRows, session: Session) -> None:
+def test_the_place_that_is_told_of_is_one_that_a_model_may_like(write_rows: WriteRows, producer: Producer) -> None:
     """Not the one that most right answers lack."""
     rows = [{"question": f"q{n}", "choices": list("wxyz"), "answer": "BCD"[n % 3]} for n in range(400)]
 
-    assert "the right answer is B in 33.5 % of the questions" in run(session, "inspect", str(write_rows(*rows))).stderr
+    assert "the right answer is B in 33.5 % of the questions" in producer("inspect", write_rows(*rows)).stderr
 
 
-def test_a_mode_for_prompts_is_refused_as_no_command_would_ask_questions_in_it(five: Path, session: Session) -> None:
+def test_a_mode_for_prompts_is_refused_as_no_command_would_ask_questions_in_it(five: Path, producer: Producer) -> None:
     """The questions were shown as they would be asked, without their choices."""
     for command in ("inspect", "enqueue"):
-        result = run(session, command, str(five), "--set", "mode=free")
-        assert result.exit_code == 1
+        result = producer(command, five, "--set", "mode=free", exit_code=1)
         assert "For questions, use mode: generate." in result.stderr
 
 
 def test_beside_a_deployment_of_several_models_none_needs_to_be_named(
-    tmp_path: Path, write_rows: WriteRows, session: Session
+    tmp_path: Path, write_rows: WriteRows, producer: Producer
 ) -> None:
     (tmp_path / "two.yaml").write_text("models: [{model: first}, {model: second}]")
-    words = ("--deploy", str(tmp_path / "two.yaml"), "inspect", str(write_rows(*SIX)))
+    words = ("--deploy", str(tmp_path / "two.yaml"), "inspect", write_rows(*SIX))
 
-    assert run(session, *words).exit_code == 0
-    assert run(session, *words, "--set", "model=first").exit_code == 0
+    producer(*words)
+    producer(*words, "--set", "model=first")
 
 
-def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
+def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteRows, producer: Producer) -> None:
     tokenizers = needed_package("tokenizers")
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"Question": 0, "?": 1}, unk_token="?"))
     model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
@@ -254,17 +238,17 @@ def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteR
     long = {"question": "one two three", "choices": ["a b", "c"], "answer": "A"}
     path = str(write_rows(long, {**long, "question": "one"}))
 
-    found = inspected(session, path, "--model", "model")
+    found = producer.json("inspect", path, "--model", "model")
 
     assert found["tokens"] == {"p50": 3, "p95": 5, "p99": 5, "max": 5}, "Question: one two three Answer:"
     assert found["max_model_len"] == 7, "and the longest choice"
-    assert inspected(session, path, "--model", "model", "--set", "delimiter=' that is '")["max_model_len"] == 9
-    by_letter = inspected(session, path, "--model", "model", "--set", "mode=letter")
+    assert producer.json("inspect", path, "--model", "model", "--set", "delimiter=' that is '")["max_model_len"] == 9
+    by_letter = producer.json("inspect", path, "--model", "model", "--set", "mode=letter")
     assert by_letter["max_model_len"] == by_letter["tokens"]["max"] + 1
 
 
 def test_a_text_is_counted_whole_where_the_tokenizer_was_stored_to_cut_and_fill_up(
-    tmp_path: Path, write_rows: WriteRows, session: Session
+    tmp_path: Path, write_rows: WriteRows, producer: Producer
 ) -> None:
     """As programs that train models leave it."""
     tokenizers = needed_package("tokenizers")
@@ -275,107 +259,105 @@ def test_a_text_is_counted_whole_where_the_tokenizer_was_stored_to_cut_and_fill_
     (tmp_path / "model").mkdir()
     model.save(str(tmp_path / "model" / "tokenizer.json"))
     path = str(write_rows({"question": "one two three", "choices": ["a b", "c"], "answer": "A"}))
-    assert inspected(session, path, "--model", "model")["max_model_len"] == 7
+    assert producer.json("inspect", path, "--model", "model")["max_model_len"] == 7
 
 
-def test_a_model_without_tokenizer_is_refused(tmp_path: Path, write_rows: WriteRows, session: Session) -> None:
+def test_a_model_without_tokenizer_is_refused(tmp_path: Path, write_rows: WriteRows, producer: Producer) -> None:
     needed_package("tokenizers")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "tokenizer.json").write_text("{}")
 
-    result = run(session, "inspect", str(write_rows(*SIX)), "--model", "model")
+    result = producer("inspect", write_rows(*SIX), "--model", "model", exit_code=1)
 
-    assert result.exit_code == 1
     assert "no tokenizer for 'model'" in result.stderr
 
 
-def test_enqueue_says_what_it_read(tmp_path: Path, session: Session) -> None:
+def test_enqueue_says_what_it_read(tmp_path: Path, producer: Producer) -> None:
     (tmp_path / "arc").write_text(CASES["ARC"].content)
 
-    result = run(session, "enqueue", "arc", "--dry-run")
+    result = producer("enqueue", "arc", "--dry-run")
 
     assert "2 questions as ARC-style JSONL, 3 choices, labels A–C" in result.stdout
 
 
-def test_the_field_of_gold_passages_is_among_the_fields_in_any_layout(tmp_path: Path, session: Session) -> None:
+def test_the_field_of_gold_passages_is_among_the_fields_in_any_layout(tmp_path: Path, producer: Producer) -> None:
     row = {"question": "Which?", "choices": ["x", "y"], "answer": "A", "gold": ["p1", "p2"]}
     for name, other in (("own", "choices"), ("another", "options")):
         renamed = {other if field == "choices" else field: value for field, value in row.items()}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(renamed) + "\n")
-        assert "gold passages ← gold" in run(session, "inspect", str(tmp_path / f"{name}.jsonl")).stdout
+        assert "gold passages ← gold" in producer("inspect", str(tmp_path / f"{name}.jsonl")).stdout
 
 
 def test_of_an_old_models_answer_beside_the_key_the_person_says_which_is_which(
-    tmp_path: Path, session: Session
+    tmp_path: Path, producer: Producer
 ) -> None:
     (tmp_path / "old.csv").write_text("question,A,B,C,answer,gold_label\nWhich is a colour?,red,seven,loud,B,A\n")
-    refused = run(session, "enqueue", "old.csv", "--dry-run")
+    refused = producer("enqueue", "old.csv", "--dry-run", exit_code=1)
     fields = "question ← question · choices ← A, B, C · answer ← answer (also there: gold_label) · id ← none\n"
     told = {"question": ["question"], "choices": ["A", "B", "C"], "answer": ["answer"], "also_there": ["gold_label"]}
     none_of: dict[str, list[str]] = {"id": [], "subject": [], "context": [], "gold_passages": []}
 
-    assert refused.exit_code == 1
     assert "Use --map answer=gold_label for the latter, --map answer=answer for the former" in refused.stderr
 
     chosen = ("--map", "answer=answer")
     for command in (("inspect", "old.csv", *chosen), ("enqueue", "old.csv", "--dry-run", *chosen)):
-        shown = run(session, *command).stdout
+        shown = producer(*command).stdout
         assert fields in shown
         assert shown.rstrip().endswith("B. seven"), "the key stands below the prompt"
-        assert json.loads(run(session, *command, "--json").stdout)["fields"] == told | none_of | {
-            "unused": ["gold_label"]
-        }
-    assert inspected(session, "old.csv", *chosen)["keys"] == [["B"]]
-    assert json.loads(run(session, "enqueue", "old.csv", "--dry-run", "--json", *chosen).stdout)["key"] == ["B"]
-    assert fields in run(session, "enqueue", "old.csv", *chosen).stdout
+        assert producer.json(*command)["fields"] == told | none_of | {"unused": ["gold_label"]}
+    assert producer.json("inspect", "old.csv", *chosen)["keys"] == [["B"]]
+    assert producer.json("enqueue", "old.csv", "--dry-run", *chosen)["key"] == ["B"]
+    assert fields in producer("enqueue", "old.csv", *chosen).stdout
 
-    mapped = run(session, "inspect", "old.csv", "--map", "answer=gold_label").stdout
+    mapped = producer("inspect", "old.csv", "--map", "answer=gold_label").stdout
     assert "answer ← gold_label (also there: answer) ·" in mapped
     assert mapped.rstrip().endswith("A. red")
 
 
-def test_it_is_told_how_the_examples_are_read_which_count_as_the_questions_do(tmp_path: Path, session: Session) -> None:
+def test_it_is_told_how_the_examples_are_read_which_count_as_the_questions_do(
+    tmp_path: Path, producer: Producer
+) -> None:
     options = ["red", "seven", "loud"]
     asked = [{"question": f"q{at}", "options": options, "answer": at} for at in (1, 3)]
     (tmp_path / "asked.jsonl").write_text(lines(*asked))
     (tmp_path / "pool.jsonl").write_text(lines({"question": "e", "options": options, "answer": 1}))
     few_shot = ("--set", "few_shot.k=1", "--set", "few_shot.file=pool.jsonl")
 
-    shown = run(session, "enqueue", "asked.jsonl", "--dry-run", "--set", "mode=letter", *few_shot).stdout
+    shown = producer("enqueue", "asked.jsonl", "--dry-run", "--set", "mode=letter", *few_shot).stdout
 
     assert "pool.jsonl as plain JSONL, answers by index from 1\n" in shown
     assert "Answer: A" in shown
-    assert run(session, "inspect", "asked.jsonl", *few_shot).exit_code == 0
+    producer("inspect", "asked.jsonl", *few_shot)
 
 
-def test_it_is_told_where_only_the_name_says_what_an_index_counts_from(tmp_path: Path, session: Session) -> None:
+def test_it_is_told_where_only_the_name_says_what_an_index_counts_from(tmp_path: Path, producer: Producer) -> None:
     row = {"question": "q", "options": ["red", "seven", "loud"], "answer_index": 1}
     (tmp_path / "q.jsonl").write_text(lines(row))
     (tmp_path / "sure.jsonl").write_text(lines(row, {**row, "answer_index": 0}))
 
     for command in (("inspect",), ("enqueue", "--dry-run")):
-        said = run(session, *command, "q.jsonl").stderr
+        said = producer(*command, "q.jsonl").stderr
         assert "answer_index is assumed to count from 0. If it counts from 1, add --map base=1." in said
-        assert "assumed to count" not in run(session, *command, "sure.jsonl").stderr
+        assert "assumed to count" not in producer(*command, "sure.jsonl").stderr
 
 
-def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_path: Path, session: Session) -> None:
+def test_backslashes_that_json_took_for_control_characters_are_warned_of(tmp_path: Path, producer: Producer) -> None:
     fraction = r'{"question": "Is \frac 1 2 it?", "choices": ["a", "b"], "answer": "A"}'
     letter = r'{"question": "Is it?", "choices": ["a", "\beta"], "answer": "A"}'
     (tmp_path / "q.jsonl").write_text(f"{fraction}\n{letter}\n")
 
     for command in (("inspect", "q.jsonl"), ("enqueue", "q.jsonl", "--dry-run")):
-        assert "2 questions with a backspace or form feed" in run(session, *command).stderr
+        assert "2 questions with a backspace or form feed" in producer(*command).stderr
 
 
-def test_choices_with_the_same_text_are_warned_of(tmp_path: Path, session: Session) -> None:
+def test_choices_with_the_same_text_are_warned_of(tmp_path: Path, producer: Producer) -> None:
     (tmp_path / "q.jsonl").write_text(
         lines({"question": "q", "choices": ["red", "red ", "blue"], "answer": "A"})
         + lines({"question": "r", "choices": ["red", "blue"], "answer": "A"})
     )
 
     for command in (("inspect", "q.jsonl"), ("enqueue", "q.jsonl", "--dry-run")):
-        assert "1 question with the same text in two choices" in run(session, *command).stderr
+        assert "1 question with the same text in two choices" in producer(*command).stderr
 
 
 @pytest.mark.parametrize(
@@ -389,7 +371,7 @@ def test_choices_with_the_same_text_are_warned_of(tmp_path: Path, session: Sessi
     ],
 )
 def test_what_a_model_is_not_shown_as_it_was_meant_is_warned_of(
-    tmp_path: Path, session: Session, row: dict[str, str], warning: str
+    tmp_path: Path, producer: Producer, row: dict[str, str], warning: str
 ) -> None:
     plain = lines(
         {"question": "Is R&D; fun < 5?", "image_path": "", "level": "easy", "choices": ["yes", "no"], "answer": "A"}
@@ -398,17 +380,16 @@ def test_what_a_model_is_not_shown_as_it_was_meant_is_warned_of(
     (tmp_path / "q.jsonl").write_text(lines({**row, "choices": ["yes", "no"], "answer": "A"}))
 
     for command in ("inspect",), ("enqueue", "--dry-run"):
-        assert warning in run(session, *command, "q.jsonl").stderr
-        assert "warning" not in run(session, *command, "plain.jsonl").stderr
+        assert warning in producer(*command, "q.jsonl").stderr
+        assert "warning" not in producer(*command, "plain.jsonl").stderr
 
 
-def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, session: Session) -> None:
+def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, producer: Producer) -> None:
     path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
 
-    refused = run(session, "enqueue", str(path), "--dry-run")
-    skipped = json.loads(run(session, "enqueue", str(path), "--skip-bad", "--json").stdout)
+    refused = producer("enqueue", path, "--dry-run", exit_code=1)
+    skipped = producer.json("enqueue", path, "--skip-bad")
 
-    assert refused.exit_code == 1
     assert (
         "by kind: 2 × answer: names no choice; 1 × choices: too many or too few; 1 × malformed JSON" in refused.stderr
     )
@@ -424,62 +405,59 @@ def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, sess
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "wanted", "exit_code"),
     [
-        (("--layout", "arc", "--map", "question=q"), "mutually exclusive"),
-        (("--map", "questoin=q"), "Did you mean 'question'"),
-        (("--map", "base=2"), "neither 0 nor 1"),
-        (("--encoding", "klingon"), "unknown text encoding 'klingon'"),
-        (("--encoding", "base64"), "unknown text encoding 'base64'"),
-        (("--encoding", "idna"), "'idna' is not a text encoding"),
-        (("--encoding", "unicode_escape"), "'unicode_escape' is not a text encoding"),
-        (("--encoding", "cp037"), "'cp037' does not end lines with the byte 0x0a"),
-        (("--layout", "ark"), "Did you mean 'arc'"),
-        (("--stratified",), "--stratified requires --sample"),
-        (("--seed", "1"), "--seed requires --sample"),
-        (("--sample", "0"), "'--sample': 0 is not in the range"),
+        (("--layout", "arc", "--map", "question=q"), "mutually exclusive", 2),
+        (("--map", "questoin=q"), "Did you mean 'question'", 1),
+        (("--map", "base=2"), "neither 0 nor 1", 1),
+        (("--encoding", "klingon"), "unknown text encoding 'klingon'", 1),
+        (("--encoding", "base64"), "unknown text encoding 'base64'", 1),
+        (("--encoding", "idna"), "'idna' is not a text encoding", 1),
+        (("--encoding", "unicode_escape"), "'unicode_escape' is not a text encoding", 1),
+        (("--encoding", "cp037"), "'cp037' does not end lines with the byte 0x0a", 1),
+        (("--layout", "ark"), "Did you mean 'arc'", 1),
+        (("--stratified",), "--stratified requires --sample", 2),
+        (("--seed", "1"), "--seed requires --sample", 2),
+        (("--sample", "0"), "'--sample': 0 is not in the range", 2),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(
-    five: Path, session: Session, options: tuple[str, ...], wanted: str
+    five: Path, producer: Producer, options: tuple[str, ...], wanted: str, exit_code: int
 ) -> None:
-    result = run(session, "enqueue", str(five), *options)
-
-    assert result.exit_code in {1, 2}
-    assert wanted in result.stderr
+    assert wanted in producer("enqueue", five, *options, exit_code=exit_code).stderr
 
 
-def test_options_of_reading_reach_the_reader(tmp_path: Path, session: Session) -> None:
+def test_options_of_reading_reach_the_reader(tmp_path: Path, producer: Producer) -> None:
     (tmp_path / "q.csv").write_bytes("t,eins,zwei,k\nWie heißt es?,ä,ö,2\n".encode("latin-1"))
     (tmp_path / "two.jsonl").write_text(lines({"goal": "g", "sol1": "x", "sol2": "y"}))
     (tmp_path / "two.lst").write_text("1\n")
     mapped = ("--map", "question=t,choices=eins+zwei", "--map", "answer=k,base=1", "--encoding", "latin-1")
 
-    by_hand = inspected(session, "q.csv", *mapped)
-    labelled = inspected(session, "two.jsonl", "--answers", "two.lst")
+    by_hand = producer.json("inspect", "q.csv", *mapped)
+    labelled = producer.json("inspect", "two.jsonl", "--answers", "two.lst")
 
     assert (by_hand["answers"], by_hand["encoding"]) == ({"B": 1}, "iso8859-1")
     assert labelled["answers"] == {"B": 1}
 
 
-def test_the_answers_of_a_separate_file_have_the_encoding_that_is_given(tmp_path: Path, session: Session) -> None:
+def test_the_answers_of_a_separate_file_have_the_encoding_that_is_given(tmp_path: Path, producer: Producer) -> None:
     """The message said to add --encoding cp1252, which changed nothing."""
     (tmp_path / "q.jsonl").write_text(lines({"goal": "g", "sol1": "caf\u00e9", "sol2": "tea"}))
     (tmp_path / "answers.txt").write_bytes("café\n".encode("cp1252"))
     words = ("--map", "question=goal,choices=sol1+sol2", "--answers", "answers.txt")
 
-    refused = run(session, "inspect", "q.jsonl", *words)
+    refused = producer("inspect", "q.jsonl", *words, exit_code=1)
 
     assert "add --encoding cp1252" in refused.stderr
-    assert inspected(session, "q.jsonl", *words, "--encoding", "cp1252")["answers"] == {"A": 1}
+    assert producer.json("inspect", "q.jsonl", *words, "--encoding", "cp1252")["answers"] == {"A": 1}
 
 
 @pytest.mark.parametrize("spelling", ["UTF-16", "utf16", "utf_16_le", "u16", "UTF-32", "UTF8", "utf-8-sig"])
-def test_an_encoding_may_be_spelled_as_python_allows(tmp_path: Path, session: Session, spelling: str) -> None:
+def test_an_encoding_may_be_spelled_as_python_allows(tmp_path: Path, producer: Producer, spelling: str) -> None:
     rows = lines({"question": "Wie heißt es?", "choices": ["ä", "ö"], "answer": "B"}) * 2
     (tmp_path / "q.jsonl").write_bytes(rows.encode(spelling))
 
-    assert inspected(session, "q.jsonl", "--encoding", spelling)["read"] == 2
+    assert producer.json("inspect", "q.jsonl", "--encoding", spelling)["read"] == 2
 
 
 def test_a_percentile_is_a_length_that_occurs() -> None:
@@ -492,32 +470,29 @@ def test_a_percentile_is_a_length_that_occurs() -> None:
 
 
 def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
-    tmp_path: Path, write_rows: WriteRows, session: Session
+    tmp_path: Path, write_rows: WriteRows, producer: Producer
 ) -> None:
     needed_package("tokenizers")
     (tmp_path / "model").mkdir()
-    result = run(session, "inspect", str(write_rows(*SIX)), "--model", "model")
-    assert result.exit_code == 1
+    result = producer("inspect", write_rows(*SIX), "--model", "model", exit_code=1)
     assert "--model: the folder model has no tokenizer.json." in result.stderr
 
 
 def test_the_home_of_a_user_who_does_not_exist_is_a_folder_that_does_not_exist(
-    write_rows: WriteRows, session: Session
+    write_rows: WriteRows, producer: Producer
 ) -> None:
     needed_package("tokenizers")
-    result = run(session, "inspect", str(write_rows(*SIX)), "--model", "~no-such-user/model")
-    assert result.exit_code == 1
+    result = producer("inspect", write_rows(*SIX), "--model", "~no-such-user/model", exit_code=1)
     assert result.stderr.startswith("error: '~no-such-user/model' is not a local folder")
 
 
 @pytest.mark.parametrize("words", [("inspect",), ("enqueue", "--dry-run")])
-def test_an_unset_variable_is_not_taken_for_the_current_folder(session: Session, words: tuple[str, ...]) -> None:
-    result = run(session, *words, "")
-    assert result.exit_code == 1
+def test_an_unset_variable_is_not_taken_for_the_current_folder(producer: Producer, words: tuple[str, ...]) -> None:
+    result = producer(*words, "", exit_code=1)
     assert result.stderr == "error: The name of the question file is empty. Name a file, a folder or a dataset.\n"
 
 
-def test_a_part_without_its_field_is_told_how_to_name_one(five: Path, session: Session) -> None:
+def test_a_part_without_its_field_is_told_how_to_name_one(five: Path, producer: Producer) -> None:
     """It was told "Did you mean 'question'?" of what it was."""
-    told = run(session, "inspect", str(five), "--map", "question").stderr
+    told = producer("inspect", five, "--map", "question", exit_code=1).stderr
     assert "--map: 'question' is not PART=FIELD. For example question=FIELD." in told

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from scipy.stats import binomtest
 
 from contract import MemoryLedger, Mode, Normalization, Outcome, Prompt, Question, RunState, Verdict
 from contract.choice_order import arrangements
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Failure, Passage
-from producer.cli import main
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json
-from producer.session import Session
+from producer.options import SOME_FAILED
 from tests.support import make_question, make_questions, open_run
+from tests.unit.producer.conftest import Producer
 
 
 def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def test_the_accuracy_of_rotations_is_of_questions_and_has_their_interval() -> N
 
 
 def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
     run = open_run(ledger, make_questions(2), circular=True, prompt=shown)
@@ -71,25 +70,24 @@ def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", rotations_right=1 + 2 * n, **rotated) for n in range(2)])
 
     for command in ("watch", "export"):
-        told = CliRunner().invoke(main, [command, run.run_id], obj=session).stdout
+        told = producer(command, run.run_id).stdout
         single = "0.500  95 % interval 0.095 to 0.905 (mean of 2) over single rotations, chance 0.250"
         assert f"rotations  {single}" in told
-        told = CliRunner().invoke(main, [command, run.run_id, "--json"], obj=session).stdout
-        assert json.loads(told)["rotation_accuracy"]["value"] == 0.5
+        assert producer.json(command, run.run_id)["rotation_accuracy"]["value"] == 0.5
 
 
-def test_a_run_of_which_all_failed_has_no_speed(ledger: MemoryLedger, session: Session) -> None:
+def test_a_run_of_which_all_failed_has_no_speed(ledger: MemoryLedger, producer: Producer) -> None:
     """3 questions that the engine was never asked came at 59,353 questions/s."""
     error = Failure(type="NoAdapter", message="the run asks for the adapter 'x'")
     run = open_run(ledger, make_questions(3))
     failed = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error, settled_at=1 + n) for n in range(3)]
 
     ledger.commit(run.run_id, failed[:2])
-    ended = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    ended = producer("export", run.run_id).stdout
     assert "failed 2" in ended
     assert "questions/s" not in ended
     ledger.commit(run.run_id, [failed[2].model_copy(update={"outcome": Outcome.WRONG, "error": None, "choice": "A"})])
-    assert "speed     1.5 questions/s" in CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    assert "speed     1.5 questions/s" in producer("export", run.run_id, exit_code=SOME_FAILED).stdout
 
 
 #: Three and six characters, three and eight bytes.
@@ -151,18 +149,17 @@ def test_of_equal_choices_the_one_shown_first_counts_under_each_normalization() 
 
 
 def test_the_end_of_a_run_by_likelihood_tells_what_other_normalizations_make_of_it(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     run = open_run(ledger, [UNEVEN.model_copy(update={"id": "q0"})])
     scores = {"A": -3.0, "B": -6.6}
     ledger.commit(run.run_id, [Verdict(question_id="q0", choice="A", outcome=Outcome.CORRECT, choice_scores=scores)])
 
     for command in ("watch", "export"):
-        told = CliRunner().invoke(main, [command, run.run_id], obj=session).stdout
+        told = producer(command, run.run_id).stdout
         assert "(1 of 1) if choices are compared per character (acc_norm)\n" in told
         assert "(0 of 1) if choices are compared per byte (acc_bytes)\n" in told
-        told = CliRunner().invoke(main, [command, run.run_id, "--json"], obj=session).stdout
-        assert json.loads(told)["accuracy_by_normalization"]["byte"]["value"] == 0.0
+        assert producer.json(command, run.run_id)["accuracy_by_normalization"]["byte"]["value"] == 0.0
 
 
 @pytest.mark.parametrize("spec", [{"mode": Mode.LETTER}, {"circular": True}], ids=["letter", "circular"])
@@ -173,7 +170,7 @@ def test_runs_whose_scores_are_not_those_of_choices_tell_no_other_normalization(
 
 
 def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     subjects = ["law", "law", "law", "art", None]
     run = open_run(ledger, [make_question(number, subject=subject) for number, subject in enumerate(subjects)])
@@ -186,21 +183,21 @@ def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
         ],
     )
 
-    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    told = producer("export", run.run_id).stdout
 
     worst, best = "0.000 in none named (0.000 to 0.793, 1)", "1.000 in art (0.207 to 1.000, 1)"
     assert f"subjects  0.556  95 % interval 0.225 to 0.851 (mean of 3)\n          from {worst} to {best}\n" in told
 
 
 def test_what_guessing_scores_in_the_mean_of_subjects_is_told_where_they_have_other_numbers_of_choices(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     asked = [make_question(n, subject="four") for n in range(3)]
     asked.append(make_question(3, subject="two", choices=("yes", "no"), answer="A"))
     run = open_run(ledger, asked)
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT) for n in range(4)])
 
-    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    told = producer("export", run.run_id).stdout
 
     assert "(mean of 2), chance 0.375\n" in told
     summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
@@ -208,13 +205,13 @@ def test_what_guessing_scores_in_the_mean_of_subjects_is_told_where_they_have_ot
 
 
 def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_without_them_too(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(["law", "law", "art"])])
     outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT)
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
 
-    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
 
     assert "subjects  0.750  95 % interval" in told
     (responded,) = [line for line in told.splitlines() if line.endswith("(mean of 2) excluding failed questions")]
@@ -222,14 +219,14 @@ def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_w
 
 
 def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_counted_as_zero(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     asked = ("law", "law", "art", "art", "zoo", "zoo")
     outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT, Outcome.WRONG, Outcome.FAILED, Outcome.FAILED)
     run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(asked)])
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
 
-    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
     summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
 
     means = [summary[name] for name in ("macro_accuracy", "macro_accuracy_without_failed")]
@@ -244,7 +241,7 @@ def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_cou
 
 
 def test_a_run_in_which_every_question_with_a_key_failed_has_no_accuracy(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     asked = [make_question(n, context=f"Story {n // 2}.") for n in range(4)]
     run = open_run(ledger, [*asked, make_question(4, answer=None)])
@@ -252,7 +249,7 @@ def test_a_run_in_which_every_question_with_a_key_failed_has_no_accuracy(
     verdicts = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=failure) for n in range(4)]
     ledger.commit(run.run_id, [*verdicts, Verdict(question_id="q4", outcome=Outcome.ANSWERED, choice="A")])
 
-    told = [CliRunner().invoke(main, [verb, run.run_id], obj=session).stdout for verb in ("status", "export")]
+    told = [producer("status", run.run_id).stdout, producer("export", run.run_id, exit_code=SOME_FAILED).stdout]
     summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
 
     for each in told:
@@ -264,34 +261,34 @@ def test_a_run_in_which_every_question_with_a_key_failed_has_no_accuracy(
 
 
 def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_too(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     run, spared = open_run(ledger, make_questions(4)), open_run(ledger, make_questions(3))
     outcomes = (Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED, Outcome.FAILED)
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
     ledger.commit(spared.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes[:3])])
 
-    told, without = (CliRunner().invoke(main, ["export", each.run_id], obj=session).stdout for each in (run, spared))
+    told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
 
     assert "accuracy  0.250  95 % interval 0.046 to 0.699 (1 of 4) over all questions; unanswered and failed" in told
     assert (
         "\n          0.333  95 % interval 0.061 to 0.792 (1 of 3) excluding failed questions; unanswered count" in told
     )
     assert "\n          0.500  95 % interval 0.095 to 0.905 (1 of 2) over answered questions" in told
-    assert "excluding failed questions" not in without
+    assert "excluding failed questions" not in producer("export", spared.run_id).stdout
 
 
-def test_each_accuracy_has_the_chance_level_of_its_own_questions(ledger: MemoryLedger, session: Session) -> None:
+def test_each_accuracy_has_the_chance_level_of_its_own_questions(ledger: MemoryLedger, producer: Producer) -> None:
     """Many choices in questions that failed, or have no verdict yet, made guesses look better than chance."""
     questions = [make_question(at, choices=tuple("vwxyz"[:of]), answer="A") for at, of in enumerate((2, 2, 5, 5))]
     run = open_run(ledger, questions)
     ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
 
-    assert "chance    0.500\n" in CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    assert "chance    0.500\n" in producer("export", run.run_id).stdout
 
     ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.UNANSWERED)])
     ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.FAILED) for each in ("q2", "q3")])
-    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
     found = json.loads((Path("results") / run.run_id / "summary.json").read_text())
 
     assert (found["chance"], found["chance_without_failed"]) == (0.35, 0.5)
@@ -308,12 +305,12 @@ def test_each_accuracy_has_the_chance_level_of_its_own_questions(ledger: MemoryL
     ],
 )
 def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
-    ledger: MemoryLedger, session: Session, outcomes: tuple[Outcome, ...], told: str
+    ledger: MemoryLedger, producer: Producer, outcomes: tuple[Outcome, ...], told: str
 ) -> None:
     run = open_run(ledger, make_questions(len(outcomes)))
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
 
-    ended = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    ended = producer("export", run.run_id, exit_code=SOME_FAILED if Outcome.FAILED in outcomes else 0).stdout
 
     assert told in ended
     assert ended.count("(1 of 2)") == 1
@@ -321,24 +318,24 @@ def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
 
 
 def test_the_accuracy_of_a_cancelled_run_is_not_said_to_be_over_all_questions(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     run = open_run(ledger, make_questions(5))
     ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
     ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.WRONG)])
     ledger.halt(run.run_id, RunState.CANCELLED)
 
-    told = CliRunner().invoke(main, ["export", run.run_id], obj=session).stdout
+    told = producer("export", run.run_id).stdout
 
     assert "cancelled, not finished: 3 of 5 without a verdict" in told
     assert "(1 of 2) over all settled questions; unanswered and failed count as incorrect" in told
 
 
-def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, session: Session) -> None:
+def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, producer: Producer) -> None:
     run = open_run(ledger, make_questions(1))
     ledger.commit(run.run_id, [verdict(Outcome.CORRECT, choice="A").model_copy(update={"question_id": "q0"})])
 
-    assert "rotations" not in CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
+    assert "rotations" not in producer("watch", run.run_id).stdout
 
 
 def test_rotations_of_a_question_without_a_key_are_not_wrong_ones() -> None:
@@ -383,7 +380,7 @@ def test_a_judge_that_is_right_about_every_rotation_does_not_disagree_with_the_k
 
 
 def test_the_end_of_a_judged_run_and_its_report_tell_how_often_the_judge_agrees_with_the_key(
-    ledger: MemoryLedger, session: Session
+    ledger: MemoryLedger, producer: Producer
 ) -> None:
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
     run = open_run(ledger, make_questions(3), mode=Mode.JUDGE, sampling=Sampling(), judge=judge)  # the keys: A, B, C
@@ -393,10 +390,10 @@ def test_the_end_of_a_judged_run_and_its_report_tell_how_often_the_judge_agrees_
 
     said = "agrees with the key on 1 of 2 answers naming a choice"
     itself = "the model graded itself"
-    ended = CliRunner().invoke(main, ["watch", run.run_id], obj=session).stdout
+    ended = producer("watch", run.run_id).stdout
     assert f"judge     {itself}" in ended
     assert said in ended
-    CliRunner().invoke(main, ["report", run.run_id], obj=session)
+    producer("report", run.run_id)
     page = (Path("results") / run.run_id / "report.html").read_text(encoding="utf-8")
     assert itself in page
     assert said in page

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from contract.engine_info import EngineUsed
@@ -22,7 +20,7 @@ def test_the_figures_are_those_of_the_pairs_with_a_key(ran: Ran, compare: Produc
     ran("one", "ccwwufa")
     ran("two", "cwcccwa", model="large")
 
-    found = json.loads(compare("one", "two", "--json").stdout)
+    found = compare.json("one", "two")
 
     # q0 both, q1 only A, q2 to q4 only B, q5 in no pair (it failed in A); q6 has no key.
     assert found["contingency"] == {"both": 1, "only_a": 1, "only_b": 3, "neither": 0}
@@ -54,7 +52,7 @@ def test_an_error_is_not_a_wrong_answer(ran: Ran, compare: Producer) -> None:
     ran("one", "cccwwfffcc", keyed(10))
     ran("two", "cccwwccwff", keyed(10), seed=1)
 
-    found = json.loads(compare("one", "two", "--json").stdout)
+    found = compare.json("one", "two")
 
     assert found["contingency"] == {"both": 3, "only_a": 0, "only_b": 0, "neither": 2}
     assert found["failed"] == {"only_a": 3, "only_b": 2, "both": 0}
@@ -81,7 +79,7 @@ def test_runs_whose_guesses_are_worth_different_amounts_are_each_told_with_their
     ran("two", "cwcccwa", circular=True, prompt=load_prompt("lettered", Mode.LETTER))
     ran("three", "cwcccwa", mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=SPEC.prompt))
 
-    found = json.loads(compare("one", "two", "--json").stdout)
+    found = compare.json("one", "two")
 
     assert (found["chance"], found["a"]["chance"], found["b"]["chance"]) == (None, 0.5, 0.25)
     assert "chance      A 0.500 · B 0.250\n" in compare("one", "two").stdout
@@ -94,7 +92,7 @@ def test_the_chance_level_is_over_the_same_questions_as_the_accuracies(ran: Ran,
     ran("one", "cf", [two, five], chance=0.35)
     ran("two", "wf", [two, five], chance=0.35)
 
-    found = json.loads(compare("one", "two", "--json").stdout)
+    found = compare.json("one", "two")
 
     assert (found["chance"], found["a"]["accuracy_pairs"]["of"]) == (0.5, 1)
 
@@ -147,7 +145,7 @@ def test_how_many_of_the_pairs_each_run_left_without_an_answer_stands_beside_the
     ran("one", "cccwu", keyed(5))
     ran("two", "cuuuf", keyed(5), seed=1)
 
-    found = json.loads(compare("one", "two", "--json").stdout)
+    found = compare.json("one", "two")
 
     assert (found["a"]["unanswered"], found["b"]["unanswered"]) == (0, 3)
     assert "unanswered  A 0 · B 3 of the pairs, counted as incorrect" in compare("one", "two").stdout
@@ -176,7 +174,7 @@ def test_a_difference_that_only_one_of_test_and_interval_finds_is_called_undecid
     ran("two", "c" * 100, keyed(100), seed=1)
     ran("three", "w" * 20 + "c" * 80, keyed(100), seed=2)
 
-    found = json.loads(compare("one", "two", "--json").stdout)
+    found = compare.json("one", "two")
 
     assert found["mcnemar"]["p_value"] < 0.05
     assert found["difference"]["low"] < 0
@@ -228,7 +226,7 @@ def test_the_same_asked_twice_of_unlike_engines_is_told_to_differ_in_them(
         ledger.note_engine(run.run_id, EngineUsed(worker=f"gpu0@{run_id}", since=0.0, engine={"dtype": dtype}))
 
     assert f'{told}: they differ in dtype ("float32", "bfloat16")' in compare("one", "other").stdout
-    found = json.loads(compare("one", "other", "--json").stdout)
+    found = compare.json("one", "other")
     differing = {"within_a": {}, "within_b": {}, "across": {"dtype": ["float32", "bfloat16"]}}
     assert found["engine_differences"] == differing
 
@@ -272,7 +270,7 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
     # ψ = 0.3, n = 100: √0.3 · (1.95996 · 10 + 0.84162 · √(100 + 0.70833 - 3.84146)) / 100.70833 = 0.15165
     told = "0.152 or more (about 80 % power at level 0.05, given these numbers of pairs and discordant pairs)"
     assert f"detectable  {told}\n" in compare("one", "two").stdout
-    found = json.loads(compare("one", "two", "--json").stdout)
+    found = compare.json("one", "two")
     assert round(found["minimum_detectable_effect"]["value"], 3) == 0.152
 
 
@@ -317,7 +315,7 @@ def test_runs_that_share_some_questions_are_compared_by_these_alone_if_asked(ran
 
     refused = compare("one", "two", exit_code=1).stderr
     text = compare("one", "two", "--shared").stdout
-    found = json.loads(compare("one", "two", "--shared", "--json").stdout)
+    found = compare.json("one", "two", "--shared")
 
     assert "6 and 5 question ids, with 4 in common, of which 1 differ, first in answer of q2." in refused
     assert "Add --shared to compare the 3 that are the same in both, or enqueue the same file for both, with" in refused
@@ -326,7 +324,7 @@ def test_runs_that_share_some_questions_are_compared_by_these_alone_if_asked(ran
     assert found["left_out"] == {"only_a": 2, "only_b": 1, "changed": 1}
     assert (found["pairs"], [each["id"] for each in found["flips"]]) == (3, ["q1"])
     assert found["spec_differences"] == {"model": {"a": "small", "b": "large"}}
-    mirrored = json.loads(compare("two", "one", "--shared", "--json").stdout)
+    mirrored = compare.json("two", "one", "--shared")
     assert mirrored["left_out"] == {"only_a": 1, "only_b": 2, "changed": 1}
     assert mirrored["contingency"] == {"both": 2, "only_a": 1, "only_b": 0, "neither": 0}
 
@@ -351,7 +349,7 @@ def test_runs_over_the_same_questions_are_compared_alike_with_and_without_the_op
 
     assert compare("one", "two", "--shared").stdout == compare("one", "two").stdout
     assert "left out" not in compare("one", "two").stdout
-    assert json.loads(compare("one", "two", "--json").stdout)["left_out"] == {"only_a": 0, "only_b": 0, "changed": 0}
+    assert compare.json("one", "two")["left_out"] == {"only_a": 0, "only_b": 0, "changed": 0}
 
 
 def test_of_shared_questions_chance_is_that_of_these_alone(ran: Ran, compare: Producer) -> None:
@@ -361,7 +359,7 @@ def test_of_shared_questions_chance_is_that_of_these_alone(ran: Ran, compare: Pr
     ran("one", "cccccc", [*keyed(2), *hard], chance=0.333)
     ran("two", "cc", keyed(2), questions_digest="1" * 64)
 
-    found = json.loads(compare("one", "two", "--shared", "--json").stdout)
+    found = compare.json("one", "two", "--shared")
 
     assert (found["chance"], found["a"]["chance"], found["b"]["chance"]) == (0.5, 0.5, 0.5)
     assert "chance      0.500\n" in compare("one", "two", "--shared").stdout
@@ -495,7 +493,7 @@ def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Producer) -> 
 
     assert "prompt.version: " in text
     assert "long long…" in text
-    assert "long " * 50 in json.loads(compare("one", "two", "--json").stdout)["spec_differences"]["prompt.text"]["b"]
+    assert "long " * 50 in compare.json("one", "two")["spec_differences"]["prompt.text"]["b"]
 
 
 def test_long_values_are_shown_where_they_begin_to_differ(ran: Ran, compare: Producer) -> None:
@@ -531,7 +529,7 @@ def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Producer) -> N
         .strip()
         .startswith("not adjusted for multiple comparisons: without any true difference, one interval in twenty")
     )
-    by_subject = json.loads(compare("one", "two", "--json").stdout)["by_subject"]
+    by_subject = compare.json("one", "two")["by_subject"]
     assert {name: (each["pairs"], each["difference"]["value"]) for name, each in by_subject.items()} == {
         "": (1, -1.0),
         "art": (1, 1.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from contract.ledger import MemoryLedger, Run
@@ -40,7 +39,7 @@ def test_programs_get_each_kind_of_pair_and_what_became_of_every_flip(ran: Ran, 
     ran("closed", "wwwwccccwf", keyed(10))
     ran("rag", "cccwcwwwfc", keyed(10), hits="++-+++--++", rag=RAG)
 
-    found = json.loads(compare("closed", "rag", "--json").stdout)
+    found = compare.json("closed", "rag")
 
     told = found["retrieval"]
     assert (told["without"], told["with"], told["either_failed"], told["own_context"]) == ("a", "b", 2, 0)
@@ -71,7 +70,7 @@ def test_the_run_with_retrieval_may_be_named_first(ran: Ran, compare: Producer) 
     assert "repaired    2 of 2 incorrect in B, correct in A: 2 with a relevant passage shown" in text
     assert "broken      1 of 1 correct in B, incorrect in A" in text
     assert "apart" not in text, "there is only one kind"
-    assert json.loads(compare("rag", "closed", "--json").stdout)["retrieval"]["with"] == "a"
+    assert compare.json("rag", "closed")["retrieval"]["with"] == "a"
 
 
 def test_questions_that_name_no_source_are_not_told_apart(ran: Ran, compare: Producer) -> None:
@@ -102,7 +101,7 @@ def test_questions_for_which_nothing_was_found_are_not_said_to_have_been_shown_p
     ran("rag", "ccw", keyed(3), hits="+00", rag=RAG)
 
     assert "retrieval   B was shown passages in 1 of 3 pairs" in compare("closed", "rag").stdout
-    assert json.loads(compare("closed", "rag", "--json").stdout)["retrieval"]["nothing_shown"] == 2
+    assert compare.json("closed", "rag")["retrieval"]["nothing_shown"] == 2
 
 
 def test_what_another_model_changed_is_not_told_as_the_work_of_passages(ran: Ran, compare: Producer) -> None:
@@ -112,7 +111,7 @@ def test_what_another_model_changed_is_not_told_as_the_work_of_passages(ran: Ran
     told = "the runs also differ in model, seed: the changes are not due to the passages alone"
 
     assert told in compare("closed", "larger").stdout
-    assert json.loads(compare("closed", "larger", "--json").stdout)["retrieval"]["also_differ_in"] == ["model", "seed"]
+    assert compare.json("closed", "larger")["retrieval"]["also_differ_in"] == ["model", "seed"]
     assert "not due to" not in compare("closed", "rag").stdout
 
 
@@ -183,7 +182,7 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
     told = compare("two", "three").stdout
     assert "recall@2    A 0.333 · B 0.833  relevant passage found, of 6 questions" in told
     assert "only A found it 0 · only B 3 · neither 1" in told
-    recall = json.loads(compare("two", "three", "--json").stdout)["recall"]
+    recall = compare.json("two", "three")["recall"]
     assert (recall["depth"], recall["contingency"]) == (2, {"both": 2, "only_a": 0, "only_b": 3, "neither": 1})
 
 
@@ -191,4 +190,4 @@ def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran,
     ran("five", "wc", keyed(2), hits="??", rag=RAG)
     ran("ten", "cc", keyed(2), hits="??", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
     assert "recall@" not in compare("five", "ten").stdout
-    assert json.loads(compare("five", "ten", "--json").stdout)["recall"] is None
+    assert compare.json("five", "ten")["recall"] is None

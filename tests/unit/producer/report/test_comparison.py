@@ -65,7 +65,7 @@ def test_a_comparison_says_that_other_engines_answered_the_other_run(ledger: Mem
         settle(ledger, run)
         ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine={"dtype": dtype}))
 
-    (path,) = json.loads(report(*(run.run_id for run in runs), "--json").stdout)["files"]
+    (path,) = report.json(*(run.run_id for run in runs))["files"]
 
     told = 'Engines of A and B not identical: they differ in dtype ("float32", "bfloat16").'
     assert told in Page(Path(path).read_text(encoding="utf-8")).text
@@ -125,7 +125,7 @@ def test_of_many_flipped_questions_a_report_lists_the_first_and_tells_how_many_t
     settle(ledger, a)
     settle(ledger, b, right=lambda n: (n % 2 == 0) != (n < flipped))
 
-    (path,) = json.loads(report(a.run_id, b.run_id, "--json").stdout)["files"]
+    (path,) = report.json(a.run_id, b.run_id)["files"]
 
     above, _, below = Path(path).read_text(encoding="utf-8").partition('aria-label="Flipped questions"')
     assert f"<summary>Flipped: {told}</summary>" in above
@@ -140,7 +140,7 @@ def test_reports_of_other_runs_do_not_overwrite_each_other_however_long_their_na
     paths: set[str] = set()
     for left_out in (0, -2, -1, -1):
         words = [each for each in others if each != others[left_out]]
-        paths |= set(json.loads(report(first, *words, "--json").stdout)["files"])
+        paths |= set(report.json(first, *words)["files"])
 
     assert set(map(str, Path("results").rglob("*.html"))) == paths
     assert len(paths) == 3, "one for each set of runs, also for one that is reported twice"
