@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from contract.index import PASSAGES, Chunking
-from contract.ledger import MemoryLedger
 from contract.relevance import sources_of
 from contract.verdict import Passage
-from producer.cli import main
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
 from producer.runs.gold_sources import Named, named_sources
 from tests.support import build_test_index, make_question
-from tests.unit.producer.conftest import session_on
+from tests.unit.producer.conftest import Producer
 
 
 @pytest.fixture
@@ -91,36 +88,33 @@ def test_where_the_passages_are_elsewhere_nobody_claims_to_have_looked(tmp_path:
     assert "only where its passages are stored" in found.lines()[0][1]
 
 
-def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(tmp_path: Path) -> None:
+def test_enqueue_says_before_anything_is_asked_which_sources_cannot_be_found(
+    tmp_path: Path, producer: Producer
+) -> None:
     build_test_index(tmp_path / "facts", ["one", "two"])
     rows = [make_question(at, gold_passages=[gold]).model_dump_json() for at, gold in enumerate(("p0", "p2"))]
     (tmp_path / "q.jsonl").write_text("\n".join(rows))
 
-    def enqueue(*more: str) -> str:
-        asked = ["q.jsonl", "--set", "rag.enabled=true", "--set", "rag.index=facts", *more]
-        result = CliRunner().invoke(main, ["enqueue", *asked], obj=session_on(MemoryLedger()))
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
+    asked = ["enqueue", "q.jsonl", "--set", "rag.enabled=true", "--set", "rag.index=facts"]
     said = "2 of 2 questions name their source; for 1 it is not in the index, so they count as not found: q1 names 'p2'"
-    assert said in enqueue("--dry-run")
-    assert said in enqueue()
-    assert json.loads(enqueue("--json"))["sources"] == {"named_by": 2, "not_in_index": 1, "partly_in_index": 0}
-    assert "sources" not in enqueue("--no-rag")
-    assert ["passages from" in each for each in (enqueue(), enqueue("--no-rag"))] == [True, False]
+    assert said in producer(*asked, "--dry-run").stdout
+    with_rag, without = producer(*asked).stdout, producer(*asked, "--no-rag").stdout
+    assert said in with_rag
+    assert producer.json(*asked)["sources"] == {"named_by": 2, "not_in_index": 1, "partly_in_index": 0}
+    assert "sources" not in without
+    assert ["passages from" in each for each in (with_rag, without)] == [True, False]
 
 
 def test_hashes_that_the_reader_adds_are_no_sources_of_an_index_without_any_also_where_its_passages_are_elsewhere(
-    tmp_path: Path,
+    tmp_path: Path, producer: Producer
 ) -> None:
     build_test_index(tmp_path / "facts", ["one", "two"])
     (tmp_path / "facts" / PASSAGES).unlink()
     (tmp_path / "q.json").write_text(json.dumps([{"question": "One?\nA) yes\nB) no", "answer": "A"}]))
 
-    asked = ["enqueue", "q.json", "--set", "rag.enabled=true", "--set", "rag.index=facts", "--json"]
-    result = CliRunner().invoke(main, asked, obj=session_on(MemoryLedger()))
+    asked = producer.json("enqueue", "q.json", "--set", "rag.enabled=true", "--set", "rag.index=facts")
 
-    assert json.loads(result.stdout)["sources"] == {"named_by": 0, "not_in_index": None, "partly_in_index": None}
+    assert asked["sources"] == {"named_by": 0, "not_in_index": None, "partly_in_index": None}
 
 
 def test_a_source_that_looks_like_a_list_may_be_a_name(tmp_path: Path) -> None:

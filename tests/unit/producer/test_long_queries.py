@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from click.testing import CliRunner
-
 from contract.index import MANIFEST
 from contract.ledger import MemoryLedger
-from producer.cli import main
 from tests.support import build_test_index, make_question
-from tests.unit.producer.conftest import session_on
+from tests.unit.producer.conftest import Producer, session_on
 
 SAID = (
     "at least 1 of 2 questions longer than the 256 tokens that all-minilm-l6-v2 reads: only their beginning is "
@@ -21,9 +18,7 @@ SAID = (
 
 def enqueue(*more: str) -> str:
     asked = ["q.jsonl", "--set", "rag.enabled=true", "--set", "rag.index=facts", "--dry-run", *more]
-    result = CliRunner().invoke(main, ["enqueue", *asked], obj=session_on(MemoryLedger()))
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return Producer(session_on(MemoryLedger()), "enqueue")(*asked).stdout
 
 
 def index_and_questions(folder: Path, *questions: dict[str, object]) -> None:

@@ -8,14 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from contract.errors import QuestionFileError
 from contract.ledger import MemoryLedger
-from producer.cli import main
 from producer.intake.qrels import Qrels
 from tests.support import make_question
-from tests.unit.producer.conftest import session_on
+from tests.unit.producer.conftest import Producer
 
 FORMATS = {
     "BEIR": "query-id\tcorpus-id\tscore\nq0\tp1\t1\nq0\tp2\t2\nq1\tp3\t0\nq2\tp 4\t1\n",
@@ -96,19 +94,15 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
         Qrels.read(Path("/dev/zero"))
 
 
-def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_counted(tmp_path: Path) -> None:
+def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_counted(
+    tmp_path: Path, producer: Producer, ledger: MemoryLedger
+) -> None:
     questions = [make_question(0, gold_passages=("own",)), make_question(1)]
     (tmp_path / "q.jsonl").write_text("\n".join(each.model_dump_json() for each in questions))
     (tmp_path / "qrels").write_text(FORMATS["TREC"])
-    ledger = MemoryLedger()
 
-    def enqueue(qrels: str) -> str:
-        result = CliRunner().invoke(
-            main,
-            ["enqueue", str(tmp_path / "q.jsonl"), "--qrels", str(tmp_path / qrels)],
-            obj=session_on(ledger),
-        )
-        return result.output
+    def enqueue(qrels: str, exit_code: int = 0) -> str:
+        return producer("enqueue", "q.jsonl", "--qrels", qrels, exit_code=exit_code).output
 
     said = "judgements of 1 of 2 questions; no selected question has 1 of its ids, the first is 'q2'"
     assert said in " ".join(enqueue("qrels").split())
@@ -120,5 +114,5 @@ def test_judgements_are_enqueued_as_gold_passages_and_ids_of_no_question_are_cou
     assert "judgements of 2 of 2 questions" in told
     assert "no selected question" not in told
     (tmp_path / "others").write_text("x7 0 p1 1\n")
-    assert "none of its 1 id matches a question: the first is 'x7'" in " ".join(enqueue("others").split())
+    assert "none of its 1 id matches a question: the first is 'x7'" in " ".join(enqueue("others", exit_code=1).split())
     assert len(ledger.runs()) == 2

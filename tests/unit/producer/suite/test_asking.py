@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from contract.engine_info import EngineUsed
 from contract.errors import RunConfigError, WritesRefused
@@ -18,12 +17,11 @@ from contract.ledger import MemoryLedger
 from contract.settings import Settings
 from contract.verdict import Outcome
 from producer.broker import MemoryBroker
-from producer.cli import main
 from producer.readers import file as reading
 from producer.suite.config import load_suite
 from producer.suite.plan import planned
 from tests.support import ROOT, build_test_index
-from tests.unit.producer.conftest import Producer, WriteRows, session_on
+from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import settle, settle_all, write_suite
 
 SHIPPED = sorted((ROOT / "configs" / "suites").glob("*.yaml"))
@@ -152,11 +150,10 @@ def test_an_entry_is_read_and_chosen_from_as_enqueue_does(producer: Producer, wr
     by_hand = ["--map", "question=stem,choices=a+b,answer=key,base=1", "--subject", "x", "--sample", "2", "--seed", "7"]
 
     (told,) = producer.json(path, "--dry-run")["runs"]
-    session = session_on(producer.session.ledger, producer.session.broker)
-    same = CliRunner().invoke(main, ["enqueue", "odd.jsonl", "--dry-run", "--json", *by_hand], obj=session)
+    same = Producer(producer.session).json("enqueue", "odd.jsonl", "--dry-run", *by_hand)
 
     assert told["questions"] == 2
-    assert told["spec"] == json.loads(same.stdout)["spec"]
+    assert told["spec"] == same["spec"]
 
 
 def test_an_entry_has_relevance_judgements_as_enqueue_does(
@@ -409,8 +406,7 @@ def test_what_was_asked_by_hand_under_another_name_is_told(
     producer: Producer, sets: tuple[Path, Path], ledger: MemoryLedger
 ) -> None:
     path = write_suite([{"name": "by hand", "file": "red.jsonl"}, {"name": "other", "file": "blue.jsonl"}])
-    session = session_on(producer.session.ledger, producer.session.broker)
-    CliRunner().invoke(main, ["enqueue", "red.jsonl", "--run", "mine-alone"], obj=session)
+    Producer(producer.session)("enqueue", "red.jsonl", "--run", "mine-alone")
     (first,) = ledger.runs()
 
     lines = [line for line in producer(path).stdout.splitlines() if line.startswith("already")]
