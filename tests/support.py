@@ -27,7 +27,7 @@ from contract.index import DEFAULT_ENCODER, PASSAGES, PLAN, Bm25Options, Chunkin
 from contract.prompts import turns_of
 from contract.spec import IndexKind
 from contract.turns import readable
-from contract.verdict import Passage
+from contract.verdict import Outcome, Passage, Verdict
 from demo.valkey import CONFIGURATION, free_port
 from producer.corpus.document import Document
 from producer.corpus.store import store_passages
@@ -71,6 +71,12 @@ def interrupted_run(ledger: Ledger, questions: Sequence[Question], written: int,
     ledger.open_run(run)
     ledger.add_questions(run.run_id, questions[:written])
     return run
+
+
+def settle(ledger: Ledger, run_id: str, *question_ids: str, outcome: Outcome = Outcome.CORRECT, **more: object) -> None:
+    """Commit a verdict with `outcome` for each of the questions, with `more` of it."""
+    made = {"outcome": outcome, **more}
+    ledger.commit(run_id, [Verdict.model_validate({"question_id": each, **made}) for each in question_ids])
 
 
 def build_test_index(

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from contract import Outcome, RedisLedger, Verdict, load_settings
+from contract import RedisLedger, load_settings
 from contract.names import request_id
 from demo.valkey import free_port
 from tests.support import (
@@ -32,6 +32,7 @@ from tests.support import (
     make_questions,
     open_run,
     process,
+    settle,
     url_of,
     valkey,
     wait_until,
@@ -462,7 +463,7 @@ def test_the_door_describes_itself(door: Caller) -> None:
 def test_a_run_of_which_every_question_is_settled_is_called_settled(alone: Caller, redis_ledger: RedisLedger) -> None:
     run = open_run(redis_ledger, make_questions(1), "done")
     assert [each["state"] for each in alone.get("/runs").body] == ["running"]
-    redis_ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    settle(redis_ledger, run.run_id, "q0")
     assert [each["state"] for each in alone.get("/runs").body] == ["settled"]
 
 

@@ -24,6 +24,7 @@ from tests.support import (
     make_question,
     make_questions,
     open_run,
+    settle,
     url_of,
     valkey,
     wait_until,
@@ -105,7 +106,7 @@ def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
     settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, waiting = (open_run(redis_ledger, make_questions(8), name=name) for name in ("begun", "waiting"))
-    redis_ledger.commit(begun.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    settle(redis_ledger, begun.run_id, "q0")
     send(app, redis_ledger, waiting)
     publish(app, QUEUE, begun.run_id, ["q1", "q2", "q3"], 4)  # the other four are in no message
     monkeypatch.setattr("workers.stall.FIRST_S", 0.0)
@@ -316,7 +317,7 @@ def test_a_janitor_says_nothing_of_runs_of_which_nothing_is_lost_and_remembers_n
     janitor.round()
     janitor.round()
     assert list(janitor._quiet._runs) == [run.run_id]
-    redis_ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    settle(redis_ledger, run.run_id, "q0")
     janitor.round()
     assert (list(janitor._quiet._runs), caplog.messages) == ([], [])
 

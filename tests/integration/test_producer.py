@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ from contract import keys
 from contract.connection import lua
 from contract.ledger import RedisLedger
 from contract.queue import queue_length, queued_question_ids
-from contract.verdict import Outcome, Verdict
-from tests.support import PATIENCE_S, listen_to_ctrl_c, wait_until
+from tests.support import PATIENCE_S, listen_to_ctrl_c, settle, wait_until
 
 MODEL = "smollm2-135m-instruct"
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -88,11 +86,6 @@ def write_questions(path: Path, count: int) -> Path:
     )
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def settle(ledger: RedisLedger, run_id: str, ids: list[str]) -> None:
-    verdicts = [Verdict(question_id=each, outcome=Outcome.CORRECT, choice="B", settled_at=time.time()) for each in ids]
-    ledger.commit(run_id, verdicts)
 
 
 def lose_messages(client: redis.Redis, keep: int = 0) -> None:
@@ -202,7 +195,7 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
         lambda: bool(queued_question_ids(ledger.client, keys.score_queue(MODEL), run_id)),
         "the questions to be sent again",
     )
-    settle(ledger, run_id, [f"q{n}" for n in range(20)])
+    settle(ledger, run_id, *(f"q{n}" for n in range(20)), choice="B")
     out, err = watching.communicate(timeout=PATIENCE_S)
 
     assert watching.returncode == 0
@@ -231,7 +224,7 @@ def test_an_interrupted_watch_leaves_the_run_alone(
 def test_results_come_out_in_the_order_of_the_input(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
     write_questions(tmp_path / "q.jsonl", 1200)
     run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
-    settle(ledger, run_id, [f"q{n}" for n in reversed(range(1200))])
+    settle(ledger, run_id, *(f"q{n}" for n in reversed(range(1200))), choice="B")
 
     found: dict[str, Any] = json.loads(producer("export", run_id, "--json").stdout)
 
@@ -253,7 +246,7 @@ def test_the_results_of_a_run_are_written_without_loading_celery(
 ) -> None:
     write_questions(tmp_path / "q.jsonl", 12)
     run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
-    settle(ledger, run_id, [f"q{n}" for n in range(12)])
+    settle(ledger, run_id, *(f"q{n}" for n in range(12)), choice="B")
 
     imported = producer(command_name, run_id).stderr
 

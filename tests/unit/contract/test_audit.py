@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 from celery import Celery
 
-from contract import MemoryLedger, Outcome, RedisLedger, Run, RunState, Verdict, keys
+from contract import MemoryLedger, RedisLedger, Run, RunState, keys
 from contract.audit import heal, looks_stalled, missing
 from contract.priority import Priority
 from contract.spec import IndexKind, Retrieval
-from tests.support import interrupted_run, make_questions, open_run
+from tests.support import interrupted_run, make_questions, open_run, settle
 
 RAG = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
 Message = tuple[str, tuple[str, ...]]
@@ -110,17 +110,13 @@ def books() -> RedisLedger:
     return cast(RedisLedger, Books())
 
 
-def settle(books: RedisLedger, run: Run, *ids: str) -> None:
-    books.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in ids])
-
-
 def test_a_run_whose_questions_are_in_no_message_looks_stalled_whatever_workers_hold_of_other_runs(
     books: RedisLedger, broker: Broker
 ) -> None:
     run = open_run(books, make_questions(2), rag=RAG)
     broker.held = {"idle": [], "busy": [("another", ("q0", "q1"))]}
     assert looks_stalled(books, run)
-    settle(books, run, "q0")
+    settle(books, run.run_id, "q0")
     assert looks_stalled(books, run), "also where a part of it is settled"
 
 
@@ -152,7 +148,7 @@ def test_no_run_looks_stalled_that_is_settled_halted_rescored_or_still_being_wri
     settled, halted = (open_run(books, make_questions(2), name) for name in ("settled", "halted"))
     rescored = open_run(books, make_questions(2), "rescored", rescored_from="another")
     half = interrupted_run(books, make_questions(4), 2, name="half")
-    settle(books, settled, "q0", "q1")
+    settle(books, settled.run_id, "q0", "q1")
     assert books.halt(halted.run_id, RunState.PAUSED) is RunState.PAUSED
     assert [looks_stalled(books, each) for each in (settled, halted, rescored, half)] == [False] * 4
     books.resume(halted.run_id)
@@ -166,7 +162,7 @@ def test_what_waits_at_either_stage_or_is_held_by_any_worker_is_not_missing(book
     broker.waiting = {retrieve: [(run.run_id, ("q0",))], score: [(run.run_id, ("q1",)), ("another", ("q4", "q5"))]}
     broker.held = {"one": [(run.run_id, ("q2",))], "two": [(run.run_id, ("q3",)), ("another", ("q4",))]}
     assert missing(books, run) == ["q4", "q5"]
-    settle(books, run, "q4")
+    settle(books, run.run_id, "q4")
     assert missing(books, run) == ["q5"]
 
 

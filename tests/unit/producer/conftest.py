@@ -8,6 +8,7 @@ import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from click.testing import CliRunner, Result
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, MemoryLedger, Run
 from contract.spec import Mode, Prompt, RunSpec, Sampling
-from contract.verdict import Outcome, Verdict
+from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import Broker, MemoryBroker
 from producer.cli import main
 from producer.session import Session
@@ -59,9 +60,11 @@ class Producer:
         return json.loads(self(*words, "--json", exit_code=exit_code).stdout)
 
 
-def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None) -> None:
+def settle_whole(
+    ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT, but: Outcome | None = None
+) -> None:
     """Settle all of the run, its first question as `but`; one without a key can be neither right nor wrong."""
-    outcomes = [but or outcome] + [outcome] * 99
+    outcomes = chain([but or outcome], repeat(outcome))
     questions = [question for question, verdict in ledger.results(run_id) if verdict is None]
     verdicts = [
         Verdict(
@@ -72,6 +75,20 @@ def settle(ledger: MemoryLedger, run_id: str, outcome: Outcome = Outcome.CORRECT
             rule="argmax",
         )
         for each, came in zip(questions, outcomes, strict=False)
+    ]
+    ledger.commit(run_id, verdicts)
+
+
+def settle_next(ledger: MemoryLedger, run_id: str, *outcomes: Outcome) -> None:
+    """Settle the next questions of the run, as many as there are outcomes."""
+    ids = list(ledger.unsettled(run_id))
+    verdicts = [
+        Verdict(
+            question_id=each,
+            outcome=outcome,
+            error=Failure(type="RequestRejected", message="too long") if outcome is Outcome.FAILED else None,
+        )
+        for each, outcome in zip(ids, outcomes, strict=False)
     ]
     ledger.commit(run_id, verdicts)
 

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from contract.ledger import MemoryLedger, RunState
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import Outcome
 from producer import bar
 from producer.bar import with_bar
 from producer.corpus.progress import Steps
 from tests.support import make_questions, open_run
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
 
 
 @pytest.fixture
@@ -65,21 +65,13 @@ def test_commands_that_read_a_whole_run_show_how_far_they_are_on_a_terminal(
     assert doing in screen.getvalue()
 
 
-def settle(ledger: MemoryLedger, run_id: str) -> None:
-    """Settle all questions of the run; the first one fails."""
-    first, *others = list(ledger.unsettled(run_id))
-    failure = Failure(type="RequestRejected", message="too long")
-    right = [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in others]
-    ledger.commit(run_id, [Verdict(question_id=first, outcome=Outcome.FAILED, error=failure), *right])
-
-
 @pytest.mark.parametrize(("of_b", "exit_code"), [(20, 0), (19, 1)], ids=["the same questions", "different ones"])
 def test_compare_shows_how_far_it_is_also_where_it_refuses(
     of_b: int, exit_code: int, producer: Producer, ledger: MemoryLedger, screen: io.StringIO
 ) -> None:
     runs = [open_run(ledger, make_questions(count), name).run_id for name, count in (("a", 20), ("b", of_b))]
     for run_id in runs:
-        settle(ledger, run_id)
+        settle_whole(ledger, run_id, but=Outcome.FAILED)
     producer("compare", *runs, exit_code=exit_code)
     assert "compare" in screen.getvalue()
 
@@ -94,7 +86,7 @@ def test_a_suite_shows_how_far_it_is_with_each_run_that_it_reads(
     producer("suite", suite)
     assert screen.getvalue() == ""
     for run in ledger.runs():
-        settle(ledger, run.run_id)
+        settle_whole(ledger, run.run_id, but=Outcome.FAILED)
 
     producer("suite", suite, exit_code=3)
 

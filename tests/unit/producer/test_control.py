@@ -16,12 +16,8 @@ from contract.names import request_id
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.options import CANCELLED
-from tests.support import interrupted_run, make_questions, open_run
+from tests.support import interrupted_run, make_questions, open_run, settle
 from tests.unit.producer.conftest import Producer
-
-
-def settle(ledger: MemoryLedger, run_id: str, *ids: str, outcome: Outcome = Outcome.CORRECT) -> None:
-    ledger.commit(run_id, [Verdict(question_id=each, outcome=outcome, choice="B") for each in ids])
 
 
 def drop_all(ledger: MemoryLedger, broker: MemoryBroker) -> None:

@@ -17,7 +17,7 @@ from producer.broker import MemoryBroker
 from producer.engine_differences import Engines, engine_lines, not_those_running, sampling_lines
 from producer.export.results import export
 from tests.support import make_questions, open_run
-from tests.unit.producer.conftest import Producer, settle
+from tests.unit.producer.conftest import Producer, settle_whole
 
 ENGINE = {"engine": "vllm", "weights": "aa", "dtype": "bfloat16", "max_num_seqs": 64}
 
@@ -114,7 +114,7 @@ def test_a_settled_run_that_is_enqueued_again_beside_other_weights_says_that_its
     """It was printed as if the new weights had answered so."""
     run = ledger.run(producer.json("enqueue", five)["run_id"])
     ledger.note_engine(run.run_id, EngineUsed(worker="gpu0@a", since=0.0, engine=ENGINE | {"mcqueue": "0.1.0"}))
-    settle(ledger, run.run_id)
+    settle_whole(ledger, run.run_id)
     broker.live = [serving(run)]
     assert "engines" not in producer("enqueue", five).stdout
     assert producer.json("enqueue", five)["other_engines"] == {}

@@ -19,7 +19,7 @@ from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.cli import main
 from tests.support import build_test_index
-from tests.unit.producer.conftest import Producer, WriteRows, settle
+from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
 
 
 def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: Path) -> None:
@@ -61,7 +61,7 @@ def test_enqueue_again_resumes(producer: Producer, five: Path, broker: MemoryBro
 
 def test_enqueue_again_after_the_end_says_so(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
 
     result = producer("enqueue", five)
 
@@ -265,7 +265,7 @@ def test_another_way_to_compare_the_same_scores_is_told_to_be_known_already(
 ) -> None:
     """Thousands of questions were asked again for an accuracy that the first run had told."""
     run = producer.json("enqueue", five, "--run", "one")["run_id"]
-    settle(ledger, run)
+    settle_whole(ledger, run)
 
     told = producer("enqueue", five, "--run", "one", "--set", "normalization=character").stdout
 
@@ -325,7 +325,7 @@ def test_the_model_that_is_asked_may_be_named_as_an_option(producer: Producer, f
 
 def test_enqueue_with_watch_exports_and_prints_the_table(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
 
     result = producer("enqueue", five, "--watch", "--out", "here")
 

@@ -18,10 +18,11 @@ import pytest
 from contract.errors import InputError, RedisUnreachable
 from contract.ledger import MemoryLedger
 from contract.question import Question
-from contract.verdict import Outcome, Verdict
+from contract.verdict import Verdict
 from producer.export.files import Drafts, explaining, refuse_unwritable
 from producer.export.formats import FORMATS
 from producer.export.results import export
+from tests.support import settle
 from tests.unit.producer.conftest import room_per_file
 from tests.unit.producer.settled import QUESTIONS
 
@@ -174,7 +175,7 @@ def settle_the_rest(ledger: MemoryLedger) -> None:
     """What an export made before this and one made after it differ in, each file of them."""
     left = [question.id for question, verdict in ledger.results("run-1") if verdict is None]
     assert left
-    ledger.commit("run-1", [Verdict(question_id=each, outcome=Outcome.CORRECT, choice="A") for each in left])
+    settle(ledger, "run-1", *left, choice="A")
 
 
 def ages(directory: Path) -> dict[str, str]:

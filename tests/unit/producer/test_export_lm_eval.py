@@ -16,7 +16,7 @@ from contract.question import Question
 from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.export.results import Exported, export
-from tests.support import interrupted_run, make_questions
+from tests.support import interrupted_run, make_questions, settle
 
 PROMPT = Prompt(
     name="labelled",
@@ -351,7 +351,7 @@ def test_an_unfinished_run_says_how_many_questions_are_missing(tmp_path: Path) -
 def test_questions_that_are_not_written_yet_are_counted_as_unsettled(ledger: MemoryLedger, tmp_path: Path) -> None:
     """Of 10 questions, "2 of 5" were told to be unsettled, right above "7 of 10"."""
     run = interrupted_run(ledger, make_questions(10), written=5)
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT, choice="A") for n in range(3)])
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(3)), choice="A")
 
     done = export(ledger, run.run_id, tmp_path, ("lm-eval",))
 

@@ -9,13 +9,13 @@ import pytest
 
 from contract.ledger import MemoryLedger
 from contract.verdict import Failure, Outcome, Verdict
-from tests.unit.producer.conftest import Producer, settle
+from tests.unit.producer.conftest import Producer, settle_whole
 
 
 def fail(ledger: MemoryLedger, run_id: str, failures: Mapping[str, Failure]) -> None:
     """Settle the run with these failures by question id; all its other questions are right."""
     ledger.commit(run_id, [Verdict(question_id=q, outcome=Outcome.FAILED, error=why) for q, why in failures.items()])
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
 
 
 def failed_lines(told: str) -> list[str]:

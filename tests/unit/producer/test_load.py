@@ -13,7 +13,7 @@ from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger, RunState
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
-from tests.unit.producer.conftest import Producer, WriteRows, session_on, settle
+from tests.unit.producer.conftest import Producer, WriteRows, session_on, settle_whole
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 ROWS = [each.model_dump(mode="json", exclude_none=True) for each in QUESTIONS]
@@ -70,7 +70,7 @@ def test_what_was_not_settled_is_asked_once_the_run_is_resumed(elsewhere: Produc
 def test_a_settled_run_is_exported_as_before_and_its_failed_questions_can_be_asked_again(
     producer: Producer, elsewhere: Producer, ledger: MemoryLedger, run_id: str, archive: Path, tmp_path: Path
 ) -> None:
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
     producer("export", run_id, "--format", "jsonl", "--out", tmp_path, exit_code=3)
     before = (archive / "results.jsonl").read_bytes()
     (told,) = elsewhere.json("load", archive)
@@ -111,7 +111,7 @@ def test_the_verdicts_of_two_machines_that_shared_a_run_come_together(
     producer: Producer, elsewhere: Producer, ledger: MemoryLedger, run_id: str, archive: Path, tmp_path: Path
 ) -> None:
     elsewhere("load", archive)
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
     producer("export", run_id, "--format", "jsonl", "--out", tmp_path, exit_code=3)
     told = " ".join(elsewhere("load", archive).stdout.split())
     assert "settled: 1 verdict loaded, 4 there before" in told
@@ -130,7 +130,7 @@ def test_results_of_another_run_that_asked_the_same_questions_are_not_taken_for_
     producer: Producer, elsewhere: Producer, ledger: MemoryLedger, archive: Path, write_rows: WriteRows, tmp_path: Path
 ) -> None:
     other = producer.json("enqueue", write_rows(*ROWS), "--run", "other", "--set", "mode=likelihood")["run_id"]
-    settle(ledger, other)
+    settle_whole(ledger, other)
     producer("export", other, "--format", "jsonl", "--out", tmp_path)
     (tmp_path / other / "results.jsonl").replace(archive / "results.jsonl")
     told = elsewhere("load", archive, exit_code=1).stderr

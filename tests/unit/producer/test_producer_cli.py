@@ -23,8 +23,8 @@ from producer.question_view import verdict_facts
 from producer.watching import finish
 from producer.watching.outage import Clock
 from producer.watching.watch import watch
-from tests.support import make_questions, open_run
-from tests.unit.producer.conftest import Producer, WriteRows, settle
+from tests.support import make_questions, open_run, settle
+from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
 from workers.cli import main as workers
 
 
@@ -203,7 +203,7 @@ def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledg
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     producer("export")
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
 
     early = producer("watch")
     assert "results.csv" not in early.stdout
@@ -217,7 +217,7 @@ def test_commands_for_the_results_name_the_folder_that_was_named(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
     export = f"python -m producer export {run_id} --out 'my results'"
 
     assert export in producer("enqueue", five, "--out", "my results").stdout
@@ -260,7 +260,7 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id, but=Outcome.FAILED)
+    settle_whole(ledger, run_id, but=Outcome.FAILED)
     broker.live.append(
         WorkerRecord(
             name="gpu0",
@@ -288,7 +288,7 @@ def test_status_of_a_run_with_failed_questions_names_what_says_why_and_what_asks
     run_id = producer.json("enqueue", five)["run_id"]
     remedy = "failed    `export` says why, and `requeue --failed` asks them again once that is fixed\n"
     assert remedy not in producer("status").stdout
-    settle(ledger, run_id, but=Outcome.FAILED)
+    settle_whole(ledger, run_id, but=Outcome.FAILED)
     assert remedy in producer("status").stdout
 
 
@@ -296,14 +296,14 @@ def test_the_accuracy_of_a_run_that_goes_on_is_said_to_be_over_what_is_settled_s
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
-    ledger.commit(run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT, choice="B") for n in range(2)])
+    settle(ledger, run_id, *(f"q{n}" for n in range(2)), choice="B")
 
     for command in (("status",), ("export",)):
         assert "(2 of 2) over the 2 settled so far; unanswered" in producer(*command).stdout
     producer("pause", run_id)
     assert "(2 of 2) over the 2 settled so far; unanswered" in producer("status").stdout
     producer("resume", run_id)
-    ledger.commit(run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.ANSWERED, choice="B") for n in range(2, 5)])
+    settle(ledger, run_id, *(f"q{n}" for n in range(2, 5)), outcome=Outcome.ANSWERED, choice="B")
     assert "over all questions; unanswered" in producer("status").stdout
 
 
@@ -344,7 +344,7 @@ def test_a_run_without_any_key_is_told_to_have_none_at_any_time(
     file = write_rows(*({"id": f"q{n}", "question": f"{n}?", "choices": ["a", "b"], "answer": None} for n in range(4)))
     run_id = producer.json("enqueue", file)["run_id"]
     for ids, outcome in (([], Outcome.FAILED), (["q0"], Outcome.FAILED), (["q1", "q2", "q3"], Outcome.UNANSWERED)):
-        ledger.commit(run_id, [Verdict(question_id=each, outcome=outcome) for each in ids])
+        settle(ledger, run_id, *ids, outcome=outcome)
 
         for told in (producer("status").stdout, producer("export", exit_code=3 if "q3" in ids else 0).stdout):
             assert ["accuracy", "none: no question has a key"] in [line.split(maxsplit=1) for line in told.splitlines()]
@@ -379,7 +379,7 @@ def test_runs_prints_a_line_for_each_run_where_programs_read_it_however_long_its
     file = tmp_path / f"{'questions-' * 15}医学.jsonl"
     file.write_bytes(five.read_bytes())
     run_id = producer.json("enqueue", file, "--run", "a-name-of-a-run-" * 6)["run_id"]
-    settle(ledger, run_id, but=Outcome.FAILED)
+    settle_whole(ledger, run_id, but=Outcome.FAILED)
 
     _, line = producer("runs").stdout.splitlines()
 
@@ -389,7 +389,7 @@ def test_runs_prints_a_line_for_each_run_where_programs_read_it_however_long_its
 
 
 def test_runs_says_how_many_questions_failed(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    settle(ledger, producer.json("enqueue", five)["run_id"], but=Outcome.FAILED)
+    settle_whole(ledger, producer.json("enqueue", five)["run_id"], but=Outcome.FAILED)
 
     assert "5/5, 1 failed" in producer("runs").stdout
 
@@ -398,7 +398,7 @@ def test_watch_ends_with_a_table_and_exit_code_3_if_some_failed(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id, but=Outcome.FAILED)
+    settle_whole(ledger, run_id, but=Outcome.FAILED)
 
     result = producer("watch", exit_code=3)
 
@@ -489,7 +489,7 @@ def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five:
         "results.jsonl",
         "summary.json",
     ]
-    settle(ledger, run_id, but=Outcome.FAILED)
+    settle_whole(ledger, run_id, but=Outcome.FAILED)
     assert producer.json("export", exit_code=3)["files"] == [
         f"results/{run_id}/results.csv",
         f"results/{run_id}/summary.json",
@@ -527,7 +527,7 @@ def test_several_runs_are_exported_at_once_and_that_questions_of_one_failed_is_n
 ) -> None:
     ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two", "three")]
     for run_id, first in zip(ids, (Outcome.WRONG, Outcome.FAILED, Outcome.WRONG), strict=True):
-        settle(ledger, run_id, but=first)
+        settle_whole(ledger, run_id, but=first)
 
     told = producer("export", *ids, ids[0], "--format", "parquet", exit_code=3).stdout
     found = producer.json("export", *ids, exit_code=3)
@@ -582,7 +582,7 @@ def test_a_watch_does_not_name_the_files_of_a_purged_run_that_came_out_as_often_
 def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     assert "unsettled" in producer("show", "last", "q0").stdout
-    settle(ledger, run_id)
+    settle_whole(ledger, run_id)
 
     text = producer("show", "last", "q0").stdout
 

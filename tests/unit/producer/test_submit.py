@@ -10,11 +10,10 @@ import pytest
 
 from contract import Run, prefix_order
 from contract.errors import QuestionFileError, RedisUnreachable, RunConfigError, UnknownRun
-from contract.ledger import Ledger, MemoryLedger
+from contract.ledger import MemoryLedger
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.spec import ChatTemplate, ExampleSelection, Judge, Mode, Prompt, Sampling
-from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.intake.selection import Selection
 from producer.intake.survey import Digest, rejected_rows, survey
@@ -25,7 +24,7 @@ from producer.runs.planning import Plan, afresh, plan
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import State, submit
 from producer.stats.guessing import Guessing
-from tests.support import make_question, make_spec
+from tests.support import make_question, make_spec, settle
 from tests.unit.producer.conftest import WriteRows
 
 
@@ -35,10 +34,6 @@ def planned(path: Path, selection: Selection | None = None, **options: Any) -> P
 
 def ids(path: Path, selection: Selection) -> list[str]:
     return [question.id for question in survey(Source(path, path.name), selection).questions()]
-
-
-def settle(ledger: Ledger, run_id: str, *question_ids: str) -> None:
-    ledger.commit(run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in question_ids])
 
 
 def test_a_survey_counts_what_it_found(five: Path) -> None:

@@ -16,8 +16,8 @@ from contract.verdict import ContextSource, Failure, Passage
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json
 from producer.options import SOME_FAILED
-from tests.support import make_question, make_questions, open_run
-from tests.unit.producer.conftest import Producer
+from tests.support import make_question, make_questions, open_run, settle
+from tests.unit.producer.conftest import Producer, settle_next
 
 
 def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def test_what_guessing_scores_in_the_mean_of_subjects_is_told_where_they_have_ot
     asked = [make_question(n, subject="four") for n in range(3)]
     asked.append(make_question(3, subject="two", choices=("yes", "no"), answer="A"))
     run = open_run(ledger, asked)
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT) for n in range(4)])
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(4)))
 
     told = producer("export", run.run_id).stdout
 
@@ -209,7 +209,7 @@ def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_w
 ) -> None:
     run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(["law", "law", "art"])])
     outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT)
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
+    settle_next(ledger, run.run_id, *outcomes)
 
     told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
 
@@ -224,7 +224,7 @@ def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_cou
     asked = ("law", "law", "art", "art", "zoo", "zoo")
     outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT, Outcome.WRONG, Outcome.FAILED, Outcome.FAILED)
     run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(asked)])
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
+    settle_next(ledger, run.run_id, *outcomes)
 
     told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
     summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
@@ -265,8 +265,8 @@ def test_the_end_of_a_run_with_failed_questions_tells_its_accuracy_without_them_
 ) -> None:
     run, spared = open_run(ledger, make_questions(4)), open_run(ledger, make_questions(3))
     outcomes = (Outcome.CORRECT, Outcome.WRONG, Outcome.UNANSWERED, Outcome.FAILED)
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
-    ledger.commit(spared.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes[:3])])
+    settle_next(ledger, run.run_id, *outcomes)
+    settle_next(ledger, spared.run_id, *outcomes[:3])
 
     told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
 
@@ -282,12 +282,12 @@ def test_each_accuracy_has_the_chance_level_of_its_own_questions(ledger: MemoryL
     """Many choices in questions that failed, or have no verdict yet, made guesses look better than chance."""
     questions = [make_question(at, choices=tuple("vwxyz"[:of]), answer="A") for at, of in enumerate((2, 2, 5, 5))]
     run = open_run(ledger, questions)
-    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    settle(ledger, run.run_id, "q0")
 
     assert "chance    0.500\n" in producer("export", run.run_id).stdout
 
-    ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.UNANSWERED)])
-    ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.FAILED) for each in ("q2", "q3")])
+    settle(ledger, run.run_id, "q1", outcome=Outcome.UNANSWERED)
+    settle(ledger, run.run_id, "q2", "q3", outcome=Outcome.FAILED)
     told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
     found = json.loads((Path("results") / run.run_id / "summary.json").read_text())
 
@@ -308,7 +308,7 @@ def test_an_accuracy_that_is_of_the_same_questions_is_told_once(
     ledger: MemoryLedger, producer: Producer, outcomes: tuple[Outcome, ...], told: str
 ) -> None:
     run = open_run(ledger, make_questions(len(outcomes)))
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=each) for n, each in enumerate(outcomes)])
+    settle_next(ledger, run.run_id, *outcomes)
 
     ended = producer("export", run.run_id, exit_code=SOME_FAILED if Outcome.FAILED in outcomes else 0).stdout
 
@@ -321,8 +321,8 @@ def test_the_accuracy_of_a_cancelled_run_is_not_said_to_be_over_all_questions(
     ledger: MemoryLedger, producer: Producer
 ) -> None:
     run = open_run(ledger, make_questions(5))
-    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
-    ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.WRONG)])
+    settle(ledger, run.run_id, "q0")
+    settle(ledger, run.run_id, "q1", outcome=Outcome.WRONG)
     ledger.halt(run.run_id, RunState.CANCELLED)
 
     told = producer("export", run.run_id).stdout
@@ -488,7 +488,7 @@ def test_figures_that_were_asked_for_early_are_of_all_questions_later() -> None:
 
 def test_why_there_is_no_interval_over_subjects_is_told_also_where_all_questions_failed(ledger: MemoryLedger) -> None:
     run = open_run(ledger, [make_question(at, subject=name) for at, name in enumerate("ab")])
-    ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED) for n in range(2)])
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(2)), outcome=Outcome.FAILED)
 
     found = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
 

@@ -28,6 +28,7 @@ from producer.watching.screens import NothingToEnd
 from producer.watching.status import status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Watcher, watch
+from tests.support import settle
 from tests.unit.producer.conftest import WriteRows
 
 
@@ -69,9 +70,9 @@ def run(five: Path, ledger: MemoryLedger, broker: MemoryBroker) -> Run:
     return submit(ready, ledger, broker).run
 
 
-def settle(ledger: MemoryLedger, run: Run, count: int = 5) -> None:
+def settle_open(ledger: MemoryLedger, run: Run, count: int = 5) -> None:
     ids = list(ledger.unsettled(run.run_id))[:count]
-    ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT) for each in ids])
+    settle(ledger, run.run_id, *ids)
 
 
 def worker(model: str) -> WorkerRecord:
@@ -82,7 +83,7 @@ def test_a_watch_ends_when_the_run_is_settled(ledger: MemoryLedger, broker: Memo
     broker.live.append(worker(run.spec.model))
     screen = Screen()
 
-    script = Script({3: lambda: settle(ledger, run, 2), 6: lambda: settle(ledger, run)})
+    script = Script({3: lambda: settle_open(ledger, run, 2), 6: lambda: settle_open(ledger, run)})
     counts = watch(Watcher(ledger, broker, run, screen), clock=script.clock())
 
     assert counts.finished
@@ -91,7 +92,7 @@ def test_a_watch_ends_when_the_run_is_settled(ledger: MemoryLedger, broker: Memo
 
 
 def test_a_settled_run_is_shown_once(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
-    settle(ledger, run)
+    settle_open(ledger, run)
     screen = Screen()
 
     watch(Watcher(ledger, broker, run, screen), clock=Script({}).clock())
@@ -105,7 +106,7 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     broker.live.append(worker("another"))
     screen = Screen()
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({80: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({80: lambda: settle_open(ledger, run)}).clock())
 
     assert len(screen.said) == 2
     assert screen.said[0] == (
@@ -122,7 +123,7 @@ def test_a_worker_that_is_starting_is_named_where_none_has_come_yet(
     broker.announced = ["cpu0@here"]
     screen = Screen()
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle_open(ledger, run)}).clock())
 
     queue = "score.smollm2-135m-instruct"
     assert screen.said == [f"No worker has served {queue} for 10 s. 1 worker is starting: cpu0@here"]
@@ -132,7 +133,7 @@ def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, b
     broker.live.append(worker(run.spec.model))
     screen = Screen()
 
-    script = Script({2: lambda: settle(ledger, run, 2), 4: broker.live.clear, 9: lambda: settle(ledger, run)})
+    script = Script({2: lambda: settle_open(ledger, run, 2), 4: broker.live.clear, 9: lambda: settle_open(ledger, run)})
     watch(Watcher(ledger, broker, run, screen), clock=script.clock())
 
     left = dict.fromkeys(each.left() for each in screen.snapshots)
@@ -146,7 +147,7 @@ def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: 
     broker.live.append(putting_off)
     screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
 
     assert screen.said == ["Questions are waiting. w: here is another build"]
     assert ("put off", "w: here is another build") in begun
@@ -160,7 +161,7 @@ def test_what_a_worker_that_is_not_ready_waits_for_is_said_once(
     broker.live.append(worker(run.spec.model).model_copy(update=waiting))
     screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
 
     assert screen.said == ["Questions are waiting. w waits for the server at http://away/v1"]
     assert begun["not ready"] == "w waits for the server at http://away/v1"
@@ -175,7 +176,7 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
     broker.unbooted += [failed("gpu0@a"), failed("gpu1@a")]
     screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
 
     (said,) = screen.said
     assert re.fullmatch(r"gpu0@a, gpu1@a failed to boot 1:01:4\d ago: 10 GiB KV cache is needed\.", said)
@@ -196,7 +197,7 @@ def test_workers_that_cannot_beat_are_not_said_to_be_missing(
     broker.refused = FULL
     screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle_open(ledger, run)}).clock())
 
     assert screen.said == [WAITING]
     assert [each for each in begun if str(FULL) in each[1]] == [("workers", f"none live; {FULL}")]
@@ -211,7 +212,7 @@ def test_a_redis_that_fills_up_while_no_worker_is_there_is_named_within_seconds_
     events: dict[float, Callable[[], object]] = {
         25: lambda: setattr(broker, "refused", FULL),
         28: lambda: said.append(len(screen.said)),
-        80: lambda: settle(ledger, run),
+        80: lambda: settle_open(ledger, run),
     }
     watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
@@ -233,12 +234,12 @@ def test_why_nothing_is_settled_though_heartbeats_get_through_is_said_after_ten_
         said.append(len(screen.said))
 
     events: dict[float, Callable[[], object]] = {
-        5: lambda: settle(ledger, run, 2),
+        5: lambda: settle_open(ledger, run, 2),
         14: count,
         16: count,
         74: count,
         78: count,
-        80: lambda: settle(ledger, run),
+        80: lambda: settle_open(ledger, run),
     }
     watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
@@ -254,7 +255,7 @@ def test_a_slow_run_whose_redis_takes_writes_is_no_reason_for_a_message(
     broker.live.append(worker(run.spec.model))
     screen = Screen()
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({200: lambda: settle(ledger, run)}).clock())
+    watch(Watcher(ledger, broker, run, screen), clock=Script({200: lambda: settle_open(ledger, run)}).clock())
 
     assert screen.said == []
 
@@ -273,7 +274,7 @@ def test_a_stall_that_cannot_be_healed_as_redis_takes_no_writes_is_told_and_ends
     screen = Screen()
     events: dict[float, Callable[[], object]] = {
         7: lambda: monkeypatch.setattr(broker, "heal", heal),
-        20: lambda: settle(ledger, run),
+        20: lambda: settle_open(ledger, run),
     }
     watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
@@ -305,9 +306,8 @@ def test_lost_questions_are_sent_again_after_two_looks(ledger: MemoryLedger, bro
     def look() -> None:
         sent.append(len(broker.messages))
 
-    watch(
-        Watcher(ledger, broker, run, screen), clock=Script({2: look, 4: look, 9: lambda: settle(ledger, run)}).clock()
-    )
+    script = Script({2: look, 4: look, 9: lambda: settle_open(ledger, run)})
+    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
 
     assert screen.said == [f"{run.run_id} was stalled: 5 lost questions re-sent in 3 messages."]
     assert sent == [0, 3]
@@ -322,7 +322,7 @@ def test_one_look_at_nothing_queued_is_no_stall(ledger: MemoryLedger, broker: Me
 
     events: dict[float, Callable[[], object]] = {
         1: lambda: broker.messages.extend(under_way),
-        9: lambda: settle(ledger, run),
+        9: lambda: settle_open(ledger, run),
     }
     watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
@@ -350,7 +350,7 @@ def test_a_redis_that_goes_away_is_waited_for(
     events: dict[float, Callable[[], object]] = {
         2: lambda: set_away(True),
         7: lambda: set_away(False),
-        9: lambda: settle(ledger, run),
+        9: lambda: settle_open(ledger, run),
     }
     watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
 
@@ -374,7 +374,7 @@ def test_an_outage_is_as_long_as_it_was_however_long_an_answer_was_waited_for(
     def late(run_id: str) -> Counts:
         monkeypatch.setattr(ledger, "counts", counts)
         script.time += 9
-        settle(ledger, run)
+        settle_open(ledger, run)
         return counts(run_id)
 
     watch(Watcher(ledger, broker, run, screen), clock=script.clock())
@@ -386,7 +386,7 @@ def test_an_outage_is_as_long_as_it_was_however_long_an_answer_was_waited_for(
 def test_a_run_that_was_over_when_it_was_first_looked_at_has_no_pace(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
-    settle(ledger, run)
+    settle_open(ledger, run)
     screen = Screen()
     watch(Watcher(ledger, broker, run, screen), clock=Script({}).clock())
     (shown,) = screen.snapshots
@@ -400,7 +400,7 @@ def test_a_paused_run_is_waited_for_without_complaint_and_without_healing(
     screen = Screen()
     events: dict[float, Callable[[], object]] = {
         120: lambda: ledger.resume(run.run_id),
-        121: lambda: settle(ledger, run),
+        121: lambda: settle_open(ledger, run),
     }
 
     ledger.halt(run.run_id, RunState.PAUSED)
@@ -433,7 +433,7 @@ def test_what_is_in_flight_of_a_cancelled_run_is_waited_for(
 
     def finish() -> None:
         ids = list(ledger.unsettled(run.run_id))[:2]
-        ledger.commit(run.run_id, [Verdict(question_id=each, outcome=Outcome.CORRECT, choice="B") for each in ids])
+        settle(ledger, run.run_id, *ids, choice="B")
         broker.held.clear()
 
     events: dict[float, Callable[[], object]] = {3: lambda: ledger.halt(run.run_id, RunState.CANCELLED), 9: finish}
@@ -469,7 +469,7 @@ def test_questions_that_nobody_writes_end_the_watch(ledger: MemoryLedger, broker
     short = run.model_copy(update={"run_id": "short"})
     ledger.open_run(short)
     ledger.add_questions(short.run_id, [question for question, _ in ledger.results(run.run_id)][:2])
-    settle(ledger, short)
+    settle_open(ledger, short)
     broker.live.append(worker(run.spec.model))
 
     with pytest.raises(LedgerError, match="short: 3 of 5 questions never written"):

@@ -44,7 +44,7 @@ def books() -> MemoryLedger:
     return MemoryLedger()
 
 
-def settle(books: MemoryLedger, run: Run, *verdicts: Verdict) -> None:
+def commit(books: MemoryLedger, run: Run, *verdicts: Verdict) -> None:
     books.commit(run.run_id, verdicts)
 
 
@@ -57,7 +57,7 @@ def stored(question_id: str, text: str, **more: Any) -> Verdict:
 def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(3), "old", **GENERATES)
     gone = stored("q2", "", outcome=Outcome.FAILED, error=Failure(type="RequestRejected", message="too long"))
-    settle(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."), gone)
+    commit(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."), gone)
     done = rescore(books, run.run_id)
     assert (done.questions, done.changed) == (3, 1)
     assert done.run.spec.rescored_from == run.run_id
@@ -79,7 +79,7 @@ def test_a_text_that_the_rules_fail_on_fails_its_question_and_the_others_are_rea
         return read_text(question, text, *args, **options)
 
     run = open_run(books, make_questions(3), "old", **GENERATES)
-    settle(books, run, stored("q0", "The answer is A."), stored("q1", "!", choice="B"), stored("q2", "No idea."))
+    commit(books, run, stored("q0", "The answer is A."), stored("q1", "!", choice="B"), stored("q2", "No idea."))
     monkeypatch.setattr("workers.recheck.rescoring.read_text", fragile)
 
     done = rescore(books, run.run_id)
@@ -97,7 +97,7 @@ def test_a_text_that_the_rules_fail_on_fails_its_question_and_the_others_are_rea
 def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     books.note_engine(run.run_id, EngineUsed(worker="w0", since=1.0, engine={"engine": "vllm", "dtype": "float32"}))
-    settle(books, run, stored("q0", "The answer is A."))
+    commit(books, run, stored("q0", "The answer is A."))
 
     again = [rescore(books, run.run_id).run.run_id for _ in range(2)]
 
@@ -107,7 +107,7 @@ def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger)
 
 def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
-    settle(books, run, stored("q0", "The answer is A."))
+    commit(books, run, stored("q0", "The answer is A."))
     first, second = rescore(books, run.run_id), rescore(books, run.run_id)
     assert first.run.run_id == second.run.run_id
     assert books.counts(first.run.run_id).settled == 1
@@ -116,10 +116,10 @@ def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
 def test_failed_questions_that_were_asked_again_are_read_by_the_next_rescoring(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(2), "old", **GENERATES)
     gone = stored("q1", "", outcome=Outcome.FAILED, error=Failure(type="EngineDead", message="out of memory"))
-    settle(books, run, stored("q0", "The answer is A."), gone)
+    commit(books, run, stored("q0", "The answer is A."), gone)
     before = rescore(books, run.run_id).run.run_id
     books.reopen_failed(run.run_id)
-    settle(books, run, stored("q1", "The answer is B."))
+    commit(books, run, stored("q1", "The answer is B."))
 
     after = [rescore(books, run.run_id).run.run_id for _ in range(2)]
 
@@ -132,11 +132,11 @@ def test_a_run_asked_anew_under_the_id_of_a_purged_one_is_not_given_the_readings
     books: MemoryLedger,
 ) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
-    settle(books, run, stored("q0", "The answer is B."))
+    commit(books, run, stored("q0", "The answer is B."))
     rescore(books, run.run_id)
     books.purge(run.run_id)
     open_run(books, make_questions(1), "old", **GENERATES)
-    settle(books, run, stored("q0", "The answer is A."))
+    commit(books, run, stored("q0", "The answer is A."))
 
     found = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
 
@@ -148,7 +148,7 @@ def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
     books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run(books, make_questions(2), "old", **GENERATES)
-    settle(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."))
+    commit(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."))
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -168,7 +168,7 @@ def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
     books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
-    settle(books, run, stored("q0", "The answer is A."))
+    commit(books, run, stored("q0", "The answer is A."))
     monkeypatch.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
     monkeypatch.setattr("workers.recheck.rescoring.read_text", lambda *_, **__: NOTHING_READ)
     before = rescore(books, run.run_id)
@@ -183,7 +183,7 @@ def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
 def test_votes_are_counted_again(books: MemoryLedger) -> None:
     spec = {**GENERATES, "mode": Mode.VOTE, "sampling": Sampling(samples=3, temperature=0.5)}
     run = open_run(books, make_questions(1), "old", **spec)
-    settle(books, run, stored("q0", json.dumps(["Answer: A", "Answer: B", "Answer: A"])))
+    commit(books, run, stored("q0", json.dumps(["Answer: A", "Answer: B", "Answer: A"])))
     after = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
     assert after is not None
     assert after.choice == "A"
@@ -192,7 +192,7 @@ def test_votes_are_counted_again(books: MemoryLedger) -> None:
 
 def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(8), "old", shuffle=True, **GENERATES)
-    settle(books, run, *(stored(f"q{n}", "Answer: A") for n in range(8)))
+    commit(books, run, *(stored(f"q{n}", "Answer: A") for n in range(8)))
     for question, verdict in books.results(rescore(books, run.run_id).run.run_id):
         assert verdict is not None
         assert verdict.choice == arrangements(question, run.spec)[0].original("A")
@@ -209,7 +209,7 @@ def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books
 )
 def test_a_run_without_all_texts_that_decided_is_refused(books: MemoryLedger, spec: dict[str, Any], told: str) -> None:
     run = open_run(books, make_questions(1), "old", **spec)
-    settle(books, run, stored("q0", "A"))
+    commit(books, run, stored("q0", "A"))
     with pytest.raises(RunConfigError, match=told):
         rescore(books, run.run_id)
 
@@ -217,7 +217,7 @@ def test_a_run_without_all_texts_that_decided_is_refused(books: MemoryLedger, sp
 def test_the_grades_of_a_judge_are_not_read_again(books: MemoryLedger) -> None:
     judge = Judge(prompt=Prompt(name="grade", text="Grade: {{ response }}"))
     run = open_run(books, make_questions(1), "old", mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
-    settle(books, run, stored("q0", "It is four."))
+    commit(books, run, stored("q0", "It is four."))
     with pytest.raises(RunConfigError, match=r"are its judge's grades: .* To grade again, enqueue it with --fresh"):
         rescore(books, run.run_id)
 
@@ -253,7 +253,7 @@ class Contrary(ReadyEngine):
 
 def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(10), "old")
-    settle(books, run, *(stored(f"q{n}", "", choice="D" if n % 2 else "A", margin=0.1) for n in range(10)))
+    commit(books, run, *(stored(f"q{n}", "", choice="D" if n % 2 else "A", margin=0.1) for n in range(10)))
     engine = Contrary(load_settings())
     engine.calls, engine.prompts = [], []
     found = list(stability(books, run.run_id, engine, sample=10))
@@ -275,7 +275,7 @@ class Impatience(Contrary):
 
 def test_what_flipped_before_ctrl_c_is_told(books: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     run = open_run(books, make_questions(2), "old")
-    settle(books, run, *(stored(f"q{n}", "", choice=None) for n in range(2)))
+    commit(books, run, *(stored(f"q{n}", "", choice=None) for n in range(2)))
     engine = Impatience(load_settings())
     engine.calls, engine.prompts = [], []
     monkeypatch.setattr(recheck, "asked_of", lambda *_: (load_settings(), books, run))
@@ -300,10 +300,10 @@ def test_a_run_that_answered_nothing_yet_is_refused_before_an_engine_boots(books
     with pytest.raises(InputError, match=f"No question of {run.run_id} was answered yet"):
         answered(books, run)
     error = Failure(type="Made", message="up")
-    settle(books, run, Verdict(question_id="q0", outcome=Outcome.FAILED, error=error))
+    commit(books, run, Verdict(question_id="q0", outcome=Outcome.FAILED, error=error))
     with pytest.raises(InputError, match="was answered yet: 1 of 2 settled, 1 of them failed"):
         answered(books, run)
-    settle(books, run, stored("q1", "", choice="A"))
+    commit(books, run, stored("q1", "", choice="A"))
     assert answered(books, run) == 1
 
 
@@ -330,7 +330,7 @@ def test_of_a_large_run_only_the_sample_is_in_memory(books: MemoryLedger, monkey
 
 def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old")
-    settle(books, run, stored("q0", "", choice="A"))
+    commit(books, run, stored("q0", "", choice="A"))
     engine = SimulatedEngine(load_settings(None, ["simulated.reject_text=Question"]))
     engine.start()
     (flip,) = stability(books, run.run_id, engine, sample=1)
@@ -340,7 +340,7 @@ def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: Me
 
 def test_a_circular_question_is_stable_only_where_every_rotation_comes_out_as_before(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "circular", mode=Mode.LETTER, circular=True)
-    settle(books, run, stored("q0", "", choice="D", rotations=4, rotation_choices=("D",) * 4))
+    commit(books, run, stored("q0", "", choice="D", rotations=4, rotation_choices=("D",) * 4))
     engine = Contrary(load_settings())
     engine.calls, engine.prompts = [], []
     (flip,) = stability(books, run.run_id, engine, sample=1)
@@ -363,7 +363,7 @@ def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(bo
     grade = Prompt(name="grade", text="{{ response }} {{ reference }}")
     judge = Judge(prompt=grade, server="http://127.0.0.1:1", model="strict")
     run = open_run(books, make_questions(2), "old", **GENERATES | {"mode": Mode.JUDGE, "judge": judge})
-    settle(books, run, *(stored(f"q{n}", "", outcome=Outcome.CORRECT if n else Outcome.WRONG) for n in range(2)))
+    commit(books, run, *(stored(f"q{n}", "", outcome=Outcome.CORRECT if n else Outcome.WRONG) for n in range(2)))
     asked: list[Judge] = []
 
     def found(wanted: Judge) -> Writes:
@@ -396,7 +396,7 @@ def test_the_text_of_a_free_prompt_is_stable_only_if_all_of_it_comes_again(
     """No choice is read from it: it was called unchanged, whatever came."""
     prompt = Question(id="q0", question="Tell me a story.", choices=())
     run = open_run(books, [prompt], "old", **GENERATES | {"mode": Mode.FREE})
-    settle(books, run, stored("q0", before, outcome=Outcome.ANSWERED))
+    commit(books, run, stored("q0", before, outcome=Outcome.ANSWERED))
 
     (flip,) = stability(books, run.run_id, Writes(load_settings(), alone), sample=1)
 
@@ -409,7 +409,7 @@ def test_an_answer_without_a_key_to_grade_it_by_is_stable_only_if_the_same_text_
     keyless = [each.model_copy(update={"answer": None}) for each in make_questions(2)]
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
     run = open_run(books, keyless, "old", **GENERATES | {"mode": Mode.JUDGE, "judge": judge})
-    settle(books, run, *(stored(f"q{n}", f"It is {n}.", outcome=Outcome.ANSWERED) for n in range(2)))
+    commit(books, run, *(stored(f"q{n}", f"It is {n}.", outcome=Outcome.ANSWERED) for n in range(2)))
 
     flips = [flip for flip in stability(books, run.run_id, Writes(load_settings(), "It is 1."), sample=2) if flip]
 
@@ -448,7 +448,7 @@ def test_a_question_is_looked_at_again_with_the_passages_that_it_was_shown(books
     template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
     run = open_run(books, make_questions(1), "old", rag=rag, prompt=template)
     shown = (Passage(id="p", score=2.0, text="Sums are even."), Passage(id="x", score=1.0, text="No.", shown=False))
-    settle(books, run, stored("q0", "", choice="A", passages=shown))
+    commit(books, run, stored("q0", "", choice="A", passages=shown))
     question = books.result(run.run_id, "q0")[0]
     engine = Contrary(load_settings())
     engine.calls, engine.prompts = [], []
@@ -469,7 +469,7 @@ def test_an_unsettled_question_is_shown_with_the_passages_that_it_will_be_asked_
     (given,) = request_tokens(run, *as_asked(books, run, "q0"), PromptEncoder(WordTokenizer()))
     assert given["text"] == "Sums are even.\nWhat is 0 plus 0?"
     assert as_asked(books, run, "q1")[1] == ()
-    settle(books, run, stored("q0", "", choice="A"))
+    commit(books, run, stored("q0", "", choice="A"))
     assert as_asked(books, run, "q0")[1] == (), "what it was asked with counts"
 
 

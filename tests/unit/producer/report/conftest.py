@@ -76,7 +76,7 @@ def unpack(html: str) -> tuple[list[Any], list[Any]]:
     return rows, whole
 
 
-def settle(ledger: MemoryLedger, run: Run, right: Callable[[int], bool] = lambda n: n % 2 == 0) -> None:
+def answer_all(ledger: MemoryLedger, run: Run, right: Callable[[int], bool] = lambda n: n % 2 == 0) -> None:
     """Verdicts for all questions of the run; question `n` is right where `right` says so."""
     questions = [question for question, _ in ledger.results(run.run_id)]
     for number, question in enumerate(questions):

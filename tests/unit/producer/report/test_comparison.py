@@ -17,7 +17,7 @@ from contract.spec import IndexKind, Retrieval
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from tests.support import make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, html_of, page_of, settle
+from tests.unit.producer.report.conftest import Page, answer_all, html_of, page_of
 
 
 def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_all(
@@ -26,7 +26,7 @@ def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_al
     questions = make_questions(40)
     runs = [open_run(ledger, questions, seed=seed) for seed in range(3)]
     for run, lost in zip(runs, (0, 7, 0), strict=True):
-        settle(ledger, run, right=lambda at, lost=lost: at >= lost)  # type: ignore[misc]
+        answer_all(ledger, run, right=lambda at, lost=lost: at >= lost)  # type: ignore[misc]
 
     report(*(run.run_id for run in runs[:2]))
     report(*(run.run_id for run in runs))
@@ -45,8 +45,8 @@ def _shortest_name_first(run: Run) -> list[Path]:
 def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, report: Producer) -> None:
     questions = make_questions(20)
     a, b = open_run(ledger, questions, "a"), open_run(ledger, questions, "b", seed=7)
-    settle(ledger, a)
-    settle(ledger, b, right=lambda n: n % 4 != 1)
+    answer_all(ledger, a)
+    answer_all(ledger, b, right=lambda n: n % 4 != 1)
     done = report(a.run_id, b.run_id, "--json")
     (path,) = json.loads(done.stdout)["files"]
     assert path == f"results/{a.run_id}/report-with-{b.run_id}.html"
@@ -62,7 +62,7 @@ def test_a_comparison_says_that_other_engines_answered_the_other_run(ledger: Mem
     """`compare` did; on the page, a change of dtype looked like an effect of the settings."""
     runs = [open_run(ledger, make_questions(20), name, seed=seed) for seed, name in enumerate("ab")]
     for run, dtype in zip(runs, ("float32", "bfloat16"), strict=True):
-        settle(ledger, run)
+        answer_all(ledger, run)
         ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine={"dtype": dtype}))
 
     (path,) = report.json(*(run.run_id for run in runs))["files"]
@@ -76,7 +76,7 @@ def test_an_accuracy_without_failed_questions_stands_beside_their_chance_level(
 ) -> None:
     pair = make_question(0, choices=("a", "b"), answer="A")
     runs = [open_run(ledger, [pair, make_question(1)], name) for name in ("a", "b")]
-    settle(ledger, runs[1])
+    answer_all(ledger, runs[1])
     for question, outcome in ((pair, Outcome.CORRECT), (make_question(1), Outcome.FAILED)):
         ledger.commit(runs[0].run_id, [Verdict(question_id=question.id, outcome=outcome)])
 
@@ -97,9 +97,9 @@ def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_aske
     questions = make_questions(20)
     a, b = open_run(ledger, questions, "a"), open_run(ledger, questions[5:], "b", seed=7)
     c = open_run(ledger, questions, "c", seed=8)
-    settle(ledger, a)
-    settle(ledger, b, right=lambda n: n % 4 != 1)
-    settle(ledger, c)
+    answer_all(ledger, a)
+    answer_all(ledger, b, right=lambda n: n % 4 != 1)
+    answer_all(ledger, c)
 
     report(a.run_id, b.run_id, c.run_id)
     page = page_of(a)
@@ -122,8 +122,8 @@ def test_of_many_flipped_questions_a_report_lists_the_first_and_tells_how_many_t
     ledger: MemoryLedger, report: Producer, flipped: int, told: str
 ) -> None:
     a, b = open_run(ledger, make_questions(40), "a"), open_run(ledger, make_questions(40), "b", seed=7)
-    settle(ledger, a)
-    settle(ledger, b, right=lambda n: (n % 2 == 0) != (n < flipped))
+    answer_all(ledger, a)
+    answer_all(ledger, b, right=lambda n: (n % 2 == 0) != (n < flipped))
 
     (path,) = report.json(a.run_id, b.run_id)["files"]
 
@@ -152,7 +152,7 @@ def test_each_run_of_a_report_is_read_once(
     questions = make_questions(8)
     runs = [open_run(ledger, questions, f"seed {seed}", seed=seed) for seed in range(4)]
     for run in runs:
-        settle(ledger, run)
+        answer_all(ledger, run)
     read: list[str] = []
     results = ledger.results
 
@@ -171,7 +171,7 @@ def test_a_run_that_is_reopened_while_it_is_read_is_one_line(
 ) -> None:
     a, b = (open_run(ledger, make_questions(4), name, seed=seed) for seed, name in enumerate("ab"))
     for run in (a, b):
-        settle(ledger, run)
+        answer_all(ledger, run)
     results = ledger.results
 
     def reopened(run_id: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[Question, Verdict | None]]:
@@ -193,7 +193,7 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
     ]
     rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=3)
     closed, opened = open_run(ledger, questions, "closed"), open_run(ledger, questions, "open", rag=rag)
-    settle(ledger, closed)
+    answer_all(ledger, closed)
     for number, question in enumerate(questions):
         right = number % 4 != 1
         verdict = Verdict(
@@ -274,7 +274,7 @@ def test_beside_the_flipped_questions_of_a_circular_run_stands_what_its_choices_
     questions = make_questions(4)
     runs = [open_run(ledger, questions, circular=circular) for circular in (False, True)]
     for run, lost in zip(runs, (0, 2), strict=True):
-        settle(ledger, run, right=lambda at, lost=lost: at >= lost)  # type: ignore[misc]
+        answer_all(ledger, run, right=lambda at, lost=lost: at >= lost)  # type: ignore[misc]
 
     report(*(run.run_id for run in runs))
 

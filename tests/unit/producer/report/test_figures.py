@@ -15,16 +15,16 @@ from contract.ledger import MemoryLedger
 from contract.spec import Judge, Mode, Normalization, Prompt, Sampling
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
-from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run
+from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run, settle
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, html_of, page_of, settle
+from tests.unit.producer.report.conftest import Page, answer_all, html_of, page_of
 
 
 def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_was_asked(
     ledger: MemoryLedger, report: Producer
 ) -> None:
     run = open_run(ledger, make_questions(20))
-    settle(ledger, run)
+    answer_all(ledger, run)
     done = report()
     path = Path("results") / run.run_id / "report.html"
     assert done.stdout == f"report  {path}\n"
@@ -41,11 +41,11 @@ def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_w
 
 def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: MemoryLedger, report: Producer) -> None:
     poor, failing = open_run(ledger, make_questions(40)), open_run(ledger, make_questions(41))
-    settle(ledger, poor, right=lambda _: False)
+    answer_all(ledger, poor, right=lambda _: False)
     for question in make_questions(40):
         error = Failure(type="RequestRejected", message="too long")
         ledger.commit(failing.run_id, [Verdict(question_id=question.id, outcome=Outcome.FAILED, error=error)])
-    settle(ledger, failing)  # the one that is left
+    answer_all(ledger, failing)  # the one that is left
 
     texts = []
     for run in (poor, failing):
@@ -94,7 +94,7 @@ def test_calibration_over_fewer_questions_than_the_figure_before_it_says_over_ho
     alike, mixed = open_run(ledger, questions), open_run(ledger, [*questions[:3], several], "mixed")
     pages, ends = [], []
     for run in (alike, mixed):
-        settle(ledger, run)
+        answer_all(ledger, run)
         report(run.run_id)
         pages.append(page_of(run).text)
         ends.append(Producer(report.session, "export")(run.run_id).stdout)
@@ -113,7 +113,7 @@ def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabiliti
     told = "the softmax of scores per character, not a model probability"
     pages, ends, summaries = [], [], []
     for run in (plain, divided):
-        settle(ledger, run)
+        answer_all(ledger, run)
         report(run.run_id)
         pages.append(page_of(run).text)
         ends.append(Producer(report.session, "export")(run.run_id).stdout)
@@ -277,7 +277,7 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
     # Four large subjects that are hard, and a small one that is easy: the mean of five is far above the accuracy.
     subjects = [*(name for name in "abcd" for _ in range(40)), *("e" * 8)]
     run = open_run(ledger, [make_question(at, subject=name) for at, name in enumerate(subjects)])
-    settle(ledger, run, right=lambda at: at >= 160 or at % 4 == 0)
+    answer_all(ledger, run, right=lambda at: at >= 160 or at % 4 == 0)
 
     report()
 
@@ -292,7 +292,7 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
 def test_of_one_subject_there_is_no_mean_over_subjects(ledger: MemoryLedger, report: Producer) -> None:
     """It was the accuracy once more, with another interval."""
     run = open_run(ledger, [make_question(at, subject="only") for at in range(8)])
-    settle(ledger, run)
+    answer_all(ledger, run)
 
     report()
 
@@ -305,7 +305,7 @@ def test_the_report_rounds_an_accuracy_as_the_terminal_does(
 ) -> None:
     # 74 of 160 are 0.4625: the terminal's 0.463 once stood beside the report's 46.2 %.
     run = open_run(ledger, make_questions(160))
-    settle(ledger, run, right=lambda at: at < 74)
+    answer_all(ledger, run, right=lambda at: at < 74)
 
     report()
 
@@ -318,7 +318,7 @@ def test_the_report_rounds_an_accuracy_as_the_terminal_does(
 
 def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(20), rescored_from="another", mode=Mode.GENERATE, sampling=Sampling())
-    settle(ledger, run)
+    answer_all(ledger, run)
 
     report()
 
@@ -331,7 +331,7 @@ def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
     ledger: MemoryLedger, broker: MemoryBroker, report: Producer
 ) -> None:
     run = open_run(ledger, make_questions(4))
-    settle(ledger, run)
+    answer_all(ledger, run)
     for model in (run.spec.model.upper(), "another"):  # as another host's deploy file may spell the same queue's name
         queue, engine = score_queue(model), {"engine": f"engine of {model}"}
         broker.live.append(
@@ -349,7 +349,7 @@ def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
 
 def test_the_report_says_that_unlike_engines_answered_a_run(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(4))
-    settle(ledger, run)
+    answer_all(ledger, run)
     for dtype in ("float32", "bfloat16"):
         ledger.note_engine(run.run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
 
@@ -366,7 +366,7 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
     free = run.model_copy(update={"run_id": "free", "chance": None, "spec": spec})
     ledger.open_run(free)
     ledger.add_questions(free.run_id, make_questions(20))
-    settle(ledger, free)
+    answer_all(ledger, free)
 
     report(free.run_id)
 
@@ -407,7 +407,7 @@ def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
 
 def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(8))
-    settle(ledger, run)
+    answer_all(ledger, run)
 
     report()
 
@@ -420,7 +420,7 @@ def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: Memo
     two = make_question(0, subject="yes or no", choices=("yes", "no"), answer="A")
     five = make_question(1, subject="of five", choices=tuple("vwxyz"), answer="A")
     run = open_run(ledger, [two, five])
-    settle(ledger, run)
+    answer_all(ledger, run)
 
     report()
 
@@ -434,8 +434,8 @@ def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: Memo
 def test_without_failed_questions_a_guess_is_one_at_the_others(ledger: MemoryLedger, report: Producer) -> None:
     two, five = (make_question(n, choices=tuple("vwxyz"[:of]), answer="A") for n, of in enumerate((2, 5)))
     run = open_run(ledger, [two, five])
-    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="A")])
-    ledger.commit(run.run_id, [Verdict(question_id="q1", outcome=Outcome.FAILED)])
+    settle(ledger, run.run_id, "q0", choice="A")
+    settle(ledger, run.run_id, "q1", outcome=Outcome.FAILED)
 
     report()
 
@@ -473,7 +473,7 @@ def test_a_run_whose_questions_were_not_all_written_is_told_to_be_unsettled(
     ledger: MemoryLedger, report: Producer
 ) -> None:
     run = interrupted_run(ledger, make_questions(5), written=2)
-    settle(ledger, run)
+    answer_all(ledger, run)
 
     report()
 

@@ -7,12 +7,12 @@ import pytest
 from contract.ledger import MemoryLedger
 from producer.report.measures import Measures, Spread, Throughput, steps, throughput
 from tests.support import make_questions, open_run
-from tests.unit.producer.report.conftest import settle
+from tests.unit.producer.report.conftest import answer_all
 
 
 def test_a_shuffled_run_is_tallied_by_the_labels_of_the_file(ledger: MemoryLedger) -> None:
     run = open_run(ledger, make_questions(40), shuffle=True)
-    settle(ledger, run, right=lambda _: True)
+    answer_all(ledger, run, right=lambda _: True)
     measures = Measures(run)
     for question, verdict in ledger.results(run.run_id):
         measures.add(question, verdict)

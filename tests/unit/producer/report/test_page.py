@@ -14,7 +14,7 @@ from producer.report.table import PER_PARCEL
 from producer.session import Session
 from tests.support import interrupted_run, make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, html_of, packed, settle, unpack
+from tests.unit.producer.report.conftest import Page, answer_all, html_of, packed, unpack
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{ 7*7 }}{% raw %}\u2028]]>"
 
@@ -63,7 +63,7 @@ def test_a_question_on_which_the_template_failed_is_shown_with_the_reason_instea
 ) -> None:
     short = make_question(1, choices=("a", "b"), answer="A")
     run = open_run(ledger, [make_question(0), short], prompt=Prompt(name="mine", text="{{ choices[2].text }}"))
-    settle(ledger, run)
+    answer_all(ledger, run)
 
     report()
     shown = Producer(session, "show")(run.run_id, "q1")
@@ -75,7 +75,7 @@ def test_a_question_on_which_the_template_failed_is_shown_with_the_reason_instea
 
 def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(4))
-    settle(ledger, run)
+    answer_all(ledger, run)
     report()
     html = html_of(run)
     loading = {name for _, attributes in Page(html).tags for name in attributes} & {"src", "srcset", "action"}
@@ -124,7 +124,7 @@ def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Produ
 
 def test_the_table_holds_every_question_with_prompt_and_scores(ledger: MemoryLedger, report: Producer) -> None:
     run = open_run(ledger, make_questions(PER_PARCEL + 3))
-    settle(ledger, run)
+    answer_all(ledger, run)
     report()
     html = html_of(run)
     rows, details = unpack(html)
@@ -141,7 +141,7 @@ def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report:
     chat = open_run(ledger, questions, "chat", chat_template=ChatTemplate.TURNS, description="Say.")
     runs = [same, otherwise, other_words, other_questions, chat]
     for run in runs[1:]:
-        settle(ledger, run)
+        answer_all(ledger, run)
     report(*(run.run_id for run in runs))
 
     html = html_of(same)
@@ -178,8 +178,8 @@ def test_beside_a_run_whose_questions_were_not_all_written_every_row_shows_its_o
 def test_without_questions_the_page_has_the_figures_alone(ledger: MemoryLedger, report: Producer) -> None:
     questions = [make_question(n, question=f"Only the table says so, {n}.") for n in range(20)]
     a, b = open_run(ledger, questions, "a"), open_run(ledger, questions, "b", seed=7)
-    settle(ledger, a)
-    settle(ledger, b, right=lambda n: n % 4 != 1)
+    answer_all(ledger, a)
+    answer_all(ledger, b, right=lambda n: n % 4 != 1)
 
     report(a.run_id, b.run_id, "--no-questions")
 

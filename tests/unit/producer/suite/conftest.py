@@ -11,11 +11,11 @@ import yaml
 
 from contract.ledger import Counts, MemoryLedger, Run, RunState
 from contract.names import slug
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import Outcome
 from producer.session import Session
 from producer.suite.cell import Cell
 from tests.support import make_spec
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, settle_next
 
 
 @pytest.fixture
@@ -47,24 +47,10 @@ def two_by_two(sets: tuple[Path, Path]) -> Path:
     return write_suite(entries, models=["small", "large"])
 
 
-def settle(ledger: MemoryLedger, run_id: str, *outcomes: Outcome) -> None:
-    """Settle as many questions of the run as there are outcomes."""
-    ids = list(ledger.unsettled(run_id))
-    verdicts = [
-        Verdict(
-            question_id=each,
-            outcome=outcome,
-            error=Failure(type="RequestRejected", message="too long") if outcome is Outcome.FAILED else None,
-        )
-        for each, outcome in zip(ids, outcomes, strict=False)
-    ]
-    ledger.commit(run_id, verdicts)
-
-
 def settle_all(ledger: MemoryLedger, right: int = 3) -> None:
     """Settle every run, with so many of its questions right."""
     for run in ledger.runs():
-        settle(ledger, run.run_id, *[Outcome.CORRECT] * right, *[Outcome.WRONG] * (run.questions - right))
+        settle_next(ledger, run.run_id, *[Outcome.CORRECT] * right, *[Outcome.WRONG] * (run.questions - right))
 
 
 def cell(entry: str, model: str, right: int, of: int, **more: Any) -> Cell:

@@ -21,8 +21,8 @@ from producer.readers import file as reading
 from producer.suite.config import load_suite
 from producer.suite.plan import planned
 from tests.support import ROOT, build_test_index
-from tests.unit.producer.conftest import Producer, WriteRows
-from tests.unit.producer.suite.conftest import settle, settle_all, write_suite
+from tests.unit.producer.conftest import Producer, WriteRows, settle_next
+from tests.unit.producer.suite.conftest import settle_all, write_suite
 
 SHIPPED = sorted((ROOT / "configs" / "suites").glob("*.yaml"))
 
@@ -448,7 +448,7 @@ def test_failed_questions_of_a_settled_suite_are_told_and_exit_with_3(
 ) -> None:
     producer(two_by_two)
     first = producer.json(two_by_two)["runs"][0]["run_id"]
-    settle(ledger, first, Outcome.FAILED, Outcome.UNANSWERED)
+    settle_next(ledger, first, Outcome.FAILED, Outcome.UNANSWERED)
     settle_all(ledger)
 
     said = producer(two_by_two, exit_code=3).stdout
@@ -464,7 +464,7 @@ def test_of_many_runs_with_failed_questions_the_first_are_told_and_how_many_more
     """The fourth run's failures were in the table, but nobody was told why, or how to ask them again."""
     runs = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
     for run_id in runs:
-        settle(ledger, run_id, Outcome.FAILED)
+        settle_next(ledger, run_id, Outcome.FAILED)
     settle_all(ledger)
 
     said = producer(two_by_two, exit_code=3).stdout

@@ -28,8 +28,8 @@ from producer.suite.pairs import paired
 from producer.suite.render import echo_figures, figure_lines, markdown
 from producer.suite.table import Table
 from tests.support import build_test_index, make_questions, make_spec, open_run
-from tests.unit.producer.conftest import Producer, WriteRows
-from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
+from tests.unit.producer.conftest import Producer, WriteRows, settle_next
+from tests.unit.producer.suite.conftest import cell, settle_all, write_suite
 
 
 def table(*cells: Cell, shared: bool = False) -> Table:
@@ -496,7 +496,7 @@ def test_the_csv_has_both_kinds_of_interval_under_names_of_their_own_also_withou
     path = write_suite([{"name": "red", "file": "red.jsonl"}])
     producer(path)
     (run,) = ledger.runs()
-    settle(ledger, run.run_id, *[Outcome.CORRECT] * 20, *[Outcome.WRONG] * 18, *[Outcome.FAILED] * 2)
+    settle_next(ledger, run.run_id, *[Outcome.CORRECT] * 20, *[Outcome.WRONG] * 18, *[Outcome.FAILED] * 2)
 
     told = producer.json(path, "--watch", exit_code=3)["runs"][0]
 
@@ -606,7 +606,7 @@ def test_a_settled_suite_says_whether_its_models_differ(
     assert producer.json(two_by_two)["comparisons"] == []
     for run in runs:
         better = run["model"] == "large"
-        settle(ledger, run["run_id"], *[Outcome.CORRECT if better else Outcome.WRONG] * 3, Outcome.FAILED)
+        settle_next(ledger, run["run_id"], *[Outcome.CORRECT if better else Outcome.WRONG] * 3, Outcome.FAILED)
 
     said = producer(two_by_two, exit_code=3).stdout
     found = producer.json(two_by_two, exit_code=3)["comparisons"]
@@ -627,8 +627,8 @@ def test_a_settled_suite_says_whether_its_models_differ(
 
 def test_a_suite_keeps_none_of_the_questions_that_flipped_which_may_be_millions(ledger: MemoryLedger) -> None:
     runs = [open_run(ledger, make_questions(4), model=model) for model in ("small", "large")]
-    settle(ledger, runs[0].run_id, *[Outcome.WRONG] * 4)
-    settle(ledger, runs[1].run_id, *[Outcome.CORRECT] * 4)
+    settle_next(ledger, runs[0].run_id, *[Outcome.WRONG] * 4)
+    settle_next(ledger, runs[1].run_id, *[Outcome.CORRECT] * 4)
 
     (found,) = paired(ledger, [[Cell("red", run, ledger.counts(run.run_id)) for run in runs]])
 

@@ -29,8 +29,8 @@ from producer.watching.screens import BarScreen, LineScreen
 from producer.watching.worker_status import Member
 from tests.docs import blocks
 from tests.support import ROOT, needed_package
-from tests.unit.producer.conftest import Producer, WriteRows
-from tests.unit.producer.suite.conftest import cell, settle, settle_all, write_suite
+from tests.unit.producer.conftest import Producer, WriteRows, settle_next
+from tests.unit.producer.suite.conftest import cell, settle_all, write_suite
 
 
 def ready(model: str) -> WorkerRecord:
@@ -80,10 +80,10 @@ def test_a_watch_ends_when_all_runs_are_settled_or_cancelled(
         ledger,
         broker,
         {
-            2: lambda: settle(ledger, ids[0], *[Outcome.CORRECT] * 4),
+            2: lambda: settle_next(ledger, ids[0], *[Outcome.CORRECT] * 4),
             4: lambda: ledger.halt(ids[1], RunState.CANCELLED),
-            9: lambda: settle(ledger, ids[2], *[Outcome.CORRECT] * 4),
-            30: lambda: settle(ledger, ids[3], *[Outcome.CORRECT] * 4),
+            9: lambda: settle_next(ledger, ids[2], *[Outcome.CORRECT] * 4),
+            30: lambda: settle_next(ledger, ids[3], *[Outcome.CORRECT] * 4),
         },
     )
 
@@ -101,12 +101,12 @@ def test_a_run_that_goes_on_after_it_was_over_is_watched_to_its_end(
         ledger,
         broker,
         {
-            2: lambda: settle(ledger, first, Outcome.FAILED, *[Outcome.CORRECT] * 3),
+            2: lambda: settle_next(ledger, first, Outcome.FAILED, *[Outcome.CORRECT] * 3),
             4: lambda: ledger.reopen_failed(first),
-            5: lambda: settle(ledger, others[0], *[Outcome.CORRECT] * 4),
-            6: lambda: settle(ledger, others[1], *[Outcome.CORRECT] * 4),
-            7: lambda: settle(ledger, others[2], *[Outcome.CORRECT] * 4),
-            20: lambda: settle(ledger, first, Outcome.CORRECT),
+            5: lambda: settle_next(ledger, others[0], *[Outcome.CORRECT] * 4),
+            6: lambda: settle_next(ledger, others[1], *[Outcome.CORRECT] * 4),
+            7: lambda: settle_next(ledger, others[2], *[Outcome.CORRECT] * 4),
+            20: lambda: settle_next(ledger, first, Outcome.CORRECT),
         },
     )
 
@@ -119,7 +119,7 @@ def test_a_run_that_is_purged_after_it_was_over_is_missed(
 ) -> None:
     first = producer.json(two_by_two)["runs"][0]["run_id"]
     done: dict[float, Callable[[], object]] = {
-        2: lambda: settle(ledger, first, *[Outcome.CORRECT] * 4),
+        2: lambda: settle_next(ledger, first, *[Outcome.CORRECT] * 4),
         4: lambda: ledger.purge(first),
     }
     with pytest.raises(UnknownRun, match=f"{first} is no longer in the ledger; last seen with 4 of 4 questions"):
@@ -186,7 +186,7 @@ def test_what_got_lost_of_a_run_is_sent_again_and_the_run_is_named(
     queue = "score.small"
     broker.live += [ready("small"), ready("large")]
     for each in ids[1:]:
-        settle(ledger, each, *[Outcome.CORRECT] * 4)
+        settle_next(ledger, each, *[Outcome.CORRECT] * 4)
     broker.messages.clear()
 
     _, said = watched(ledger, broker, {9: lambda: settle_all(ledger)})
@@ -343,7 +343,7 @@ def test_a_notebook_reads_all_runs_of_a_suite_as_the_documentation_says(
 ) -> None:
     for run in producer.json(two_by_two)["runs"]:
         first = Outcome.WRONG if run["entry"] == "red" else Outcome.CORRECT
-        settle(ledger, run["run_id"], first, Outcome.CORRECT, Outcome.CORRECT, Outcome.WRONG)
+        settle_next(ledger, run["run_id"], first, Outcome.CORRECT, Outcome.CORRECT, Outcome.WRONG)
     producer(two_by_two, "--watch", "--format", "parquet", "--format", "jsonl")
     needed_package("pandas")
     (block,) = (each for each in blocks(ROOT / "docs" / "statistics.md") if "never_right" in each)
@@ -389,10 +389,10 @@ def test_a_run_that_was_cancelled_meanwhile_is_exported_and_exits_with_4(
     ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
 
     def cancelled(*given: Any) -> None:
-        settle(ledger, ids[0], Outcome.FAILED)
+        settle_next(ledger, ids[0], Outcome.FAILED)
         ledger.halt(ids[0], RunState.CANCELLED)
         for each in ids[1:]:
-            settle(ledger, each, *[Outcome.CORRECT] * 4)
+            settle_next(ledger, each, *[Outcome.CORRECT] * 4)
         watch_suite(*given)
 
     monkeypatch.setattr(running, "watch_suite", cancelled)
@@ -412,7 +412,7 @@ def test_the_table_knows_which_questions_of_a_cancelled_run_have_a_key(
 
     def cancelled(*given: Any) -> None:
         (run,) = ledger.runs()
-        settle(ledger, run.run_id, Outcome.UNANSWERED, Outcome.CORRECT, Outcome.CORRECT)
+        settle_next(ledger, run.run_id, Outcome.UNANSWERED, Outcome.CORRECT, Outcome.CORRECT)
         ledger.halt(run.run_id, RunState.CANCELLED)
         watch_suite(*given)
 
@@ -466,7 +466,7 @@ def test_what_is_settled_between_the_export_and_the_table_is_in_neither(
 
     def cancelled(*given: Any) -> None:
         for each in ids:
-            settle(ledger, each, Outcome.CORRECT, Outcome.FAILED)
+            settle_next(ledger, each, Outcome.CORRECT, Outcome.FAILED)
             ledger.halt(each, RunState.CANCELLED)
         watch_suite(*given)
 

@@ -13,7 +13,7 @@ from contract import MemoryLedger, Outcome, RunState
 from contract.errors import EngineDead, WaitEnded
 from contract.ledger import UNCOUNTED
 from contract.verdict import Failure, Verdict
-from tests.support import make_question, make_questions, open_run
+from tests.support import make_question, make_questions, open_run, settle
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, nowhere, score, verdict_of
@@ -156,7 +156,7 @@ def test_a_worker_that_ends_amid_a_batch_gives_its_attempts_back_or_tells_why_th
 ) -> None:
     """From another thread, while the engine hangs or is still at work."""
     run = open_run(books, make_questions(3))
-    books.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    settle(books, run.run_id, "q0")
     scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
     attempts: list[list[int]] = []
 

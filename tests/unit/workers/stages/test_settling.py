@@ -18,7 +18,7 @@ from contract.errors import EngineDead
 from contract.keys import score_queue
 from contract.spec import Mode, Sampling
 from contract.verdict import Verdict
-from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run
+from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run, settle
 from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
 from tests.unit.workers.engines import SlowTexts
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score, verdict_of
@@ -87,7 +87,7 @@ def test_onlookers_are_told_that_a_batch_began_and_ended_whatever_its_end(
 
     run = open_run(books, make_questions(1))
     if trouble == "none":
-        books.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+        settle(books, run.run_id, "q0")
     elif trouble == "engine dead":
         engine.dies_at = lambda _: bool(seen)
     else:
@@ -363,7 +363,7 @@ def test_a_worker_that_began_nothing_of_a_run_is_not_told_as_one_that_answered_i
 ) -> None:
     halted, settled = open_run(books, make_questions(1), "halted"), open_run(books, make_questions(1), "settled")
     books.halt(halted.run_id, RunState.PAUSED)
-    books.commit(settled.run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT)])
+    settle(books, settled.run_id, "q0")
     score(books, engine, message(halted, "q0"), message(settled, "q0"))
     assert (books.engines(halted.run_id), books.engines(settled.run_id)) == ([], [])
 
