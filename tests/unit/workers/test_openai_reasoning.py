@@ -16,14 +16,13 @@ from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_reasoner import Reasoner
 from tests.unit.workers.openai_server import LETTERS, WRITE, Script, checked, serving, started
 from tests.unit.workers.openai_strict import FORMS, Form, Strict, fastapi
+from tests.unit.workers.stages.support import at_once, scorer
 from tests.unit.workers.writer import Writer
 from workers.engines import JudgeEngines
 from workers.engines.base import GenerateRequest
 from workers.engines.openai.engine import OpenAiEngine
 from workers.pipeline import score_batch
 from workers.scoring import Item
-from workers.stages.scoring import BatchScorer
-from workers.stages.work import StageContext
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -239,8 +238,7 @@ def test_a_limit_that_the_reasoning_used_up_leaves_its_question_unanswered_and_t
     script, books = Reasoner(refuses_short=refuses_short), MemoryLedger()
     run = run_of(books, max_tokens=9)
     with started(script) as engine:
-        context = StageContext(engine.settings, books, "w@host", lambda *_: None, lambda: True)
-        BatchScorer(context, engine).run(batch_of(message(run, "q0", "q1")))
+        scorer(books, engine, engine.settings, stopping=at_once).run(batch_of(message(run, "q0", "q1")))
     verdicts = [verdict for _, verdict in books.results(run.run_id) if verdict]
     assert [(each.outcome, each.truncated, each.raw_text) for each in verdicts] == [(Outcome.UNANSWERED, True, "")] * 2
     assert [each.completion_tokens for each in verdicts] == [0 if refuses_short else 9] * 2
@@ -275,8 +273,7 @@ def test_a_run_in_mode_generate_is_answered_and_the_ledger_knows_what_was_left_t
     books = MemoryLedger()
     run = run_of(books, max_tokens=500)
     with started(Reasoner()) as engine:
-        context = StageContext(engine.settings, books, "w@host", lambda *_: None, lambda: True)
-        BatchScorer(context, engine).run(batch_of(message(run, "q0", "q1")))
+        scorer(books, engine, engine.settings, stopping=at_once).run(batch_of(message(run, "q0", "q1")))
     assert [each.choice for _, each in books.results(run.run_id) if each] == ["B"] * 2
     (used,) = books.engines(run.run_id)
     assert used.engine["left_to_model"] == ["temperature", "top_p"]

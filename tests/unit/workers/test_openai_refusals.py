@@ -15,6 +15,7 @@ from contract.spec import Mode, Sampling
 from tests.support import PATIENCE_S, make_questions, make_spec, open_run, wait_until
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.openai_server import LETTERS, WRITE, Script, serving, settings_for, started
+from tests.unit.workers.stages.support import at_once, scorer
 from workers.engines import make_engine
 from workers.engines.base import UnexpectedFailure
 from workers.engines.openai.connection import Connection
@@ -22,8 +23,6 @@ from workers.engines.openai.patience import Patience
 from workers.messages.batch import Settlement
 from workers.pipeline import score_batch
 from workers.scoring import Item
-from workers.stages.scoring import BatchScorer
-from workers.stages.work import StageContext
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -218,15 +217,14 @@ def test_a_question_that_alone_is_refused_for_now_is_asked_again_later_and_not_f
     script, books = Script(), MemoryLedger()
     run = open_run(books, make_questions(2), model="grader")
     with started(script, max_retries=1) as engine:
-        context = StageContext(engine.settings, books, "w@host", lambda *_: None, stopping=lambda: True)
-        scorer = BatchScorer(context, engine)
+        stage = scorer(books, engine, engine.settings, stopping=at_once)
         script.unwanted = {"What is 0 plus": status}
         batch = batch_of(message(run, "q0", "q1"))
-        scorer.run(batch)
+        stage.run(batch)
         assert batch.held[0].settlement is Settlement.REQUEUE
         assert books.counts(run.run_id).settled == 1
         script.unwanted = {}
-        scorer.run(batch_of(message(run, "q0", "q1")))
+        stage.run(batch_of(message(run, "q0", "q1")))
     assert [each.error for _, each in books.results(run.run_id) if each] == [None, None]
 
 
@@ -234,10 +232,9 @@ def test_a_question_that_alone_is_refused_at_each_attempt_is_failed_with_what_th
     script, books = Script(unwanted={"What is 0 plus": 429}), MemoryLedger()
     run = open_run(books, make_questions(1), model="grader")
     with started(script, max_retries=0) as engine:
-        context = StageContext(engine.settings, books, "w@host", lambda *_: None, stopping=lambda: True)
-        scorer = BatchScorer(context, engine)
+        stage = scorer(books, engine, engine.settings, stopping=at_once)
         for _ in range(engine.settings.max_attempts):
-            scorer.run(batch_of(message(run, "q0")))
+            stage.run(batch_of(message(run, "q0")))
     ((_, verdict),) = books.results(run.run_id)
     assert verdict is not None
     assert verdict.error is not None
@@ -250,9 +247,9 @@ def test_a_server_that_refuses_everybody_is_waited_for_and_costs_no_question_an_
     script, books = Script(), MemoryLedger()
     run = open_run(books, make_questions(8), model="grader")
     with started(script, max_retries=0) as engine:
-        scorer = BatchScorer(StageContext(engine.settings, books, "w@host", lambda *_: None, lambda: True), engine)
+        stage = scorer(books, engine, engine.settings, stopping=at_once)
         script.refusals = [status] * 40
-        scorer.run(batch_of(message(run, *[f"q{i}" for i in range(8)])))
+        stage.run(batch_of(message(run, *[f"q{i}" for i in range(8)])))
         assert not script.refusals
         assert books.counts(run.run_id).settled == 8
         assert not any(books.troubles(run.run_id, f"q{i}") for i in range(8))
@@ -311,11 +308,11 @@ def test_a_worker_that_is_drained_while_it_waits_costs_no_question_an_attempt() 
         engine = make_engine(settings_for(url, max_retries=0))
         engine.stopping = stopping.is_set
         engine.start()
-        scorer = BatchScorer(StageContext(engine.settings, books, "w@host", lambda *_: None, stopping.is_set), engine)
+        stage = scorer(books, engine, engine.settings, stopping=stopping.is_set)
         batch = batch_of(message(run, "q0", "q1", "q2", "q3"))
         with ThreadPoolExecutor() as pool:
             script.refusals = [429] * 100_000
-            running = pool.submit(scorer.run, batch)
+            running = pool.submit(stage.run, batch)
             wait_until(lambda: bool(engine.waits_for), "refusal")
             stopping.set()
             running.result()
@@ -375,15 +372,15 @@ def test_a_text_that_the_server_broke_off_is_no_answer_and_its_question_is_asked
     script, books = Script(), MemoryLedger()
     run = open_run(books, make_questions(2), model="grader", mode=Mode.GENERATE, sampling=Sampling())
     with started(script, concurrency=1) as engine:
-        scorer = BatchScorer(StageContext(engine.settings, books, "w@host", lambda *_: None, lambda: True), engine)
+        stage = scorer(books, engine, engine.settings, stopping=at_once)
         script.endings = [ending]
         batch = batch_of(message(run, "q0", "q1"))
-        scorer.run(batch)
+        stage.run(batch)
         assert batch.held[0].settlement is Settlement.REQUEUE
         assert books.counts(run.run_id).settled == 1
         (why,) = books.troubles(run.run_id, "q0")
         assert f"{script.url}/v1: the server broke the text off (finish_reason: {ending})" in why
-        scorer.run(batch_of(message(run, "q0", "q1")))
+        stage.run(batch_of(message(run, "q0", "q1")))
     assert [each.choice for _, each in books.results(run.run_id) if each] == ["B", "B"]
 
 

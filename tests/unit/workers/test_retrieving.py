@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_float
 from datetime import UTC, datetime
 
@@ -19,6 +19,7 @@ from contract.settings import load_settings
 from contract.spec import IndexKind, Query, Retrieval, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
+from tests.unit.workers.stages.support import at_once
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.retrieval.base import Retriever
@@ -65,11 +66,6 @@ class Echo(Retriever):
         ]
 
 
-def at_once() -> bool:
-    """Told to end, a worker does not rest before a message comes again."""
-    return True
-
-
 class Outbox:
     """What was sent on."""
 
@@ -95,6 +91,12 @@ def outbox() -> Outbox:
     return Outbox()
 
 
+def retriever(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, *reopen: Callable[[str], Retriever | None]
+) -> BatchRetriever:
+    return BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, *reopen)
+
+
 def retrieve(books: MemoryLedger, echo: Echo, outbox: Outbox, *held: HeldMessage) -> Batch:
     batch = batch_of(*held)
     BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox), echo, MANIFEST).run(batch)
@@ -117,7 +119,7 @@ def test_a_question_that_was_sent_on_or_has_failed_is_done_here(
 ) -> None:
     run = open_run(books, make_questions(3), rag=RAG)
     echo.breaks_at = make_questions(3)[1].question
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = retriever(books, echo, outbox)
     for _ in range(SETTINGS.max_attempts):
         stage.run(batch_of(message(run, "q1")))
     stage.run(batch_of(message(run, "q0", "q2")))
@@ -219,7 +221,7 @@ def test_a_query_that_breaks_the_search_is_tried_again_alone_and_then_fails_with
     assert outbox.sent[0][1].question_ids == ids[:4]
     assert {each for _, sent in outbox.sent for each in sent.question_ids} == {*ids} - {"q5"}
     assert held.summary == "7 retrieved, 1 to be retried"
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = retriever(books, echo, outbox)
     for _ in range(SETTINGS.max_attempts - 1):
         stage.run(batch_of(message(run, "q5")))
     verdict = verdict_of(books, run, "q5")
@@ -253,7 +255,7 @@ def test_questions_for_a_build_that_is_not_here_wait_for_it_however_often_they_c
 ) -> None:
     run = open_run(books, make_questions(2), rag=of_build("9"))
     there: dict[str, Retriever] = {}
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, there.get)
+    stage = retriever(books, echo, outbox, there.get)
     for _ in range(SETTINGS.max_attempts + 2):
         held = message(run, "q0", "q1")
         stage.run(batch_of(held))
@@ -272,7 +274,7 @@ def test_a_batch_that_was_only_put_off_is_not_logged_as_work_done(
     books: MemoryLedger, echo: Echo, outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = open_run(books, make_questions(2), rag=of_build("9"))
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = retriever(books, echo, outbox)
     with caplog.at_level("INFO"):
         for _ in range(3):  # it comes again every second, for as long as nobody has the build
             stage.run(batch_of(message(run, "q0", "q1")))
@@ -283,7 +285,7 @@ def test_a_run_that_was_retrieved_elsewhere_is_no_longer_put_off_here(
     books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.stages.put_offs.PUT_OFF_S", 0.0)
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = retriever(books, echo, outbox)
     for number in range(3):
         run = open_run(books, make_questions(1), f"run-{number}", rag=of_build("9"), seed=number)
         stage.run(batch_of(message(run, "q0")))
@@ -307,9 +309,7 @@ def test_what_is_found_in_an_index_while_it_is_written_over_is_thrown_away(
 ) -> None:
     run = open_run(books, make_questions(1), rag=RAG)
     again = Echo()
-    stage = BatchRetriever(
-        StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, lambda _: again
-    )
+    stage = retriever(books, echo, outbox, lambda _: again)
     echo.written_over_by_search = True
     first, second = message(run, "q0"), message(run, "q0")
     stage.run(batch_of(first))
@@ -322,7 +322,7 @@ def test_a_build_that_was_written_over_and_cannot_be_opened_again_is_no_longer_h
     books: MemoryLedger, echo: Echo, outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = open_run(books, make_questions(1), rag=RAG)
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = retriever(books, echo, outbox)
     echo.written_over_by_search = True
     for _ in range(3):
         stage.run(batch_of(message(run, "q0")))
@@ -348,7 +348,7 @@ def test_an_index_that_was_built_anew_is_opened_for_the_runs_that_want_it_and_th
         asked.append(digest)
         return anew if digest == "9" * 64 else None
 
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox), echo, MANIFEST, reopen)
+    stage = retriever(books, echo, outbox, reopen)
     for run, question in ((old, "q0"), (new, "q0"), (old, "q1"), (new, "q1")):
         stage.run(batch_of(message(run, question)))
 
@@ -360,10 +360,10 @@ def test_the_oldest_build_of_an_index_is_closed_for_the_third(books: MemoryLedge
     runs = [open_run(books, make_questions(1), digit, rag=of_build(digit)) for digit in "78"]
     first = open_run(books, make_questions(1), "first", rag=RAG)
     there = {"7" * 64, "8" * 64}
-    stage = BatchRetriever(
-        StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once),
+    stage = retriever(
+        books,
         echo,
-        MANIFEST,
+        outbox,
         lambda digest: Echo() if digest in there else None,
     )
     for run in (*runs, first):
@@ -383,7 +383,7 @@ def test_a_new_build_that_cannot_be_opened_is_told_with_the_reason_and_not_hashe
         tried.append(digest)
         raise IndexUnusable("is damaged", path="indexes/facts/passages.arrow", hint="Copy it again.")
 
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, reopen)
+    stage = retriever(books, echo, outbox, reopen)
     for _ in range(2):
         stage.run(batch_of(message(run, "q0")))
     assert "indexes/facts/passages.arrow: is damaged. Copy it again." in stage.puts_off[run.run_id]
@@ -526,7 +526,7 @@ def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
 
     monkeypatch.setattr("workers.retrieval.rerank.CrossEncoder", load)
     run = open_run(books, make_questions(1), rag=RAG.model_copy(update={"reranker": "far/away"}))
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = retriever(books, echo, outbox)
     for _ in range(SETTINGS.max_attempts + 1):
         held = message(run, "q0")
         stage.run(batch_of(held))
@@ -553,7 +553,7 @@ def test_questions_wait_where_loading_their_reranker_fails_as_for_want_of_memory
 
     monkeypatch.setattr("workers.retrieval.rerank.CrossEncoder", load)
     run = open_run(books, make_questions(4), rag=RAG.model_copy(update={"reranker": "far/away"}))
-    stage = BatchRetriever(StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST)
+    stage = retriever(books, echo, outbox)
     for _ in range(SETTINGS.max_attempts + 1):
         held = message(run, "q0", "q1", "q2", "q3")
         stage.run(batch_of(held))
@@ -580,9 +580,7 @@ def test_questions_whose_build_has_just_gone_come_again_and_those_of_other_runs_
             ("last", RAG.model_copy(update={"retrieval_top_k": 1})),
         )
     )
-    stage = BatchRetriever(
-        StageContext(SETTINGS, books, "r@host", outbox, stopping=at_once), echo, MANIFEST, lambda _: next(anew, None)
-    )
+    stage = retriever(books, echo, outbox, lambda _: next(anew, None))
     held = [message(run, "q0", "q1") for run in (first, gone, last)]
     stage.run(batch_of(*held))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from contract import Ledger, Run, load_settings
+from contract import Ledger, Run, Settings, load_settings
 from contract.errors import EngineDead
 from contract.queue import QuestionBatch
 from contract.verdict import Failure, Verdict
@@ -16,7 +17,7 @@ from workers.messages.batch import Batch, HeldMessage
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
 
-__all__ = ["SETTINGS", "CountingEngine", "error_of", "nowhere", "score", "verdict_of"]
+__all__ = ["SETTINGS", "CountingEngine", "at_once", "error_of", "nowhere", "score", "scorer", "verdict_of"]
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=4"])
 
@@ -46,9 +47,19 @@ def nowhere(queue: str, messages: Sequence[QuestionBatch]) -> None:
     raise AssertionError(f"{len(messages)} messages sent to {queue}")
 
 
+def at_once() -> bool:
+    """Told to end, a worker does not rest before a message comes again."""
+    return True
+
+
+def scorer(books: Ledger, engine: Engine, settings: Settings = SETTINGS, **more: Any) -> BatchScorer:
+    """The stage of the worker w@host, which sends nothing on; `more` is of its context."""
+    return BatchScorer(StageContext(settings, books, "w@host", nowhere, **more), engine)
+
+
 def score(books: Ledger, engine: Engine, *held: HeldMessage) -> Batch:
     batch = batch_of(*held)
-    BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine).run(batch)
+    scorer(books, engine).run(batch)
     return batch
 
 

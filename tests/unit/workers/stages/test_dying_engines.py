@@ -16,11 +16,17 @@ from contract.verdict import Failure, Verdict
 from tests.support import make_question, make_questions, open_run, settle
 from tests.unit.workers.batches import batch_of, message
 from tests.unit.workers.engines import SlowTexts
-from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, nowhere, score, verdict_of
+from tests.unit.workers.stages.support import (
+    SETTINGS,
+    CountingEngine,
+    at_once,
+    error_of,
+    score,
+    scorer,
+    verdict_of,
+)
 from workers.engines.base import Completion, Request
 from workers.messages.batch import Settlement
-from workers.stages.scoring import BatchScorer
-from workers.stages.work import StageContext
 
 
 def test_an_error_at_the_last_attempt_is_the_end_also_if_those_before_killed_their_workers(
@@ -143,8 +149,8 @@ def test_a_question_that_had_failed_by_itself_has_no_part_in_how_the_other_half_
     engine.raises = {failing: ZeroDivisionError("odd")}
     engine.dies_at = lambda requests: all(failing not in each.prompt for each in requests)
     engine.death = death
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
-    scorer.run(batch_of(message(run, "q0", "q1")))
+    stage = scorer(books, engine, stopping=at_once)
+    stage.run(batch_of(message(run, "q0", "q1")))
     counted = [each.attempts for each in books.begin(run.run_id, ["q0", "q1"], suspect_from=UNCOUNTED)]
     assert counted == [1, attempts]
     told = [books.troubles(run.run_id, each) for each in ("q0", "q1")]
@@ -157,18 +163,18 @@ def test_a_worker_that_ends_amid_a_batch_gives_its_attempts_back_or_tells_why_th
     """From another thread, while the engine hangs or is still at work."""
     run = open_run(books, make_questions(3))
     settle(books, run.run_id, "q0")
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    stage = scorer(books, engine)
     attempts: list[list[int]] = []
 
     def end_meanwhile(_: Sequence[Request]) -> bool:
-        for end in (scorer.uncount_under_way, partial(scorer.note_under_way, "it hangs")):
+        for end in (stage.uncount_under_way, partial(stage.note_under_way, "it hangs")):
             end()
             unsettled = books.begin(run.run_id, ["q0", "q1", "q2"], suspect_from=UNCOUNTED)
             attempts.append([each.attempts for each in unsettled])
         return True
 
     engine.dies_at = end_meanwhile
-    scorer.run(batch_of(message(run, "q0", "q1", "q2")))
+    stage.run(batch_of(message(run, "q0", "q1", "q2")))
     assert attempts == [[0, 0], [0, 0]]
     told = ["w@host: it hangs", "w@host: EngineDead: gone"]
     assert [books.troubles(run.run_id, each) for each in ("q0", "q1", "q2")] == [[], told, told]
@@ -177,10 +183,10 @@ def test_a_worker_that_ends_amid_a_batch_gives_its_attempts_back_or_tells_why_th
 def test_what_a_worker_has_given_back_is_no_longer_under_way_there(books: MemoryLedger, engine: CountingEngine) -> None:
     run = open_run(books, make_questions(1))
     engine.raises = {"": ZeroDivisionError("odd")}
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
-    scorer.run(batch_of(message(run, "q0")))
-    scorer.note_under_way("it hangs")
-    scorer.uncount_under_way()
+    stage = scorer(books, engine, stopping=at_once)
+    stage.run(batch_of(message(run, "q0")))
+    stage.note_under_way("it hangs")
+    stage.uncount_under_way()
     assert books.troubles(run.run_id, "q0") == ["w@host: ZeroDivisionError: odd"]
     assert books.begin(run.run_id, ["q0"], suspect_from=UNCOUNTED)[0].attempts == 1
 
@@ -208,8 +214,8 @@ def test_a_question_whose_company_keeps_dying_is_begun_alone_and_convicted(
     for _ in range(12):
         if books.counts(run.run_id).finished:
             break
-        scorer = BatchScorer(StageContext(settings, books, "w@host", nowhere), engine)
-        scorer.run(batch_of(message(run, "q0", "q1", "q2", "q3")))
+        stage = scorer(books, engine, settings)
+        stage.run(batch_of(message(run, "q0", "q1", "q2", "q3")))
     convicted = verdict_of(books, run, "q2")
     assert convicted.outcome is Outcome.FAILED
     assert convicted.error is not None
@@ -254,10 +260,10 @@ def test_what_is_suspected_beside_a_poison_of_another_batch_is_not_convicted_wit
     while not books.counts(run.run_id).finished:
         boots += 1
         engine = MortalEngine()
-        scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
-        beside = threading.Thread(target=scorer.run, args=(batch_of(message(run, "q1", "q2"), number=2),))
+        stage = scorer(books, engine)
+        beside = threading.Thread(target=stage.run, args=(batch_of(message(run, "q1", "q2"), number=2),))
         engine.meanwhile = beside.start
-        scorer.run(batch_of(message(run, "q0")))
+        stage.run(batch_of(message(run, "q0")))
         if beside.ident is None:  # the poison was not asked any more
             beside.start()
         beside.join()

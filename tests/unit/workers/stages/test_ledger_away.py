@@ -13,10 +13,8 @@ from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
 from tests.unit.workers.batches import away_at_first, batch_of, message
-from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score, verdict_of
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, score, scorer, verdict_of
 from workers.messages.batch import Settlement
-from workers.stages.scoring import BatchScorer
-from workers.stages.work import StageContext
 
 
 def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> None:
@@ -61,20 +59,20 @@ def test_a_worker_tells_why_redis_refuses_its_verdicts_as_long_as_they_wait(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, trouble: LedgerError, told: str
 ) -> None:
     run = open_run(books, make_questions(2))
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    stage = scorer(books, engine)
     commit = books.commit
     said: list[str] = []
 
     def refuse_twice(run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        said.append(scorer.refused)
+        said.append(stage.refused)
         if len(said) <= 2:
             raise trouble
         return commit(run_id, verdicts)
 
     monkeypatch.setattr(books, "commit", refuse_twice)
-    scorer.run(batch_of(message(run, "q0", "q1")))
+    stage.run(batch_of(message(run, "q0", "q1")))
 
-    assert [*said, scorer.refused] == ["", told, told, ""]
+    assert [*said, stage.refused] == ["", told, told, ""]
 
 
 @pytest.mark.parametrize("call", ["note_engine", "passages"])
@@ -111,7 +109,7 @@ def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_u
     books = Refusing()
     run = open_run(books, make_questions(2))
     batch = batch_of(message(run, "q0", "q1"))
-    BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: stopping), engine).run(batch)
+    scorer(books, engine, stopping=lambda: stopping).run(batch)
     assert batch.held[0].settlement is Settlement.REQUEUE
     assert list(books.unsettled(run.run_id)) == ["q0", "q1"]
     assert engine.calls == [2]

@@ -13,41 +13,39 @@ from contract.errors import RedisUnreachable, UnreadableRun
 from contract.queue import MESSAGE_VERSION
 from tests.support import PATIENCE_S, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
-from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, at_once, score, scorer
 from workers.messages.batch import Settlement
 from workers.stages.pauses import RETRY_PAUSE_S, Pauses
 from workers.stages.put_offs import PutOffs
-from workers.stages.scoring import BatchScorer
-from workers.stages.work import StageContext
 
 
 def test_a_run_that_only_a_newer_worker_can_read_waits_for_one_however_often_it_comes(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run(books, make_questions(2))
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage = scorer(books, engine, stopping=at_once)
     with monkeypatch.context() as older:
         older.setattr(books, "run", lambda run_id: (_ for _ in ()).throw(UnreadableRun(f"{run_id}: spec.new")))
         for _ in range(SETTINGS.max_attempts + 2):
             held = message(run, "q0", "q1")
-            scorer.run(batch_of(held))
+            stage.run(batch_of(held))
             assert held.settlement is Settlement.REQUEUE
-        assert scorer.puts_off == {run.run_id: f"{run.run_id}: spec.new"}
+        assert stage.puts_off == {run.run_id: f"{run.run_id}: spec.new"}
     assert (engine.calls, books.counts(run.run_id).settled) == ([], 0)
 
-    scorer.run(batch_of(message(run, "q0", "q1")))
+    stage.run(batch_of(message(run, "q0", "q1")))
 
     assert books.counts(run.run_id).finished
-    assert scorer.puts_off == {}
+    assert stage.puts_off == {}
 
 
 def test_messages_of_a_run_wait_together_for_the_worker_that_can_read_the_newest(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
     run = open_run(books, make_questions(2))
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage = scorer(books, engine, stopping=at_once)
     batch = batch_of(message(run, "q0"), message(run, "q1", version=MESSAGE_VERSION + 1))
-    scorer.run(batch)
+    stage.run(batch)
     assert (engine.calls, books.counts(run.run_id).settled) == ([], 0)
     assert [held.settlement for held in batch.held] == [Settlement.REQUEUE] * 2
 
@@ -70,10 +68,10 @@ def test_messages_whose_questions_are_all_settled_are_done_with_although_their_r
 ) -> None:
     run = open_run(books, make_questions(1))
     score(books, engine, message(run, "q0"))
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage = scorer(books, engine, stopping=at_once)
     held = message(run, "q0", version=of_newer_version(newer, books, monkeypatch))
-    scorer.run(batch_of(held))
-    assert (held.settlement, scorer.puts_off) == (Settlement.ACKNOWLEDGE, {})
+    stage.run(batch_of(held))
+    assert (held.settlement, stage.puts_off) == (Settlement.ACKNOWLEDGE, {})
 
 
 @pytest.mark.parametrize("ended", ["halted", "purged"])
@@ -82,28 +80,28 @@ def test_a_run_that_is_halted_or_purged_is_no_longer_put_off(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, newer: str, ended: str
 ) -> None:
     run = open_run(books, make_questions(1))
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage = scorer(books, engine, stopping=at_once)
     version = of_newer_version(newer, books, monkeypatch)
-    scorer.run(batch_of(message(run, "q0", version=version)))
-    assert list(scorer.puts_off) == [run.run_id]
+    stage.run(batch_of(message(run, "q0", version=version)))
+    assert list(stage.puts_off) == [run.run_id]
     if ended == "halted":
         books.halt(run.run_id, RunState.PAUSED)
     else:
         books.purge(run.run_id)
     held = message(run, "q0", version=version)
-    scorer.run(batch_of(held))
-    assert (held.settlement, scorer.puts_off) == (Settlement.ACKNOWLEDGE, {})
+    stage.run(batch_of(held))
+    assert (held.settlement, stage.puts_off) == (Settlement.ACKNOWLEDGE, {})
 
 
 def test_a_batch_of_which_all_was_put_off_rests_before_it_comes_again_and_one_that_did_something_does_not(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
     run, other = (open_run(books, make_questions(1), name) for name in ("put-off", "other"))
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage = scorer(books, engine, stopping=at_once)
     put_off = message(run, "q0", version=MESSAGE_VERSION + 1)
     for held, pause_s in (([put_off, message(other, "q0")], 0.0), ([put_off], RETRY_PAUSE_S)):
         batch = batch_of(*held)
-        scorer.run(batch)
+        stage.run(batch)
         assert batch.pause_s == pause_s
 
 
@@ -116,9 +114,9 @@ def test_a_batch_rests_before_it_comes_again_because_the_ledger_was_away(
     books = MemoryLedger()
     run = open_run(books, make_questions(2))
     monkeypatch.setattr(books, "begin", away)
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage = scorer(books, engine, stopping=at_once)
     batch = batch_of(message(run, "q0", "q1"))
-    scorer.run(batch)
+    stage.run(batch)
     assert (batch.pause_s, batch.held[0].settlement) == (RETRY_PAUSE_S, Settlement.REQUEUE)
     assert books.troubles(run.run_id, "q0") == [], "no question is to blame"
 
@@ -184,5 +182,5 @@ def test_a_pause_lasts_its_time_but_not_longer_than_the_worker() -> None:
     began = time.monotonic()
     Pauses(1, stopping=lambda: False).take(0.15)
     assert time.monotonic() - began >= 0.15
-    Pauses(1, stopping=lambda: True).take(PATIENCE_S)
+    Pauses(1, stopping=at_once).take(PATIENCE_S)
     assert time.monotonic() - began < PATIENCE_S

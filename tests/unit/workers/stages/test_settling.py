@@ -21,7 +21,7 @@ from contract.verdict import Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run, settle
 from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
 from tests.unit.workers.engines import SlowTexts
-from tests.unit.workers.stages.support import SETTINGS, CountingEngine, nowhere, score, verdict_of
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, at_once, nowhere, score, scorer, verdict_of
 from workers.engines.base import Completion, Request
 from workers.messages.batch import Batch, Settlement
 from workers.monitoring.events import BatchEvents
@@ -92,7 +92,7 @@ def test_onlookers_are_told_that_a_batch_began_and_ended_whatever_its_end(
         engine.dies_at = lambda _: bool(seen)
     else:
         monkeypatch.setattr(books, "begin", away_at_first(books.begin, 1))
-    stage = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, stopping=lambda: True), engine)
+    stage = scorer(books, engine, stopping=at_once)
     stage.run(batch_of(message(run, "q0")), cast(BatchEvents, Events()))
     assert seen == ["began", told]
 
@@ -108,10 +108,10 @@ def test_batches_of_two_processes_of_one_name_have_ids_of_their_own(
 
 
 def test_a_worker_does_not_remember_every_run_that_it_ever_served(books: MemoryLedger, engine: CountingEngine) -> None:
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    stage = scorer(books, engine)
     for number in range(KNOWN_RUNS + 40):  # as callers of the HTTP door make them
         run = open_run(books, make_questions(1), f"http-{number}", seed=number)
-        scorer.run(batch_of(message(run, "q0")))
+        stage.run(batch_of(message(run, "q0")))
         assert books.counts(run.run_id).finished
         books.purge(run.run_id)
     del run
@@ -152,11 +152,11 @@ def test_the_ledger_keeps_which_rules_read_the_texts_of_a_run(books: MemoryLedge
 def test_a_run_that_was_purged_and_enqueued_again_has_its_engine_in_the_ledger(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    stage = scorer(books, engine)
     for _ in range(2):
         run = open_run(books, make_questions(2))
-        scorer.run(batch_of(message(run, "q0")))
-        scorer.run(batch_of(message(run, "q1")))
+        stage.run(batch_of(message(run, "q0")))
+        stage.run(batch_of(message(run, "q1")))
         assert len(books.engines(run.run_id)) == 1
         books.purge(run.run_id)
 
@@ -175,8 +175,8 @@ def test_a_batch_of_long_prompts_is_asked_in_calls_whose_verdicts_stand_one_by_o
     engine, standing = CountingEngine(), []
     engine.dies_at = lambda _: bool(standing.append(books.counts(run.run_id).settled))  # type: ignore[func-returns-value]
     run = open_run(books, make_questions(6))
-    scorer = BatchScorer(StageContext(settings, books, "w@host", nowhere), engine)
-    scorer.run(batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5")))
+    stage = scorer(books, engine, settings)
+    stage.run(batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5")))
     assert engine.calls == [2, 2, 2]
     assert standing == [0, 2, 4]
     assert books.counts(run.run_id).finished
@@ -277,10 +277,10 @@ def test_only_what_is_newly_settled_is_counted_and_not_what_another_worker_settl
     books = Overtaken()
     gone, run = open_run(books, make_questions(2), name="gone"), open_run(books, make_questions(3))
     counted: list[Verdict] = []
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere, committed=counted.extend), engine)
-    scorer.run(batch_of(message(gone, "q0", "q1"), message(run, "q0", "q1", "q2")))
+    stage = scorer(books, engine, committed=counted.extend)
+    stage.run(batch_of(message(gone, "q0", "q1"), message(run, "q0", "q1", "q2")))
     assert [each.question_id for each in counted] == ["q1", "q2"]
-    assert (scorer.done, engine.calls) == (2, [5])
+    assert (stage.done, engine.calls) == (2, [5])
 
 
 def test_batches_that_are_committed_at_the_same_time_are_all_counted(engine: CountingEngine) -> None:
@@ -293,11 +293,11 @@ def test_batches_that_are_committed_at_the_same_time_are_all_counted(engine: Cou
 
     books = Together()
     run = open_run(books, make_questions(4))
-    scorer = BatchScorer(StageContext(SETTINGS, books, "w@host", nowhere), engine)
+    stage = scorer(books, engine)
     batches = [batch_of(message(run, *ids), number=n) for n, ids in enumerate((("q0", "q1"), ("q2", "q3")))]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(scorer.run, batches))
-    assert scorer.done == 4
+        list(pool.map(stage.run, batches))
+    assert stage.done == 4
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
@@ -341,8 +341,8 @@ def test_a_worker_with_adapters_scores_the_runs_that_ask_for_one_of_them_and_nam
 ) -> None:
     law, med = (open_run(books, make_questions(1), name, adapter=name) for name in ("law", "med"))
     settings = SETTINGS.model_copy(update={"adapters": {"law": "adapters/law", "tax": "adapters/tax"}})
-    scorer = BatchScorer(StageContext(settings, books, "w@host", nowhere), engine)
-    scorer.run(batch_of(message(law, "q0"), message(med, "q0")))
+    stage = scorer(books, engine, settings)
+    stage.run(batch_of(message(law, "q0"), message(med, "q0")))
     assert verdict_of(books, law, "q0").error is None
     refused = verdict_of(books, med, "q0").error
     assert refused is not None

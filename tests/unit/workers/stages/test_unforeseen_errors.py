@@ -16,13 +16,11 @@ from contract.spec import Stage
 from contract.verdict import Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.batches import batch_of, message
-from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, nowhere, score, verdict_of
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, score, scorer, verdict_of
 from workers.engines.base import Request
 from workers.messages.batch import Settlement
 from workers.scoring import Reading
 from workers.stages.pauses import Pauses
-from workers.stages.scoring import BatchScorer
-from workers.stages.work import StageContext
 from workers.verdicts import outcome_of
 
 
@@ -137,15 +135,15 @@ def test_no_more_questions_are_held_for_another_attempt_than_a_full_batch_has(
     run = open_run(books, make_questions(5))
     engine.raises = {"What is": OSError("no space left on device")}
     small = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=3"])
-    scorer = BatchScorer(StageContext(small, books, "w@host", nowhere), engine)
+    stage = scorer(books, engine, small)
     monkeypatch.setattr("workers.stages.pauses.time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
     batches = [batch_of(message(run, f"q{n}")) for n in range(5)]
     for batch in batches:
-        scorer.run(batch)
+        stage.run(batch)
     assert [each.requeue_after_s for each in batches] == [1, 1, 1, 0, 0]
     assert no_pauses == [0, 0, 0, 1, 1]
     monkeypatch.setattr("workers.stages.pauses.time", SimpleNamespace(monotonic=lambda: 1.1, time=time.time))
-    scorer.run(batch := batch_of(message(run, "q0")))
+    stage.run(batch := batch_of(message(run, "q0")))
     assert batch.requeue_after_s == 2, "the others are no longer held"
 
 
@@ -155,9 +153,9 @@ def test_a_worker_that_holds_as_many_failed_questions_as_it_may_rests_although_o
     run = open_run(books, make_questions(8))
     engine.raises = {f"What is {n} plus": OSError("odd") for n in range(0, 8, 2)}
     small = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=3"])
-    scorer = BatchScorer(StageContext(small, books, "w@host", nowhere), engine)
+    stage = scorer(books, engine, small)
     for n in range(0, 8, 2):
-        scorer.run(batch_of(message(run, f"q{n}", f"q{n + 1}")))
+        stage.run(batch_of(message(run, f"q{n}", f"q{n + 1}")))
     assert no_pauses == [0, 0, 0, 1]
 
 
@@ -220,7 +218,7 @@ def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_aske
     monkeypatch.setattr("workers.verdicts.outcome_of", with_a_bug)
     settings = SETTINGS.model_copy(update={"batch_tokens": 25})
     batch = batch_of(message(run, "q0", "q1", "q2", "q3", "q4", "q5"))
-    BatchScorer(StageContext(settings, books, "w@host", nowhere), engine).run(batch)
+    scorer(books, engine, settings).run(batch)
     assert asked[:4] == ["q0", "q1", "q2", "q3"]
     assert not {"q0", "q1", "q2", "q3"} & set(asked[4:])
     assert books.counts(run.run_id).settled == 5
