@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.made_up import LETTERED
 from contract.ledger import MemoryLedger
 from contract.question import Question
 from contract.spec import IndexKind, Judge, Mode, Normalization, Prompt, Retrieval, RunSpec, Sampling
@@ -65,8 +66,7 @@ def test_another_text_is_another_question(changes: dict[str, Any]) -> None:
 
 def test_of_rotations_each_is_marked_again() -> None:
     question = make_question(0, answer="A")
-    lettered = Prompt(name="l", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
-    spec = make_spec(mode=Mode.LETTER, circular=True, prompt=lettered)
+    spec = make_spec(mode=Mode.LETTER, circular=True, prompt=LETTERED)
     rotations: tuple[str | None, ...] = ("B", "B", "A", "B")
     verdict = Verdict(
         question_id=question.id,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.made_up import LETTERED
 from contract import Run, prefix_order
 from contract.errors import QuestionFileError, RedisUnreachable, RunConfigError, UnknownRun
 from contract.ledger import MemoryLedger
@@ -58,10 +59,9 @@ def test_chance_of_a_circular_run_is_a_guess_at_every_rotation() -> None:
     digest.add([make_question(0), make_question(1, choices=("1", "2"), answer="A")])
 
     assert digest.keys.guessing.chance(make_spec()) == (1 / 4 + 1 / 2) / 2
-    shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
     each_rotation = round(((1 / 4) ** 4 + (1 / 2) ** 2) / 2, 6)
-    assert digest.keys.guessing.chance(make_spec(circular=True, prompt=shown)) == each_rotation
-    assert digest.keys.guessing.chance(make_spec(prompt=shown)) == (1 / 4 + 1 / 2) / 2
+    assert digest.keys.guessing.chance(make_spec(circular=True, prompt=LETTERED)) == each_rotation
+    assert digest.keys.guessing.chance(make_spec(prompt=LETTERED)) == (1 / 4 + 1 / 2) / 2
 
 
 def test_where_the_prompt_shows_no_choices_every_rotation_is_the_same_guess() -> None:
@@ -72,28 +72,27 @@ def test_where_the_prompt_shows_no_choices_every_rotation_is_the_same_guess() ->
 
 
 def test_always_the_same_is_a_position_that_is_shown_or_a_choice_that_all_questions_have() -> None:
-    lettered = Prompt(name="l", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
     unlike, alike = Guessing(), Guessing()
     for number in range(4):
         key = "B" if number else "A"
         unlike.add(make_question(number, answer=key))
         alike.add(make_question(number, choices=("yes", "no"), answer=key))
 
-    assert unlike.constant(make_spec(prompt=lettered)) == ("B", 0.75)
+    assert unlike.constant(make_spec(prompt=LETTERED)) == ("B", 0.75)
     assert unlike.constant(make_spec()) is None, "the prompt shows no choices, so that there are no positions"
     assert alike.constant(make_spec()) == ("no", 0.75)
-    for moved in (make_spec(prompt=lettered, shuffle=True), make_spec(prompt=lettered, circular=True)):
+    for moved in (make_spec(prompt=LETTERED, shuffle=True), make_spec(prompt=LETTERED, circular=True)):
         assert unlike.constant(moved) is None
         assert alike.constant(moved) == ("no", 0.75)
     alike.include(unlike)
-    assert alike.constant(make_spec(prompt=lettered)) == ("B", 0.75)
-    assert Guessing().constant(make_spec(prompt=lettered)) is None
+    assert alike.constant(make_spec(prompt=LETTERED)) == ("B", 0.75)
+    assert Guessing().constant(make_spec(prompt=LETTERED)) is None
 
     tied = Guessing()
     tied.add(make_question(0, answer="B"))
     tied.add(make_question(1, answer="A"))
     tied.add(make_question(2, answer=None))
-    assert tied.constant(make_spec(prompt=lettered)) == ("A", 0.5), "in whatever order questions come"
+    assert tied.constant(make_spec(prompt=LETTERED)) == ("A", 0.5), "in whatever order questions come"
     same = Guessing()
     for key in "AB":
         same.add(make_question(0, choices=("yes", "no"), answer=key))
@@ -101,7 +100,6 @@ def test_always_the_same_is_a_position_that_is_shown_or_a_choice_that_all_questi
 
 
 def test_a_choice_that_all_questions_have_is_the_same_answer_wherever_it_stands() -> None:
-    lettered = Prompt(name="l", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
     even, uneven = Guessing(), Guessing()
     for number in range(10):
         # The keys are at either place in turn; "yes" is right but once.
@@ -110,8 +108,8 @@ def test_a_choice_that_all_questions_have_is_the_same_answer_wherever_it_stands(
         uneven.add(make_question(number, choices=choices, answer="A"))
 
     assert even.constant(make_spec()) == ("yes", 0.9)
-    assert even.constant(make_spec(prompt=lettered)) == ("yes", 0.9), "which is more than either position"
-    assert uneven.constant(make_spec(prompt=lettered)) == ("A", 1.0)
+    assert even.constant(make_spec(prompt=LETTERED)) == ("yes", 0.9), "which is more than either position"
+    assert uneven.constant(make_spec(prompt=LETTERED)) == ("A", 1.0)
     parts = Guessing()
     parts.include(even)
     parts.include(even)

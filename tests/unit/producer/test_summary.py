@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
+from benchmarks.made_up import LETTERED
 from contract import MemoryLedger, Mode, Normalization, Outcome, Prompt, Question, RunState, Verdict
 from contract.choice_order import arrangements
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
@@ -64,8 +65,7 @@ def test_the_accuracy_of_rotations_is_of_questions_and_has_their_interval() -> N
 def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
     ledger: MemoryLedger, producer: Producer
 ) -> None:
-    shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
-    run = open_run(ledger, make_questions(2), circular=True, prompt=shown)
+    run = open_run(ledger, make_questions(2), circular=True, prompt=LETTERED)
     rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "choice": "A", "rotations": 4}
     ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", rotations_right=1 + 2 * n, **rotated) for n in range(2)])
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.made_up import LETTERED
 from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Question, Run, Settings, Verdict, load_settings
 from contract.choice_order import arrangements
 from contract.commands import INTERRUPTED
@@ -33,7 +34,6 @@ from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 
-LETTERED = Prompt(name="lettered", text="{{ question }}{% for each in choices %}\n{{ each }}{% endfor %}")
 NOTHING_READ = Reading(None, "none")
 NOT_READ = "has no texts in which rules would read a choice"
 GENERATES = {"mode": Mode.GENERATE, "sampling": Sampling(), "prompt": LETTERED}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.made_up import LETTERED
 from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
@@ -218,12 +219,11 @@ def always_a(n: int) -> Outcome:
 def test_the_end_of_a_run_and_the_report_agree_on_whether_it_beats_always_answering_the_same(
     ledger: MemoryLedger, report: Producer, outcome_of: Callable[[int], Outcome], together: int, which: str | None
 ) -> None:
-    lettered = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
     asked = [
         make_question(n, answer="A" if n % 100 < 40 else "BCD"[n % 3], context=f"Text {n // together}.", subject=None)
         for n in range(400)
     ]
-    run = open_run(ledger, asked, prompt=lettered)
+    run = open_run(ledger, asked, prompt=LETTERED)
     ledger.commit(run.run_id, [Verdict(question_id=each.id, outcome=outcome_of(n)) for n, each in enumerate(asked)])
 
     ended = Producer(report.session, "export")(run.run_id).stdout
@@ -382,8 +382,7 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
 def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
     ledger: MemoryLedger, report: Producer
 ) -> None:
-    shown = Prompt(name="lettered", text="{{ question }}{% for each in choices %}{{ each.label }}{% endfor %}")
-    run = open_run(ledger, make_questions(4), circular=True, prompt=shown)
+    run = open_run(ledger, make_questions(4), circular=True, prompt=LETTERED)
     for number in range(4):
         question_id, scores = f"q{number}", dict.fromkeys("ABCD", -1.0)
         verdict = Verdict(question_id=question_id, outcome=Outcome.WRONG, choice="A", confidence=0.9)
