@@ -11,7 +11,7 @@ from contract.names import run_id_for
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
 
-__all__ = ["made_up_question", "made_up_run", "made_up_spec"]
+__all__ = ["LETTERED", "made_up_question", "made_up_run", "made_up_spec"]
 
 BARE = Prompt(name="question", text="Question: {{ question }}\nAnswer:")
 #: For modes in which the model names the label of a choice that it is shown.

@@ -14,7 +14,7 @@ from workers.engines.base import Completion, ScoreRequest
 from workers.scoring import MODES, Reading
 from workers.scoring.base import compare
 
-LETTERED = Prompt(name="lettered", text="{{ question }}")
+BARE = Prompt(name="bare", text="{{ question }}")
 
 
 def reading(mode: Mode, *logprobs: float, normalization: Normalization = Normalization.NONE) -> Reading:
