@@ -165,6 +165,12 @@ def test_counters_that_do_not_tell_whether_all_with_a_key_failed_give_no_accurac
     assert (found["accuracy_all"], found["without_key"], found["accuracy_without_failed"]) == (None, None, None)
 
 
+def test_a_single_question_that_failed_is_no_accuracy() -> None:
+    found = Tally()
+    found.add(KEYED, Verdict(question_id="k", outcome=Outcome.FAILED))
+    assert (found.all_failed, found.over_all()) == (True, None)
+
+
 def test_nothing_settled_is_no_accuracy() -> None:
     assert Tally().to_json()["accuracy_all"] is None
 

@@ -112,6 +112,12 @@ def test_the_interval_of_the_macro_mean_by_hand() -> None:
     assert (found.low, found.high) == pytest.approx((0.65 - 1.959964 * 0.068007, 0.65 + 1.959964 * 0.068007), abs=1e-5)
 
 
+def test_where_all_is_wrong_the_interval_of_the_macro_mean_begins_at_0_and_is_no_point() -> None:
+    found = macro_interval(subjects((0, 8), (0, 5)))
+    assert found.low == 0.0
+    assert found.high > 0.15
+
+
 def test_where_all_is_right_the_interval_of_the_macro_mean_is_no_point() -> None:
     found = macro_interval(subjects((8, 8), (5, 5)))
     assert found.low < 0.85

@@ -366,6 +366,12 @@ def test_judged_runs_tell_how_often_the_judge_agrees_with_the_key() -> None:
     assert found["judge_agreement"] == {"value": 0.666667, "agrees": 2, "of": 3}
 
 
+def test_where_no_judged_answer_names_a_choice_there_is_nothing_for_the_judge_to_agree_with() -> None:
+    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
+    found = summary_of(verdict(Outcome.CORRECT), mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    assert found["judge_agreement"] == {"value": None, "agrees": 0, "of": 0}
+
+
 def test_a_judge_that_is_right_about_every_rotation_does_not_disagree_with_the_key() -> None:
     found = summary_of(
         verdict(Outcome.CORRECT, choice="A", rotations=4, rotations_right=4),

@@ -41,6 +41,15 @@ def test_a_rotation_without_a_choice_has_none() -> None:
     assert (verdict.outcome, verdict.choice) == (Outcome.WRONG, "B"), "right in one rotation is not right"
 
 
+def test_of_two_rotations_the_one_with_a_choice_has_the_most_frequent_one() -> None:
+    def late(request: GenerateRequest) -> list[str]:
+        return ["Answer: B" if "B. Rome" in request.prompt else "No idea."]
+
+    question = CAPITAL.model_copy(update={"choices": ("Rome", "Oslo"), "answer": "A"})
+    verdict = ask(Writer(late), question, mode=Mode.GENERATE, sampling=Sampling(), circular=True)
+    assert (verdict.rotation_choices, verdict.choice, verdict.outcome) == ((None, "A"), "A", Outcome.WRONG)
+
+
 @pytest.mark.parametrize(
     ("text", "key", "outcome"), [("No idea.", "B", Outcome.UNANSWERED), ("Answer: A", None, Outcome.ANSWERED)]
 )

@@ -155,6 +155,7 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
         (found("x", "y"), found("x", "right")),
         (found("x", "y"), found("x", "y", "right", without_room="y")),
         (nothing, found("right")),
+        (found("right"), found("x", "y")),
         ({**found("right"), **failed}, found("right")),
         ({**nothing, **failed, "retrieval_hit": False}, found("right")),
     ]
@@ -166,7 +167,9 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
     ]
     # It names no source: readers add a hash, but the passages have none.
     hashed = {"metadata": {"question_hash": "ab12"}}
-    asked.append(Question.model_validate({**asked[0].model_dump(), "id": "q9", "gold_passages": (), **hashed}))
+    asked.append(
+        Question.model_validate({**asked[0].model_dump(), "id": f"q{len(asked)}", "gold_passages": (), **hashed})
+    )
     for name, top_k, verdicts in zip(("two", "three"), (2, 3), zip(*both, strict=True), strict=True):
         spec = SPEC.model_copy(update={"rag": RAG.model_copy(update={"retrieval_top_k": top_k})})
         ledger.open_run(Run(run_id=name, spec=spec, source="q.json", questions=len(asked), chance=0.5, created_at=1.0))
@@ -180,10 +183,10 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
         )
 
     told = compare("two", "three").stdout
-    assert "recall@2    A 0.333 · B 0.833  relevant passage found, of 6 questions" in told
-    assert "only A found it 0 · only B 3 · neither 1" in told
+    assert "recall@2    A 0.429 · B 0.714  relevant passage found, of 7 questions" in told
+    assert "only A found it 1 · only B 3 · neither 1" in told
     recall = compare.json("two", "three")["recall"]
-    assert (recall["depth"], recall["contingency"]) == (2, {"both": 2, "only_a": 0, "only_b": 3, "neither": 1})
+    assert (recall["depth"], recall["contingency"]) == (2, {"both": 2, "only_a": 1, "only_b": 3, "neither": 1})
 
 
 def test_runs_whose_questions_name_no_source_have_no_recall_to_compare(ran: Ran, compare: Producer) -> None:
