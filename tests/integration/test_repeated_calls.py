@@ -1,6 +1,6 @@
 """A client whose call to Redis timed out repeats it, and a Redis that only stood still executes both.
 
-What a repeated call does to a ledger is in `test_ledger.py`: its tests run on a ledger that repeats every call.
+What a repeated call does to a ledger is in `test_ledger*.py`: their tests run on a ledger that repeats every call.
 """
 
 from __future__ import annotations

@@ -1,0 +1,92 @@
+"""Only one sends the questions of a run at a time."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from contract import RedisLedger, keys
+from contract.audit import heal, looks_stalled
+from contract.fair_share import at_rest
+from contract.sender_lock import sole_sender, sole_sender_if_free
+from tests.integration.runs import QUEUE
+from tests.support import PATIENCE_S, make_questions, open_run, process, wait_until
+
+
+def test_nothing_is_healed_while_a_producer_is_sending_and_no_two_send_at_once(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis
+) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    with ThreadPoolExecutor(1) as pool, ExitStack() as later:
+        with sole_sender(redis_ledger, run.run_id):
+            assert looks_stalled(redis_ledger, run), "written, and not yet sent"
+            assert heal(redis_ledger, app, run, batch_size=2) == (0, 0)
+            second = pool.submit(later.enter_context, sole_sender(redis_ledger, run.run_id))
+            time.sleep(0.3)
+            assert not second.done()
+            client.delete(keys.sending(run.run_id))  # as it runs out when its holder was killed
+            second.result(timeout=PATIENCE_S)
+        assert client.exists(keys.sending(run.run_id)), "the first gives back only what is its own"
+
+
+def test_a_sender_that_was_killed_here_is_not_waited_for(redis_ledger: RedisLedger, tmp_path: Path) -> None:
+    hold = """
+import contract.locks, contract.sender_lock, time
+from contract import RedisLedger, load_settings
+contract.locks.LOCK_S = 3600
+with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run"):
+    print("mine", flush=True)
+    time.sleep(3600)
+"""
+    with process("-c", hold, log=tmp_path / "log") as sender:
+        wait_until(lambda: "mine" in (tmp_path / "log").read_text(), "the right to be taken")
+        with sole_sender_if_free(redis_ledger, "run") as mine:
+            assert not mine, "it is alive"
+        sender.kill()
+        sender.wait()
+        with sole_sender_if_free(redis_ledger, "run") as mine:
+            assert mine
+    redis_ledger.client.set(keys.sending("run"), "somebody of an older version")
+    with sole_sender_if_free(redis_ledger, "run") as mine:
+        assert not mine
+
+
+def test_of_two_who_find_a_sender_dead_the_slower_one_leaves_the_faster_one_the_right(
+    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def others_take_over(_: str) -> bool:
+        client.set(keys.sending("run"), "others")
+        return True
+
+    client.set(keys.sending("run"), "token of-who-died")
+    monkeypatch.setattr("contract.sender_lock.died_here", others_take_over)
+    with sole_sender_if_free(redis_ledger, "run") as mine:
+        assert not mine
+        assert client.get(keys.sending("run")) == "others"
+
+
+@pytest.mark.parametrize(
+    ("right", "key"),
+    [
+        (partial(sole_sender, run_id="run"), keys.sending("run")),
+        (partial(sole_sender_if_free, run_id="run"), keys.sending("run")),
+        (partial(at_rest, queue=QUEUE), keys.moving(QUEUE)),
+    ],
+)
+def test_who_needs_a_right_for_long_keeps_it(
+    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, right: Any, key: str
+) -> None:
+    monkeypatch.setattr("contract.locks.LOCK_S", 3.0)
+    with right(redis_ledger):
+        for _ in range(5):
+            time.sleep(0.8)
+            assert client.exists(key)
+    assert not client.exists(key)
