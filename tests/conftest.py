@@ -6,6 +6,7 @@ import getpass
 import logging
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -135,11 +136,18 @@ def _no_settings_from_outside() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _log_level_of_its_own() -> Iterator[None]:
-    """Keep the log level that one test's commands have set from filling what another finds in the log."""
-    level = logging.getLogger().level
+def _logging_of_its_own() -> Iterator[None]:
+    """Keep the logging that one test's commands have set up from deciding what another finds in the log."""
+    handlers, levels = logging.root.handlers[:], _log_levels()
     yield
-    logging.getLogger().setLevel(level)
+    logging.root.handlers[:] = handlers
+    for logger in _log_levels():
+        logger.setLevel(levels.get(logger, logging.NOTSET))
+
+
+def _log_levels() -> dict[logging.Logger, int]:
+    known = (logging.root, *logging.root.manager.loggerDict.values())
+    return {each: each.level for each in known if isinstance(each, logging.Logger)}
 
 
 def _forget_settings() -> None:
@@ -192,6 +200,15 @@ def ledger(request: pytest.FixtureRequest) -> Ledger:
         return MemoryLedger()
     found: Ledger = request.getfixturevalue(f"{request.param}_ledger")
     return found
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Give back what signals did before a launcher in this process took them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

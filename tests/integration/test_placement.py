@@ -47,6 +47,7 @@ def test_each_worker_sees_its_own_gpus_from_the_start_of_its_python(
 READY_AT_ONCE = "import os, time; os.write(int(os.environ['MCQUEUE_READY_FD']), b'ready'); time.sleep(60)"
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_workers_that_share_a_gpu_boot_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [WorkerPlan(name, "m", gpus=gpus) for name, gpus in {"a": ("0", "1"), "b": ("1",), "c": ("2",)}.items()]
     monkeypatch.setattr("workers.host.launcher.worker_command", lambda *_: [sys.executable, "-c", READY_AT_ONCE])
@@ -57,12 +58,7 @@ def test_workers_that_share_a_gpu_boot_one_after_the_other(tmp_path: Path, monke
             os.kill(os.getpid(), signal.SIGTERM)
 
     supervisor = Supervisor(plans, tmp_path, told.append, stop_when_all_are_ready)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        supervisor.run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    supervisor.run()
 
     def when(name: str, what: str) -> int:
         return next(i for i, line in enumerate(told) if line.startswith(f"{name}@") and what in line)

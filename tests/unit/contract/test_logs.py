@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -35,19 +34,6 @@ def package_of(of_a_library: type) -> str:
     return of_a_library.__bases__[0].__module__.partition(".")[0]
 
 
-@pytest.fixture
-def _logging_as_before() -> Iterator[None]:
-    """`set_up` belongs to a process; here it must not outlive its test."""
-    root = logging.getLogger()
-    libraries = ("celery", "kombu", package_of(DefaultHttpxClient))
-    before = {each: each.level for each in (root, *map(logging.getLogger, libraries))}
-    handlers = list(root.handlers)
-    yield
-    root.handlers[:] = handlers
-    for logger, level in before.items():
-        logger.setLevel(level)
-
-
 @pytest.mark.parametrize(
     ("who", "level", "expected"),
     [
@@ -69,14 +55,12 @@ def test_on_a_terminal_a_line_begins_with_the_time_of_day(monkeypatch: pytest.Mo
     assert re.fullmatch(r"\d\d:\d\d:\d\d batch 42: 16 questions", PersonFormatter().format(record(logging.INFO)))
 
 
-@pytest.mark.usefixtures("_logging_as_before")
 def test_a_process_whose_stderr_is_closed_goes_on_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     set_up("gpu0")
     logging.getLogger("workers").warning("nobody reads this")
 
 
-@pytest.mark.usefixtures("_logging_as_before")
 def test_a_line_that_goes_past_the_log_looks_like_those_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up("up")
     assert formatted("gpu0: booting").endswith(" up gpu0: booting")
@@ -117,7 +101,6 @@ def test_an_exception_brings_its_traceback_in_both_formats() -> None:
     assert json.loads(JsonFormatter().format(trouble))["traceback"].endswith(told)
 
 
-@pytest.mark.usefixtures("_logging_as_before")
 def test_records_go_to_stderr_and_never_to_stdout(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -128,7 +111,6 @@ def test_records_go_to_stderr_and_never_to_stdout(
     assert captured.err.endswith(" gpu0 ready\n")
 
 
-@pytest.mark.usefixtures("_logging_as_before")
 def test_the_environment_chooses_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCQUEUE_LOG_FORMAT", "json")
     set_up("gpu0")
@@ -144,7 +126,6 @@ def test_what_the_environment_chooses_must_be_known(variable: str, monkeypatch: 
         set_up()
 
 
-@pytest.mark.usefixtures("_logging_as_before")
 def test_setting_up_again_replaces_and_does_not_double(capsys: pytest.CaptureFixture[str]) -> None:
     set_up("first")
     set_up("second")
@@ -153,7 +134,6 @@ def test_setting_up_again_replaces_and_does_not_double(capsys: pytest.CaptureFix
     assert len(logging.getLogger().handlers) == 1
 
 
-@pytest.mark.usefixtures("_logging_as_before")
 def test_libraries_speak_up_only_to_warn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCQUEUE_LOG_LEVEL", "Debug")
     set_up()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -105,15 +103,8 @@ def room_per_file(size_bytes: int) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test in its own folder, without settings from outside, and with the logging it found."""
-    for name in [each for each in os.environ if each.startswith("MCQUEUE_")]:
-        monkeypatch.delenv(name)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -139,15 +138,6 @@ def test_above_the_last_lines_of_a_worker_stand_the_last_errors_that_those_do_no
         "    … torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
     ]
     assert lines[5:] == [f"    {line}" for line in [*traceback[-19:], told]]
-
-
-@pytest.fixture
-def own_signals() -> Iterator[None]:
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("own_signals")

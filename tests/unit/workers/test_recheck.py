@@ -39,11 +39,6 @@ NOT_READ = "has no texts in which rules would read a choice"
 GENERATES = {"mode": Mode.GENERATE, "sampling": Sampling(), "prompt": LETTERED}
 
 
-@pytest.fixture
-def books() -> MemoryLedger:
-    return MemoryLedger()
-
-
 def commit(books: MemoryLedger, run: Run, *verdicts: Verdict) -> None:
     books.commit(run.run_id, verdicts)
 

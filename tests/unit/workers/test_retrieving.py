@@ -77,11 +77,6 @@ class Outbox:
 
 
 @pytest.fixture
-def books() -> MemoryLedger:
-    return MemoryLedger()
-
-
-@pytest.fixture
 def echo() -> Echo:
     return Echo()
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contract import MemoryLedger
 from tests.unit.workers.stages.support import CountingEngine
 
 
 @pytest.fixture
 def engine() -> CountingEngine:
     return CountingEngine()
-
-
-@pytest.fixture
-def books() -> MemoryLedger:
-    return MemoryLedger()
