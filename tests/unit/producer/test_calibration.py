@@ -64,6 +64,8 @@ def test_the_probability_of_the_key_is_that_of_all_right_choices_together() -> N
     both = calibrated()
     both.include(found)
     assert both.key_probability() == found.key_probability()
+    assert found.distributions == 1, "of several right choices none has the ideal distribution: no Brier score"
+    assert found.brier() == pytest.approx(0.6**2 + 0.7**2 + 0.1**2)
     assert calibrated().to_json()["key_probability"] is None
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from contract.ledger import MemoryLedger
 from contract.verdict import Failure, Outcome, Verdict
+from producer.stats.failures import Failures
+from tests.support import make_question
 from tests.unit.producer.conftest import Producer, settle_whole
 
 
@@ -69,3 +71,12 @@ def test_failures_that_differ_in_numbers_only_have_one_example(
     assert "4 × RequestRejected, for example q0: Prompt of 998" in first
     assert second.strip() == "also for example q3: There is no adapter 'x' here."
     assert "retry with" in third
+
+
+def test_of_a_type_with_many_reasons_three_examples_are_kept() -> None:
+    found = Failures()
+    for n, word in enumerate(("one", "two", "three", "four", "five")):
+        error = Failure(type="RequestRejected", message=word)
+        found.add(make_question(n), Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error))
+    assert found.count == {"RequestRejected": 5}
+    assert list(found.examples["RequestRejected"]) == ["one", "two", "three"]

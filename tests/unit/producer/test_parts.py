@@ -88,6 +88,7 @@ def verdict(number: int) -> Verdict:
         prefill_tokens=3 * number,
         cached_tokens=number // 2,
         worker=f"w{number}",
+        reused_from="earlier" if number % 9 == 4 else "",
         latency_ms=number,
         settled_at=1_700_000_000 + (number + 23) % COUNT,  # from number 14 to 13, which the other one counts
     )

@@ -143,6 +143,22 @@ def test_a_guesser_shows_no_position_bias_where_several_choices_are_right(ledger
     assert figure.caption.startswith("24 answered questions with a key.")
 
 
+def test_a_position_at_which_no_key_stands_is_told_with_none() -> None:
+    told = Positions(Counter({(3, ("A",), "B"): 4})).to_json()
+    assert told == {"of": 4, "chosen": {"A": 0, "B": 4, "C": 0}, "keys": {"A": 4.0, "B": 0.0, "C": 0.0}}
+
+
+def test_where_all_questions_have_the_same_choices_in_orders_of_their_own_a_position_can_be_preferred(
+    ledger: MemoryLedger,
+) -> None:
+    questions = [make_question(n, choices=("yes", "no"), answer="AB"[n % 2]) for n in range(160)]
+    run = open_run(ledger, questions, mode=Mode.LETTER, prompt=load_prompt("", Mode.LETTER), shuffle=True)
+    answer(ledger, run, questions, [first_shown(question, run) for question in questions])
+    preferred = summary_of(ledger, run).preferred_position
+    assert preferred is not None
+    assert (preferred.label, preferred.chosen) == ("A", 160)
+
+
 def test_parts_of_a_run_add_up_to_the_whole() -> None:
     whole, part = (
         drawn(100, choices=4, knows=0.5, prefers_first=0.5),

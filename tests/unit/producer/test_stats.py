@@ -151,6 +151,16 @@ def test_counters_that_do_not_tell_which_failed_questions_have_a_key_give_no_acc
     assert (found["accuracy_without_failed"]["right"], found["accuracy_without_failed"]["of"]) == (3, 4)
 
 
+def test_counters_tell_which_failed_questions_have_a_key_where_all_without_a_choice_have_one_or_none_has() -> None:
+    outcomes = {Outcome.CORRECT: 3, Outcome.FAILED: 1, Outcome.UNANSWERED: 1}
+    found = Tally.of_counts(Counts(total=5, todo=0, outcomes=outcomes), without_key=2).to_json()
+    assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (3, 3)
+    assert "accuracy_without_failed" not in found, "as where no question failed"
+
+    found = Tally.of_counts(Counts(total=5, todo=0, outcomes=outcomes), without_key=0).to_json()
+    assert (found["accuracy_without_failed"]["right"], found["accuracy_without_failed"]["of"]) == (3, 4)
+
+
 def test_counters_of_a_run_in_which_no_answer_could_be_read_give_an_accuracy_of_zero() -> None:
     found = Tally.of_counts(Counts(total=4, todo=0, outcomes={Outcome.UNANSWERED: 4}), without_key=0).to_json()
     assert (found["accuracy_all"]["right"], found["accuracy_all"]["of"]) == (0, 4)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from contract import Failure, Mode, Outcome, Prompt, Question, Verdict
+from contract import Failure, Mode, Outcome, Prompt, Question, Verdict, load_settings
 from contract.spec import Chat, ChatTemplate, RunSpec, Sampling
 from tests.support import make_question, make_questions, make_spec
-from tests.unit.workers.engines import LETTERED
+from tests.unit.workers.engines import LETTERED, ReadyEngine
 from tests.unit.workers.writer import CAPITAL, WRITES, Writer, ask
-from workers.engines.base import Completion, GenerateRequest, Text
+from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.pipeline import score_batch
 from workers.scoring import MODES, Item, Reading
 from workers.scoring.extract import Extraction
@@ -38,6 +39,17 @@ def test_the_verdict_says_whether_its_text_was_cut_off_and_whether_by_the_contex
     engine = Writer(lambda _: ["Answer: B. It is"], truncated=truncated, context_full=full)
     verdict = ask(engine, mode=Mode.GENERATE, sampling=Sampling())
     assert (verdict.truncated, verdict.context_full) == (truncated, full)
+
+
+def test_of_several_texts_one_that_the_context_cut_off_is_told_of_the_verdict() -> None:
+    texts = (Text("Answer: B", 3, truncated=False), Text("It is", 3, truncated=True, context_full=True))
+
+    class Cut(ReadyEngine):
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            return [Completion(texts=texts) for _ in requests]
+
+    verdict = ask(Cut(load_settings()), mode=Mode.VOTE, sampling=Sampling(samples=2, temperature=1.0))
+    assert (verdict.choice, verdict.truncated, verdict.context_full) == ("B", True, True)
 
 
 def test_a_text_that_names_several_choices_is_right_where_each_of_them_is() -> None:
