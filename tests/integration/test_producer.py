@@ -88,6 +88,11 @@ def write_questions(path: Path, count: int) -> Path:
     return path
 
 
+def enqueued(producer: Call, *more: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(producer("enqueue", "q.jsonl", *more, "--json").stdout)
+    return told
+
+
 def lose_messages(client: redis.Redis, keep: int = 0) -> None:
     """Take messages out of the queue as a broker that loses them would."""
     for name in keys.broker_lists(keys.score_queue(MODEL)):
@@ -99,7 +104,7 @@ def test_what_is_enqueued_is_in_the_ledger_and_in_the_queue(
 ) -> None:
     write_questions(tmp_path / "q.jsonl", 100)
 
-    found = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+    found = enqueued(producer)
 
     ids = [f"q{n}" for n in range(100)]
     assert list(ledger.unsettled(found["run_id"])) == ids
@@ -109,10 +114,10 @@ def test_what_is_enqueued_is_in_the_ledger_and_in_the_queue(
 
 def test_a_lost_message_is_sent_again_and_nothing_else(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
     write_questions(tmp_path / "q.jsonl", 100)
-    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    run_id = enqueued(producer)["run_id"]
     lose_messages(ledger.client, keep=4)
 
-    again = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+    again = enqueued(producer)
 
     assert again["state"] == "resumed"
     assert sum(again["queues"].values()) == 4 + again["messages"]
@@ -133,13 +138,13 @@ def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
     run_id = ledger.runs()[0].run_id
     assert 0 < ledger.counts(run_id).todo < count, "it was killed half-way"
 
-    again = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+    again = enqueued(producer)
 
     assert (again["run_id"], again["state"], again["sent"]) == (run_id, "resumed", count)
     ids = [question.id for question, _ in ledger.results(run_id)]
     assert ids == [f"q{n}" for n in range(count)], "all there, in order, none twice"
     assert queued_question_ids(ledger.client, keys.score_queue(MODEL), run_id) == set(ids)
-    assert json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["sent"] == 0
+    assert enqueued(producer)["sent"] == 0
 
 
 def test_an_enqueue_killed_after_its_first_messages_sends_only_what_is_in_none_when_repeated(
@@ -164,7 +169,7 @@ def test_an_enqueue_killed_after_its_first_messages_sends_only_what_is_in_none_w
     before = len(queued_question_ids(ledger.client, queue, run_id))
     assert 0 < before < ledger.counts(run_id).todo < count, "it was killed while it wrote, with some on their way"
 
-    again = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)
+    again = enqueued(producer)
 
     assert (again["state"], again["sent"]) == ("resumed", count - before)
     assert queue_length(ledger.client, queue) == count // 16, "no question is in two messages"
@@ -187,7 +192,7 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
 ) -> None:
     write_questions(tmp_path / "q.jsonl", 20)
-    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    run_id = enqueued(producer)["run_id"]
     lose_messages(ledger.client)
 
     watching = command("watch", run_id)
@@ -207,7 +212,7 @@ def test_an_interrupted_watch_leaves_the_run_alone(
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, redis_url: str, tmp_path: Path
 ) -> None:
     write_questions(tmp_path / "q.jsonl", 20)
-    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    run_id = enqueued(producer)["run_id"]
 
     watching = command("watch", run_id)
     assert watching.stderr is not None
@@ -223,7 +228,7 @@ def test_an_interrupted_watch_leaves_the_run_alone(
 
 def test_results_come_out_in_the_order_of_the_input(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
     write_questions(tmp_path / "q.jsonl", 1200)
-    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    run_id = enqueued(producer)["run_id"]
     settle(ledger, run_id, *(f"q{n}" for n in reversed(range(1200))), choice="B")
 
     found: dict[str, Any] = json.loads(producer("export", run_id, "--json").stdout)
@@ -245,7 +250,7 @@ def test_the_results_of_a_run_are_written_without_loading_celery(
     producer: Call, ledger: RedisLedger, tmp_path: Path, command_name: str
 ) -> None:
     write_questions(tmp_path / "q.jsonl", 12)
-    run_id = json.loads(producer("enqueue", "q.jsonl", "--json").stdout)["run_id"]
+    run_id = enqueued(producer)["run_id"]
     settle(ledger, run_id, *(f"q{n}" for n in range(12)), choice="B")
 
     imported = producer(command_name, run_id).stderr
@@ -269,7 +274,7 @@ def test_a_small_file_with_even_answers_and_no_repetition_is_enqueued_without_lo
 
 def test_a_purged_run_is_gone(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
     write_questions(tmp_path / "q.jsonl", 20)
-    run_id = json.loads(producer("enqueue", "q.jsonl", "--run", "short-lived", "--json").stdout)["run_id"]
+    run_id = enqueued(producer, "--run", "short-lived")["run_id"]
 
     said = producer("purge", "short", "--yes").stdout
 
