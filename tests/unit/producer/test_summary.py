@@ -468,16 +468,6 @@ def figures(summary: Summary) -> dict[str, Any]:
     return {name: value for name, value in summary_json(summary).items() if name != "exported_at"}
 
 
-def test_what_two_processes_counted_is_together_what_one_would_have_counted() -> None:
-    results = many_results()
-    run = open_run(MemoryLedger(), [question for question, _ in results], "test", mode=Mode.LIKELIHOOD)
-    mine, theirs = (Summary.of(run, RunState.RUNNING, part) for part in (results[:50], results[50:]))
-
-    mine.include(theirs)
-
-    assert figures(mine) == figures(Summary.of(run, RunState.RUNNING, results))
-
-
 def test_figures_that_were_asked_for_early_are_of_all_questions_later() -> None:
     results = many_results()
     run = open_run(MemoryLedger(), [question for question, _ in results], "test", mode=Mode.LIKELIHOOD)
