@@ -93,9 +93,9 @@ def test_scores_without_the_question_are_those_of_the_same_choices_in_whatever_o
 
     questions = [make_question(n, choices=("x", "y", "z"), answer="A") for n in range(8)]
     spec = {"normalization": Normalization.MUTUAL_INFO, "shuffle": True}
-    for verdict in score_batch(items(questions, **spec), Unlike()):
-        assert verdict.choice_scores == {"A": -1.0, "B": -1.0, "C": -1.0}
-        assert verdict.unconditional_scores == {"A": -1.0, "B": -2.0, "C": -3.0}
+    verdicts = score_batch(items(questions, **spec), Unlike())
+    assert [each.choice_scores for each in verdicts] == [{"A": -1.0, "B": -1.0, "C": -1.0}] * 8
+    assert [each.unconditional_scores for each in verdicts] == [{"A": -1.0, "B": -2.0, "C": -3.0}] * 8
 
 
 def test_a_poison_question_fails_alone_and_its_company_is_scored() -> None:

@@ -188,9 +188,11 @@ def test_votes_are_counted_again(books: MemoryLedger) -> None:
 def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(8), "old", shuffle=True, **GENERATES)
     commit(books, run, *(stored(f"q{n}", "Answer: A") for n in range(8)))
-    for question, verdict in books.results(rescore(books, run.run_id).run.run_id):
-        assert verdict is not None
-        assert verdict.choice == arrangements(question, run.spec)[0].original("A")
+    found = list(books.results(rescore(books, run.run_id).run.run_id))
+    meant = [arrangements(question, run.spec)[0].original("A") for question, _ in found]
+    assert [verdict and verdict.choice for _, verdict in found] == meant
+    assert len(found) == 8
+    assert len(set(meant)) > 1
 
 
 @pytest.mark.parametrize(
