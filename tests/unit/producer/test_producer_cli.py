@@ -256,7 +256,7 @@ def test_what_is_watched_is_exported_in_the_formats_that_were_asked_for(
 ) -> None:
     """It was CSV, and the formats took a second command."""
     run_id = producer.json("enqueue", five)["run_id"]
-    settle(ledger, run_id, but=Outcome.WRONG)
+    settle_whole(ledger, run_id, but=Outcome.WRONG)
 
     producer(*words, "--format", "jsonl", "--format", "parquet")
 
