@@ -14,6 +14,8 @@ from producer.http.bodies import QuestionIn
 
 __all__ = ["explain", "refuse"]
 
+#: Errors told of one body, whose values may be wrong in a million places.
+MOST_TOLD = 20
 #: HTTP status by kind of error; for all others 500.
 STATUS: dict[type[McqueueError], int] = {
     InputError: 422,
@@ -31,9 +33,10 @@ async def explain(_: Request, trouble: Exception) -> JSONResponse:
 
 
 async def refuse(request: Request, trouble: Exception) -> Response:
-    """Return the errors of a body without its values, which JSON (NaN) or UTF-8 (lone surrogates) may not encode."""
+    """Return the first errors of a body without its values, which JSON (NaN) or UTF-8 (surrogates) may not encode."""
     assert isinstance(trouble, RequestValidationError)
-    wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each, request)} for each in trouble.errors()]
+    told = trouble.errors()[:MOST_TOLD]
+    wrong = [{"type": each["type"], "loc": each["loc"], "msg": _said(each, request)} for each in told]
     return Response(json.dumps({"detail": wrong}), 422, media_type="application/json")
 
 

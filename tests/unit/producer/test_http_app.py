@@ -243,6 +243,11 @@ def test_brackets_deeper_than_python_reads_are_refused(app: ASGIApp) -> None:
         ("/score/batch", {"questions": [{"question": "q", "choices": [1] * 1000}]}, ["Input should be a valid string"]),
         ("/generate/batch", {"prompts": [1] * 1000}, ["Input should be a valid string"]),
         ("/generate", {"prompt": "p", "stop": [1] * 1000}, ["Input should be a valid string"]),
+        (
+            "/generate",
+            {"prompt": "p", "chat_template": "always", "chat_template_kwargs": {"a": ["\ud800"] * 1000}},
+            ["Input should be a valid string, unable to parse raw data as a unicode string"] * 20,
+        ),
         ("/generate", dict.fromkeys(map(str, range(1000)), 1), ["found 1,000 members in one object; it takes 15"]),
     ],
 )
