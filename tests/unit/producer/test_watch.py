@@ -450,7 +450,7 @@ def test_what_is_in_flight_of_a_cancelled_run_is_waited_for(
 def test_a_run_that_is_gone_ends_the_watch_with_what_is_gone_and_what_to_do(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
-    with pytest.raises(UnknownRun, match=r"no longer in the ledger; last seen with 0 of 5 questions settled.*again"):
+    with pytest.raises(UnknownRun, match=r"no longer in the ledger; last seen with 0 of 5 questions settled.*Repeat"):
         watch(Watcher(ledger, broker, run, Screen()), clock=Script({2: lambda: ledger.purge(run.run_id)}).clock())
 
 
