@@ -57,7 +57,7 @@ def _document(record: Record, shown: str, mapping: Mapping[str, Sequence[str]]) 
     parts = parts_of(mapping, fields)
     text = _text(fields, parts["text"])
     return Document(
-        id=_id(fields, parts["id"]) or record.key or _hash(text),
+        id=_id(fields, parts["id"], record.key) or _hash(text),
         text=text,
         path=_optional(fields, parts["path"]),
         question_hash=_optional(fields, parts["question_hash"]),
@@ -103,12 +103,12 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _id(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
-    """Return the id that the fields give; empty if they give none."""
-    name = next((each for each in wanted if fields.get(each) not in (None, "")), None)
-    if name is None:
+def _id(fields: Mapping[str, Any], wanted: Sequence[str], key: str | None) -> str:
+    """Return the id that the fields give, else the record's key; empty if there is neither."""
+    given = next((each for each in wanted if fields.get(each) not in (None, "")), None)
+    name, value = (wanted[0], key or "") if given is None else (given, fields[given])
+    if value == "":
         return ""
-    value = fields[name]
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip():
