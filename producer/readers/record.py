@@ -63,9 +63,16 @@ class Record(NamedTuple):
         if self.trouble is not None:
             raise self.trouble
         if self.fields is None:
-            message = f"found {shown_value(self.raw)}, expected an object."
-            raise FieldTrouble("", message, "Write it as an object with named fields.", kind="not an object")
+            raise self._no_fields()
         return self.fields
+
+    def _no_fields(self) -> FieldTrouble:
+        found, where, hint = self.raw, "", "Write it as an object with named fields."
+        if self.key is not None:
+            found, where = self.raw[self.key], f" under {shown_value(self.key)}"
+        if where and isinstance(found, list):
+            hint = "If this list has the entries, write it to a file of its own."
+        return FieldTrouble("", f"found {shown_value(found)}{where}, expected an object.", hint, kind="not an object")
 
 
 #: Reads the records from the beginning each time it is called.

@@ -326,8 +326,11 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
         (
             "c.json",
             '{"documents": [{"text": "a"}]}',
-            "c.json:1: found {'documents': [{'text': 'a'}]}, expected an object.",
+            "c.json:1: found [{'text': 'a'}] under 'documents', expected an object. If this list has the",
         ),
+        ("c.json", '{"a": "x"}', "c.json:1: found 'x' under 'a', expected an object. Write it as an object"),
+        ("c.json", '{"\\ud800": {"text": "x"}}', "c.json:1: field 'id': the text contains half a surrogate pair."),
+        ("c.json", '{" ": {"text": "x"}}', "c.json:1: field 'id': found ' '. An id is text"),
         (
             "c.json",
             "text\na\n",
