@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.ledger import MemoryLedger
-from contract.sanitize import for_cell, for_cells, for_terminal
+from contract.sanitize import for_cell, for_cells, for_json, for_terminal
 from contract.verdict import Outcome, Verdict
 from tests.unit.producer.conftest import Producer, WriteRows
 
@@ -35,6 +35,12 @@ def test_a_column_is_changed_only_where_it_has_a_formula(plain: list[str | None]
 
 def test_a_terminal_is_shown_what_would_steer_it() -> None:
     assert for_terminal(f"a{ESCAPES}b\n\tc é") == (r"a\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\x08b" + "\n\tc é")
+
+
+def test_half_a_surrogate_pair_is_shown_as_its_escape() -> None:
+    assert for_terminal("a\ud800b") == r"a\ud800b"
+    assert json.loads(for_json('{"a": "\udfff"}')) == {"a": "\udfff"}
+    for_json('{"a": "\udfff"}').encode()
 
 
 def hostile_row(text: str) -> dict[str, object]:
