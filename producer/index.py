@@ -74,7 +74,7 @@ _SEARCH_OPTIONS = {
     "--tokens",
     type=click.IntRange(min=0),
     help=f"Maximum number of words and punctuation marks per passage; 0: do not split documents. "
-    f"[default: {FILE_TOKENS} for a folder of texts, else 0]",
+    f"[default: {FILE_TOKENS} for texts, else 0]",
 )
 @click.option("--overlap", type=click.IntRange(min=0), default=0, help="Tokens shared with the previous passage.")
 @click.option("--by-heading", is_flag=True, help="Split at Markdown headings first.")
