@@ -29,7 +29,7 @@ from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
 from producer.suite.export import folder_of
-from producer.suite.plan import Planned, one_of_each_entry, planned, share_questions
+from producer.suite.plan import Planned, differently_judged, one_of_each_entry, planned, share_questions
 from producer.suite.running import Work
 
 __all__ = ["suite"]
@@ -103,6 +103,9 @@ def _warn(runs: Sequence[Planned], settings: Settings, live: Sequence[WorkerReco
             concerned.setdefault((each.plan.survey.source.title, warning), {})[each.entry.name] = None
     for (_, warning), names in concerned.items():
         note(f"{', '.join(names)}: {warning}")
+    for group in differently_judged(runs):
+        why = "only those with the same are compared in pairs; give all the same, also an entry without retrieval"
+        note(f"{', '.join(each.entry.name for each in group)}: the same questions with different qrels: {why}")
 
 
 def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -18,7 +20,7 @@ from producer.readers import opened
 from producer.runs.planning import Plan, asked_of, plan
 from producer.suite.config import Entry, Suite
 
-__all__ = ["Planned", "one_of_each_entry", "planned", "share_questions"]
+__all__ = ["Planned", "differently_judged", "one_of_each_entry", "planned", "share_questions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,31 @@ def share_questions(runs: Sequence[Planned]) -> bool:
             return True
         seen |= own
     return False
+
+
+def differently_judged(runs: Sequence[Planned]) -> list[list[Planned]]:
+    """Return groups of entries that ask the same questions with different `qrels`, of which not all can be compared.
+
+    Relevance judgements belong to the questions, which differ with them.
+    """
+    of_file: defaultdict[str, list[Planned]] = defaultdict(list)
+    for each in one_of_each_entry(runs):
+        of_file[each.entry.file].append(each)
+    alike: defaultdict[bytes, list[Planned]] = defaultdict(list)
+    for entries in of_file.values():
+        if len({each.entry.qrels for each in entries}) > 1:
+            for each in entries:
+                alike[_digest_without_judgements(each.plan)].append(each)
+    return [each for each in alike.values() if len({of.plan.spec.questions_digest for of in each}) > 1]
+
+
+def _digest_without_judgements(found: Plan) -> bytes:
+    digest = sha256()
+    for body in found.survey.bodies:
+        fields = orjson.loads(body.canonical)
+        fields.pop("gold_passages", None)  # those of the file itself, too, which the judgements are added to
+        digest.update(orjson.dumps(fields))
+    return digest.digest()
 
 
 def _contents(canonical: bytes) -> Iterator[int]:

@@ -173,6 +173,24 @@ def test_an_entry_has_relevance_judgements_as_enqueue_does(
     assert "entry 'nowhere': nowhere.tsv: no such file." in told
 
 
+def test_entries_that_only_their_judgements_keep_from_being_compared_are_named(
+    producer: Producer, sets: tuple[Path, Path]
+) -> None:
+    Path("qrels.tsv").write_text("q1 0 p7 1\n")
+    red, blue = (path.name for path in sets)
+    rows = [json.loads(line) for line in Path(red).read_text().splitlines()]
+    Path(red).write_text("".join(json.dumps({**row, "topic": "colours"}) + "\n" for row in rows))
+    closed = {"name": "closed", "file": red}
+    others: list[dict[str, Any]] = [{**closed, "name": "half", "limit": 2}, {"name": "blue", "file": blue}]
+    judged = [{**closed, "name": name, "qrels": "qrels.tsv"} for name in ("b", "c")]
+
+    told = producer(write_suite([closed, *judged, *others]), "--dry-run").stderr
+    alike = producer(write_suite([{**closed, "qrels": "qrels.tsv"}, *judged]), "--dry-run").stderr
+
+    assert "closed, b, c: the same questions with different qrels: only those with the same are compared" in told
+    assert "different qrels" not in alike
+
+
 def test_a_file_is_read_once_for_all_models(
     producer: Producer, two_by_two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
