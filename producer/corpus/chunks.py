@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 
 from contract.index import Chunking, StoredPassage
@@ -44,10 +45,18 @@ def _texts(text: str, chunking: Chunking) -> Iterator[str]:
 
 def _windows(text: str, tokens: int, overlap: int) -> Iterator[str]:
     """Yield stretches of text with `tokens` tokens, each repeating the last `overlap` tokens of the one before."""
-    spans = [match.span() for match in _TOKEN.finditer(text)]
-    for first in range(0, max(1, len(spans) - overlap), tokens - overlap):
-        last = min(first + tokens, len(spans)) - 1
-        yield text[spans[first][0] : spans[last][1]]
+    starts: deque[int] = deque()  # of one stretch only: a text may be as long as a whole corpus
+    end, fresh = 0, False
+    for match in _TOKEN.finditer(text):
+        starts.append(match.start())
+        end, fresh = match.end(), True
+        if len(starts) == tokens:
+            yield text[starts[0] : end]
+            fresh = False
+            for _ in range(tokens - overlap):
+                starts.popleft()
+    if fresh:
+        yield text[starts[0] : end]
 
 
 def _sections(text: str) -> list[str]:

@@ -62,8 +62,8 @@ def store_passages(documents: Iterable[Document], chunking: Chunking, path: Path
                 if len(passage.text) > longest[1]:
                     longest = passage.id, len(passage.text)
                 pending.append(passage)
-            if len(pending) >= BATCH:
-                flush()
+                if len(pending) == BATCH:
+                    flush()
         if pending:
             flush()
     if not passages:

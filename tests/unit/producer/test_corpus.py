@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -425,3 +426,15 @@ def test_ids_of_chunks_stay_when_documents_are_added() -> None:
     assert [each.id for each in alone] == ["old#1", "old#2"]
     assert set(alone) < set(together)
     assert len({each.id for each in together}) == len(together)
+
+
+def test_a_long_text_is_cut_in_the_memory_of_a_few_of_its_passages(tmp_path: Path) -> None:
+    long = document("a few words " * 60_000, "long")
+    tracemalloc.start()
+    try:
+        stored = store_passages([long], Chunking(tokens=6, overlap=2), tmp_path / "p.arrow", tmp_path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stored.counts.passages == 45_000
+    assert most < 8_000_000
