@@ -47,10 +47,15 @@ class Qrels:
     def read(cls, path: Path) -> Self:
         """Read the file at `path`, or a pipe. Raises QuestionFileError with file and line for an invalid row."""
         passages: dict[str, list[str]] = {}
+        judged: dict[tuple[str, str], bool] = {}
         with opened(str(path)) as source, explaining(source.shown):
             refuse_missing(source)
-            for question_id, passage in _judged_relevant(text_of(source.path, source.shown, ""), path):
-                passages.setdefault(question_id, []).append(passage)
+            for line, question_id, passage, relevant in _judgements(text_of(source.path, source.shown, ""), path):
+                if judged.setdefault((question_id, passage), relevant) != relevant:
+                    message = f"{passage!r} is judged twice for {question_id!r}: once above 0, once not."
+                    raise QuestionFileError(message, path=path, line=line, hint="Keep one of the two.")
+                if relevant:
+                    passages.setdefault(question_id, []).append(passage)
         if not passages:
             raise QuestionFileError("contains no judgement above 0.", path=path, hint=_HINT)
         return cls(path, passages)
@@ -78,19 +83,18 @@ class Qrels:
         return text
 
 
-def _judged_relevant(file: Text, path: Path) -> Iterator[tuple[str, str]]:
-    """Yield question and passage of every judgement above 0 in the file."""
+def _judgements(file: Text, path: Path) -> Iterator[tuple[int, str, str, bool]]:
+    """Yield line, question and passage of every judgement in the file, and whether it is above 0."""
     for line, text in enumerate(file.lines(), start=1):
         if text.strip() and not (line == 1 and _is_header(text)):
-            yield from _pairs(text, path, line)
+            yield from _of_line(text, path, line)
 
 
 def _is_header(text: str) -> bool:
     return text.split()[0].lower() in {"query-id", "query_id", "qid", "topic"}
 
 
-def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
-    """Yield question and passage of every judgement above 0 in one line."""
+def _of_line(text: str, path: Path, line: int) -> Iterator[tuple[int, str, str, bool]]:
     try:
         question_id, judged = _of_json(text, path, line) if text.lstrip().startswith("{") else _of_columns(text)
     except (ValueError, TypeError, RecursionError, FieldTrouble):
@@ -98,7 +102,7 @@ def _pairs(text: str, path: Path, line: int) -> Iterator[tuple[str, str]]:
     for passage, score in judged:
         if score > 0:
             _refuse_no_id(passage, path, line)
-            yield question_id, passage
+        yield line, question_id, passage, score > 0
 
 
 def _refuse_no_id(passage: str, path: Path, line: int) -> None:

@@ -68,6 +68,18 @@ def test_of_a_list_of_passages_each_has_its_own_judgement(tmp_path: Path, name: 
     assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1", "p3", "p5"]}
 
 
+@pytest.mark.parametrize("scores", [(1, 0), (0, 2), (-1, 1)])
+def test_judgements_that_contradict_each_other_are_refused(tmp_path: Path, scores: tuple[int, int]) -> None:
+    (tmp_path / "qrels").write_text("".join(f"q0\tp1\t{score}\n" for score in scores))
+    with pytest.raises(QuestionFileError, match=r"qrels:2: 'p1' is judged twice for 'q0': once above 0, once"):
+        Qrels.read(tmp_path / "qrels")
+
+
+def test_a_judgement_that_is_given_again_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q0\tp1\t1\nq0\tp2\t0\nq0\tp1\t2\nq0\tp2\t-1\nq1\tp2\t1\n")
+    assert set(Qrels.read(tmp_path / "qrels").passages["q0"]) == {"p1"}
+
+
 def test_an_empty_passage_of_no_relevance_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("q0\tp1\t1\nq0\t\t0\n")
     assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1"]}
