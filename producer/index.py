@@ -130,11 +130,11 @@ _SEARCH_OPTIONS = {
 @click.option("--force", is_flag=True, help="Replace OUT even if it is a folder with other content.")
 @as_json
 def index(path: Path, out: Path, device: str, skip_bad: bool, force: bool, as_json: bool, **rest: Any) -> None:
-    """Build an index over CORPUS: JSON Lines, JSON, CSV, TSV (also .gz, .zst), Parquet, a .txt or .md file, or a
-    folder of such texts.
+    """Build an index over CORPUS: JSON Lines, JSON, CSV, TSV, Parquet, a text (.txt, .md), or a folder of texts.
 
-    A record has `text` and optionally `id`, `path` and `question_hash`. An existing index in OUT stays in use until the
-    new one is complete, and is then kept as OUT.replaced for the runs that were created for it.
+    Records may be packed (.gz, .zst), except in Parquet. A record has `text` and optionally `id`, `path` and
+    `question_hash`. An existing index in OUT stays in use until the new one is complete, and is then kept as
+    OUT.replaced for the runs that were created for it.
     """
     _refuse_idle_options(IndexKind(rest["kind"]))
     corpus = _corpus(rest, path)
