@@ -60,7 +60,7 @@ _SEARCH_OPTIONS = {
 }
 
 
-@click.command(short_help="Build an index over CORPUS: JSON Lines, CSV, Parquet, a text, a folder of texts.")
+@click.command()
 @click.argument("path", metavar="CORPUS", type=GivenPath(path_type=Path))
 @click.option("-o", "--out", type=GivenPath(path_type=Path), required=True, help="Folder of the new index.")
 @click.option(

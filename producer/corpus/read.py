@@ -120,7 +120,7 @@ class Corpus:
         if suffix == ".parquet" and not packed:
             return partial(read_parquet, path, str(path))
         if suffix in _RECORDS:
-            read = {".json": read_entries, ".jsonl": read_jsonl}.get(suffix, self._table)
+            read = {".json": _read_json, ".jsonl": read_jsonl}.get(suffix, self._table)
             return partial(read, text_of(path, str(path), self.encoding))
         found = "".join(path.suffixes[-2:]) if packed else path.suffix
         raise QuestionFileError(
@@ -162,6 +162,17 @@ class Corpus:
             return _document(path, name, self.encoding)
         except QuestionFileError as trouble:
             return Unfit(name, trouble)
+
+
+def _read_json(text: Text) -> Iterator[Record]:
+    """Yield the documents of a list, or of an object by id; one that is a text alone has no other field.
+
+    A text that is called `text` is none of several: it is that of a single document, whose other fields are beside it.
+    """
+    for record in read_entries(text):
+        said = record.raw if record.key is None else record.raw[record.key]
+        alone = isinstance(said, str) and record.key not in TEXT_FIELDS
+        yield record._replace(fields={TEXT_FIELDS[0]: said}) if alone else record
 
 
 def _header(text: Text) -> tuple[str, ...]:

@@ -104,6 +104,19 @@ def test_documents_in_an_object_are_called_by_their_keys(tmp_path: Path) -> None
     assert not corpus.lacks_ids
 
 
+def test_entries_of_json_may_be_texts_alone(tmp_path: Path) -> None:
+    listed, by_id = tmp_path / "listed.json", tmp_path / "by-id.json"
+    listed.write_text('["Iron rusts.", "Zinc does not."]')
+    by_id.write_text('{"iron": "Iron rusts.", "zinc": "Zinc does not."}')
+    of_list, of_object = Corpus(listed), Corpus(by_id)
+    assert [each.text for each in documents_of(of_list)] == ["Iron rusts.", "Zinc does not."]
+    assert [(each.id, each.text) for each in documents_of(of_object)] == [
+        ("iron", "Iron rusts."),
+        ("zinc", "Zinc does not."),
+    ]
+    assert (of_list.lacks_ids, of_object.lacks_ids) == (True, False)
+
+
 def test_a_packed_corpus_says_the_same_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "corpus.jsonl", *ROWS)
     packed = tmp_path / "corpus.jsonl.gz"
@@ -329,7 +342,8 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
             '{"documents": [{"text": "a"}]}',
             "c.json:1: found [{'text': 'a'}] under 'documents', expected an object. If this list has the",
         ),
-        ("c.json", '{"a": "x"}', "c.json:1: found 'x' under 'a', expected an object. Write it as an object"),
+        ("c.json", '{"a": 7}', "c.json:1: found 7 under 'a', expected an object. Write it as an object"),
+        ("c.json", '{"id": "a", "text": "x"}', "c.json:1: found 'x' under 'text', expected an object. Write it as"),
         ("c.json", '{"\\ud800": {"text": "x"}}', "c.json:1: field 'id': the text contains half a surrogate pair."),
         ("c.json", '{" ": {"text": "x"}}', "c.json:1: field 'id': found ' '. An id is text"),
         (
