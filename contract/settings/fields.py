@@ -141,7 +141,12 @@ class Settings(BaseSettings):
     # The aggregator
     #: If off, every message is its own batch.
     enable_batching: bool = True
-    batch_size: int = Field(default=64, ge=1, le=8192, description="Maximum questions in one generate call.")
+    batch_size: int = Field(
+        default=64,
+        ge=1,
+        le=8192,
+        description="Maximum questions in one generate call, but never less than one message (`question_batch_size`).",
+    )
     batch_tokens: int = Field(default=0, ge=0, description="Maximum prompt tokens in one generate call; 0: no limit.")
     batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
     batches_in_flight: int = Field(default=2, ge=1, le=256, description="Concurrent generate calls.")
