@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contract.prompts import shows_choices
+from contract.spec import ChatTemplate
 from contract.wording import number
 from producer.intake.contradictions import contradiction_warnings
 from producer.intake.profile import key_warnings
@@ -16,11 +17,27 @@ MANY_EXAMPLES = 5_000
 REASONED = "reasoned"
 #: Excess share of questions with the right answer in one position, over an even distribution, that triggers a warning.
 MOST_UNEVEN = 0.05
+#: Characters, besides letters and digits, behind which English and its like have a space. Not those of scripts that
+#: have none, as in `答案：`.
+SPACED = ".:;,?!"
 
 
 def plan_warnings(planned: Plan) -> list[str]:
     """Return the warnings about the configuration and the questions; the file may be read again for them."""
-    return [*_example_warnings(planned), *_question_warnings(planned)]
+    return [*_delimiter_warnings(planned), *_example_warnings(planned), *_question_warnings(planned)]
+
+
+def _delimiter_warnings(planned: Plan) -> list[str]:
+    spec = planned.spec
+    end = spec.prompt.text[-1]
+    spaced = end.isascii() and (end.isalnum() or end in SPACED)
+    if spec.mode.writes or spec.delimiter or spec.chat_template is not ChatTemplate.NEVER or not spaced:
+        return []
+    return [
+        f"delimiter is empty and the prompt ends in {end!r}, so a {'label' if spec.mode.scores_labels else 'choice'}"
+        " follows it without a space: white space at the end of a template is removed. Leave delimiter out, unless the"
+        " choices begin with a space."
+    ]
 
 
 def _example_warnings(planned: Plan) -> list[str]:

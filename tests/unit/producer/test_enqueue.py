@@ -142,6 +142,29 @@ def test_many_examples_are_told_to_travel_with_the_run(
     assert "few_shot.file has 3 examples. All of them are stored with the run" in producer(*words).stderr
 
 
+@pytest.mark.parametrize(
+    ("template", "settings", "warned"),
+    [
+        ("{{ question }}\nAnswer: ", ("delimiter=",), True),  # the space is meant, and is removed
+        ("{{ question }}\nThe answer is", ("delimiter=",), True),
+        ("{{ question }}\nAnswer: ", (), False),
+        ("{{ question }}\nThe answer is (", ("delimiter=",), False),
+        ("{{ question }}\n答案：", ("delimiter=",), False),
+        ("{{ question }}\nAnswer: ", ("delimiter=", "chat_template=always"), False),  # the choice begins a turn
+        ("{{ question }}\nAnswer: ", ("delimiter=", "mode=generate", "few_shot={k: 1, file: dev.jsonl}"), False),
+    ],
+)
+def test_choices_that_would_follow_the_prompt_without_a_space_are_warned_of(
+    producer: Producer, five: Path, write_rows: WriteRows, template: str, settings: tuple[str, ...], *, warned: bool
+) -> None:
+    write_rows({"question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
+    Path("mine.j2").write_text(template, encoding="utf-8")
+    words = [word for each in ("prompt=mine.j2", *settings) for word in ("--set", each)]
+
+    said = producer("enqueue", five, "--dry-run", *words).stderr
+    assert ("a choice follows it without a space" in said) == warned
+
+
 @pytest.mark.parametrize("name", ["last", "Last", "last!"])
 def test_no_run_is_called_what_commands_take_as_the_newest_one(producer: Producer, five: Path, name: str) -> None:
     for command in (("enqueue", "--dry-run"), ("enqueue",)):
