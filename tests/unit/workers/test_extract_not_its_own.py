@@ -28,6 +28,7 @@ def test_what_the_model_makes_up_after_its_answer_is_not_read(text: str) -> None
         "My friend would answer B.",
         "Naively, one would answer B.",
         "The old answer was B.",
+        "A valid alternative would be B.",
     ],
 )
 def test_what_others_would_answer_is_not_the_own_answer(others: str) -> None:

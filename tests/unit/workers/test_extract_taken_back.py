@@ -300,3 +300,12 @@ def test_a_choice_that_its_sentence_calls_not_the_right_one_is_no_answer(text: s
 )
 def test_what_is_not_right_for_something_or_of_another_choice_takes_no_answer_back(text: str) -> None:
     assert label(text) == "C"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["This answer is incorrect.", "But that answer was wrong.", "However, it's not correct."]
+)
+def test_an_answer_of_which_the_next_sentence_says_that_it_is_wrong_is_none(wrong: str) -> None:
+    assert extract(f"The answer is B. {wrong}", CITIES) == Extraction(None, "retracted", ("B",))
+    assert label(f"The answer is B. {wrong} The correct option would have been C.") == "C"
+    assert label(f"Is it B? {wrong} The answer should have been C.") == "C"

@@ -129,7 +129,8 @@ _ASIDE = compact(rf"""
 """)
 _IS = compact(r"""
     (?:is|was|are|be|being|remains|becomes
-    |(?:would|will|should|must|has to|have to|can only|seems to|appears to) be)(?![\w'])
+    |(?:would|will|should|must|has to|have to|can only|seems to|appears to) be
+    |(?:would|should) have been)(?![\w'])
 """)
 _ADVERBS = (
     r"definit(?:e|ive)ly|clearly|obviously|certainly|surely|probably|likely|most (?:likely|probably)|presumably"
@@ -152,8 +153,8 @@ _NOT_SOME = r"(?!\s?\d{1,6}\s?[名个個只隻张張位种種本人次条條件�
 CUES: tuple[Cue, ...] = (
     Cue(
         "The correct answer to this question is C",
-        # of "the solution to f(x) = 5", the equals sign is part of what is asked
-        rf"(?<![a-z\d]){_NOUN}[\"')]{{0,2}}(?P<aside>{_ASIDE})?[\"']?"
+        # "a valid alternative" is another answer; of "the solution to f(x) = 5", the equals sign is part of what is asked
+        rf"(?<![a-z\d])(?!(?<=\ba )valid alternative){_NOUN}[\"')]{{0,2}}(?P<aside>{_ASIDE})?[\"']?"
         rf"(?:\s?(?<!\w){_IS}|(?(aside)(?!\s?=(?!>))){_POINTS})",
         clear=True,
         sentence=True,
