@@ -302,9 +302,7 @@ def test_what_is_not_right_for_something_or_of_another_choice_takes_no_answer_ba
     assert label(text) == "C"
 
 
-@pytest.mark.parametrize(
-    "wrong", ["This answer is incorrect.", "But that answer was wrong.", "However, it's not correct."]
-)
+@pytest.mark.parametrize("wrong", ["This answer is incorrect.", "But that answer was wrong.", "It's not correct."])
 def test_an_answer_of_which_the_next_sentence_says_that_it_is_wrong_is_none(wrong: str) -> None:
     assert extract(f"The answer is B. {wrong}", CITIES) == Extraction(None, "retracted", ("B",))
     assert label(f"The answer is B. {wrong} The correct option would have been C.") == "C"

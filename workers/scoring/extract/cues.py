@@ -153,7 +153,7 @@ _NOT_SOME = r"(?!\s?\d{1,6}\s?[名个個只隻张張位种種本人次条條件�
 CUES: tuple[Cue, ...] = (
     Cue(
         "The correct answer to this question is C",
-        # "a valid alternative" is another answer; of "the solution to f(x) = 5", the equals sign is part of what is asked
+        # "a valid alternative" is another one; of "the solution to f(x) = 5", the equals sign is part of what is asked
         rf"(?<![a-z\d])(?!(?<=\ba )valid alternative){_NOUN}[\"')]{{0,2}}(?P<aside>{_ASIDE})?[\"']?"
         rf"(?:\s?(?<!\w){_IS}|(?(aside)(?!\s?=(?!>))){_POINTS})",
         clear=True,

@@ -259,8 +259,8 @@ RETRACTED = compiled(rf"""
     |^[^\w\n]{{1,6}}not\s?(?:[.!)]|$)
     |^\s(?:would be|is|was) (?:an? )?(?:\w{{1,12}} )?(?:mistake|error|misconception|fallacy)\b
     |^[^.!?\n]{{0,80}}[.!?]\s?is it\?
-    |^[^.!?\n]{{0,80}}[.!?\n]{{1,4}}\s?(?:(?:no,?|but|however,?|yet|hmm,?) )?(?:(?:(?:that|this)(?: answer)?|it)(?:'s| is| was)
-    \s(?:wrong|not (?:right|correct)|incorrect)
+    |^[^.!?\n]{{0,80}}[.!?\n]{{1,4}}\s?(?:(?:no,?|but|however,?|yet|hmm,?) )?
+    (?:(?:(?:that|this)(?: answer)?|it)(?:'s| is| was)\s(?:wrong|not (?:right|correct)|incorrect)
     |(?:that|this|it) (?:can't|cannot|doesn't|does not) (?:be|seem|look|match)|no,? (?:it|that|this) (?:isn't|is not)\b
     |or (?:maybe|perhaps) not\b
     |\w{{1,20}} (?:isn't|is not) among the (?:options|choices)|{_THAT_IS_WRONG})
