@@ -10,7 +10,7 @@ ARGS    ?=
 .PHONY: help setup tools demo redis test unit integration acceptance gpu gpu-check check audit clean
 
 help: ## List these targets
-	@grep -E '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 28
+	@grep -E '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 34
 
 setup: ## The environment: pinned packages in .venv (VARIANT=cpu or gpu; else what is there, or what nvidia-smi finds)
 	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT) $(if $(FORCE),--force)
@@ -24,12 +24,9 @@ demo: setup ## The main job, from nothing to results/…/results.csv and report.
 redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis; prints its URL
 	@$(BIN)/python -m demo.valkey
 
-test: setup ## All tests, in four processes (ARGS: pytest's options)
+test unit integration acceptance: setup ## All tests or one level of them, in four processes (ARGS: pytest's options)
 	@$(BIN)/python -m workers prepare
-	@$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
-
-unit integration acceptance: setup ## One level of the tests
-	@$(BIN)/python -m pytest tests/$@ $(ARGS)
+	@$(BIN)/python -m pytest $(if $(filter test,$@),,tests/$@) -n 4 --no-loadscope-reorder $(ARGS)
 
 gpu gpu-check: VARIANT = gpu
 gpu: setup ## The tests that need an NVIDIA GPU

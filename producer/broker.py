@@ -15,7 +15,7 @@ from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.prefix_order import grouped_again
 from contract.priority import Priority
-from contract.queue import held_question_ids, make_celery, publish, queue_length, queued_messages
+from contract.queue import held_question_ids, make_celery, publish, queue_lengths, queued_messages
 from contract.sender_lock import sole_sender
 from contract.settings import Settings
 
@@ -49,8 +49,8 @@ class Broker(Protocol):
     def weight(self, run_id: str) -> int:
         """Return how many turns the run gets for each turn of other runs."""
 
-    def queue_length(self, queue: str) -> int:
-        """Return the number of messages waiting in `queue`."""
+    def queue_lengths(self, queue: str) -> dict[Priority, int]:
+        """Return the number of messages waiting in `queue`, by priority."""
 
     def messages_of(self, run: Run) -> int:
         """Return the number of messages of `run` waiting in its queues; all messages there are read."""
@@ -107,9 +107,9 @@ class RedisBroker:
     def weight(self, run_id: str) -> int:
         return fair_share.weight_of(self._ledger, run_id)
 
-    def queue_length(self, queue: str) -> int:
+    def queue_lengths(self, queue: str) -> dict[Priority, int]:
         with translating(self._ledger.client):
-            return queue_length(self._ledger.client, queue)
+            return queue_lengths(self._ledger.client, queue)
 
     def messages_of(self, run: Run) -> int:
         with translating(self._ledger.client):
@@ -153,6 +153,8 @@ class MemoryBroker:
     announced: list[str] = field(default_factory=list)
     unbooted: list[BootFailure] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)
+    #: Messages of high priority in every queue, of whatever run.
+    urgent: int = 0
     refused: WritesRefused | None = None
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
@@ -184,7 +186,8 @@ class MemoryBroker:
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions but no messages."""
         counts = self.ledger.counts(run.run_id)
-        return not any(map(self.queue_length, keys.route(run.spec))) and counts.todo > 0 and not counts.halted
+        queued = {queue for queue, _, _ in self.messages} & set(keys.route(run.spec))
+        return not queued and counts.todo > 0 and not counts.halted
 
     def weigh(self, run_id: str, weight: int) -> None:
         """Record the weight; it has no effect here."""
@@ -194,8 +197,10 @@ class MemoryBroker:
         """Return the recorded weight."""
         return self.weights.get(run_id, 1)
 
-    def queue_length(self, queue: str) -> int:
-        return sum(each[0] == queue for each in self.messages)
+    def queue_lengths(self, queue: str) -> dict[Priority, int]:
+        """Count the messages as normal ones, but for the `urgent`."""
+        normal = sum(each[0] == queue for each in self.messages)
+        return {Priority.HIGH: self.urgent, Priority.NORMAL: normal, Priority.LOW: 0}
 
     def messages_of(self, run: Run) -> int:
         return sum(run_id == run.run_id for _, run_id, _ in self.messages)

@@ -49,8 +49,9 @@ class Board:
             alone = len(run_ids) == 1 and run_ids[0] not in message
             self.screen.say(f"{run_ids[0]}: {message}" if alone else message)
         self._remarks.clear()
-        working = any(each.state in AT_WORK for each in self._crew())
         under_way = self._under_way()
+        put_off = all(each.put_off or each.counts.halted for each in under_way)
+        working = not put_off and any(each.state in AT_WORK for each in self._crew())
         halted = bool(under_way) and all(each.counts.halted for each in under_way)
         self._pace.observe(now, self._settled, working=working, halted=halted)
         self.screen.show(self)
@@ -71,7 +72,7 @@ class Board:
         return " · ".join(parts)
 
     def _left(self) -> str:
-        """Return `1:30 left` of the runs that go on; if one of them has no worker, there is no telling."""
+        """Return `1:30 left, 1 run paused`, of the runs that go on; if one has no worker, there is no telling."""
         going = [each for each in self._under_way() if not each.counts.halted]
         paused = sum(each.counts.state is RunState.PAUSED for each in self._under_way())
         if not going:
@@ -79,8 +80,11 @@ class Board:
         if unserved := sum(not each.served for each in going):
             none = unserved == len(going) and not self._crew()
             return "no worker" if none else f"no worker for {number(unserved, 'run')}"
-        left = time_left(self._pace.rates.left_s(sum(each.counts.total - each.counts.settled for each in going)))
-        return f"{left}, {number(paused, 'run')} paused" if paused else left
+        put_off = sum(each.put_off for each in going)
+        rest = sum(each.counts.total - each.counts.settled for each in going if not each.put_off)
+        left = "" if put_off == len(going) else time_left(self._pace.rates.left_s(rest))
+        waiting = [f"{number(n, 'run')} {how}" for n, how in ((put_off, "put off"), (paused, "paused")) if n]
+        return ", ".join([*([left] if left else []), *waiting])
 
     def drawn(self) -> RenderableType:
         """Return the line, a bar for each unfinished run, and the workers."""

@@ -42,10 +42,13 @@ class Snapshot:
     counts: Counts
     rates: Rates
     crew: Sequence[Member] = ()
-    #: Messages waiting in the run's queues.
+    #: Messages waiting in the run's queues, and those among them that workers take before any of the run.
     queued: int = 0
+    ahead: int = 0
     #: Whether each of the run's queues has a live worker.
     served: bool = True
+    #: Whether all workers at one of these queues put the run's questions back.
+    put_off: bool = False
     #: The run's questions without a key.
     without_key: int = 0
     #: Whether workers may still be answering questions of the run, though it is cancelled.
@@ -89,6 +92,10 @@ class Snapshot:
             return self.counts.standing
         if not self.served:
             return "one of its queues has no worker" if self.crew else "no worker"
+        if self.put_off:
+            return "put off"
+        if self.ahead and not self.rates.lately:
+            return f"behind {number(self.ahead, 'message')} of higher priority"
         return time_left(self.left_s)
 
     def line(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract import keys
@@ -17,6 +17,7 @@ from producer.result_lines import result_lines
 from producer.runs.asked import how_asked
 from producer.stats import Tally
 from producer.watching.unserved import (
+    more_urgent,
     put_off_by,
     refusal_of_writes,
     remedy,
@@ -121,12 +122,17 @@ def writer_of(run: Run) -> str:
 
 def queues_json(run: Run, broker: Broker) -> dict[str, int]:
     """Return the number of messages waiting in each of the run's queues."""
-    return {queue: broker.queue_length(queue) for queue in keys.route(run.spec)}
+    return {queue: sum(broker.queue_lengths(queue).values()) for queue in keys.route(run.spec)}
 
 
 def queue_lines(run: Run, broker: Broker) -> Lines:
-    """Return `queues_json` as output lines."""
-    return [("queue", f"{queue}: {number(n, 'message')} waiting") for queue, n in queues_json(run, broker).items()]
+    """Return `queues_json` as output lines, with how many of the messages are of a higher priority than the run."""
+    return [("queue", f"{queue}: {_waiting(run, broker.queue_lengths(queue))}") for queue in keys.route(run.spec)]
+
+
+def _waiting(run: Run, lengths: Mapping[Priority, int]) -> str:
+    ahead = more_urgent(run, lengths)
+    return f"{number(sum(lengths.values()), 'message')} waiting" + (f", {ahead:,} of higher priority" if ahead else "")
 
 
 def workers_line(run: Run, finished: bool, live: Sequence[WorkerRecord], broker: Broker) -> str:

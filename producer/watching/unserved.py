@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contract.fleet import BootFailure, WorkerRecord
 from contract.keys import index_of, is_score_queue, retriever_name, route
 from contract.ledger import Run
+from contract.priority import Priority
 from contract.wording import number
 from producer.watching.progress import duration
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "held_up",
+    "is_put_off",
+    "more_urgent",
     "put_off_by",
     "refusal_of_writes",
     "remedy",
@@ -99,6 +102,19 @@ def starting_words(unserved: Sequence[str], broker: Broker) -> str:
 def put_off_by(run_id: str, workers: Iterable[WorkerRecord]) -> list[str]:
     """Return which of `workers` put the run's questions back into the queue, and why."""
     return [f"{each.name}: {why}" for each in workers if (why := each.puts_off.get(run_id))]
+
+
+def is_put_off(run: Run, workers: Iterable[WorkerRecord]) -> bool:
+    """Whether all of `workers` at one of the run's queues put its questions back."""
+    at_queue: defaultdict[str, list[bool]] = defaultdict(list)
+    for each in workers:
+        at_queue[each.queue].append(run.run_id in each.puts_off)
+    return any(map(all, at_queue.values()))
+
+
+def more_urgent(run: Run, lengths: Mapping[Priority, int]) -> int:
+    """Return how many of a queue's messages, given by priority, workers take before any of the run."""
+    return sum(n for priority, n in lengths.items() if priority < run.priority)
 
 
 def waiting_lines(workers: Iterable[WorkerRecord]) -> list[str]:

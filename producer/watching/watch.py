@@ -18,7 +18,7 @@ from producer.watching.outage import Clock, Outage
 from producer.watching.pace import Pace
 from producer.watching.progress import Snapshot
 from producer.watching.screens import Screen
-from producer.watching.unserved import unserved_queues, workers_of
+from producer.watching.unserved import is_put_off, more_urgent, unserved_queues, workers_of
 from producer.watching.worker_status import AT_WORK, RunWorkers
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class Seen:
     counts: Counts
     #: All live workers, of whatever queue.
     live: Sequence[WorkerRecord]
-    #: Messages waiting in the run's queues.
+    #: Messages waiting in the run's queues, and those among them that workers take before any of the run.
     queued: int
+    ahead: int
     #: Whether workers may still be answering questions of the run, though it is cancelled.
     in_flight: bool
 
@@ -101,7 +102,10 @@ class Watcher:
             counts = self._ledger.counts(self.run.run_id)
         live = self._broker.all_workers()
         in_flight = counts.over and not counts.finished and self._broker.in_flight(self.run)
-        return Seen(counts, live, sum(map(self._broker.queue_length, keys.route(self.run.spec))), in_flight)
+        lengths = [self._broker.queue_lengths(queue) for queue in keys.route(self.run.spec)]
+        queued = sum(sum(each.values()) for each in lengths)
+        ahead = sum(more_urgent(self.run, each) for each in lengths)
+        return Seen(counts, live, queued, ahead, in_flight)
 
     @contextmanager
     def _told_if_gone(self) -> Iterator[None]:
@@ -120,8 +124,8 @@ class Watcher:
         counts, live = seen.counts, seen.live
         self._settled = counts.settled
         there, unserved = workers_of(self.run, live), unserved_queues(self.run, live)
-        scores = keys.route(self.run.spec)[-1]
-        working = any(each.state in AT_WORK for each in there if each.queue == scores)
+        scores, put_off = keys.route(self.run.spec)[-1], is_put_off(self.run, there)
+        working = not put_off and any(each.state in AT_WORK for each in there if each.queue == scores)
         self._pace.observe(now, counts.settled, working=working, halted=counts.halted)
         self.screen.show(
             Snapshot(
@@ -130,7 +134,9 @@ class Watcher:
                 self._pace.rates,
                 crew=self._crew.look(there),
                 queued=seen.queued,
+                ahead=seen.ahead,
                 served=not unserved,
+                put_off=put_off,
                 without_key=self.run.without_key,
                 in_flight=seen.in_flight,
             )

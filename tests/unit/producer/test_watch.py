@@ -150,8 +150,36 @@ def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: 
     watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
 
     assert screen.said == ["Questions are waiting. w: here is another build"]
+    assert {each.left() for each in screen.snapshots} == {"put off", "settled"}
     assert ("put off", "w: here is another build") in begun
     assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
+
+
+def test_a_run_that_only_some_workers_put_off_goes_on(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    putting_off = worker(run.spec.model).model_copy(update={"name": "other", "puts_off": {run.run_id: "another build"}})
+    broker.live += [worker(run.spec.model), putting_off]
+    screen = Screen()
+
+    script = Script({2: lambda: settle_open(ledger, run, 2), 4: lambda: settle_open(ledger, run)})
+    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
+
+    assert "put off" not in {each.left() for each in screen.snapshots}
+
+
+def test_a_run_says_how_many_messages_are_taken_before_it_while_nothing_of_it_is_settled(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    broker.live.append(worker(run.spec.model))
+    broker.urgent = 7
+    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
+
+    script = Script({2: lambda: settle_open(ledger, run, 2), 20: lambda: settle_open(ledger, run)})
+    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
+
+    left = [each.left() for each in screen.snapshots]
+    assert ("queue", "score.smollm2-135m-instruct: 10 messages waiting, 7 of higher priority") in begun
+    assert left[0] == left[-2] == "behind 7 messages of higher priority"
+    assert any(each.endswith(" left") for each in left), "some of it are answered all the same"
 
 
 def test_what_a_worker_that_is_not_ready_waits_for_is_said_once(

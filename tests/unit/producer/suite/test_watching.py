@@ -265,6 +265,24 @@ def test_questions_that_nobody_begins_are_not_in_the_time_left_of_a_suite(state:
     assert board.line().endswith(f" · {left}")
 
 
+@pytest.mark.parametrize(
+    ("put_off", "left"),
+    [([True, True], "2 runs put off"), ([False, True], "0:10 left, 1 run put off"), ([False, False], "0:40 left")],
+)
+def test_runs_that_workers_put_off_are_not_in_the_time_left_of_a_suite(put_off: list[bool], left: str) -> None:
+    cells = [cell(entry, "m", 0, 60, unsettled=60) for entry in ("a", "b")]
+    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
+    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+
+    for second, settled in ((0, 0), (20, 40)):
+        for each, off, of_run in zip(cells, put_off, (settled, 0), strict=True):
+            counts = Counts(total=60, todo=60 - of_run, outcomes={Outcome.CORRECT: of_run})
+            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member], put_off=off))
+        board.draw(second)
+
+    assert board.line().endswith(f" · {left}")
+
+
 def test_a_cancelled_suite_is_not_done_while_workers_finish_what_they_have_begun() -> None:
     found = cell("a", "m", 0, 60, unsettled=60, state=RunState.CANCELLED)
     board = Board(LineScreen(Console(file=io.StringIO(), width=200)), "mine", [("a", found.run)])
