@@ -45,7 +45,9 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
         return f"{source}: unknown setting {brief(name)}. {hint}".rstrip()
     message, hint = str(entry["msg"]).removeprefix("Value error, "), ""
     if entry["type"] in {"list_type", "tuple_type"}:
-        message = f"expected a list, for example {brief([entry['input']])}"
+        message = "expected a list"
+        if entry["input"] is not None:
+            message += f", for example {brief([entry['input']])}"
     elif entry["type"] in {"enum", "literal_error"} and isinstance(entry["input"], str):
         hint = nearest(entry["input"], re.findall(r"'([^']*)'", entry["ctx"]["expected"]))
     secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])

@@ -29,7 +29,14 @@ from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
 from producer.suite.export import folder_of
-from producer.suite.plan import Planned, differently_judged, one_of_each_entry, planned, share_questions
+from producer.suite.plan import (
+    Planned,
+    differently_judged,
+    of_one_index_name,
+    one_of_each_entry,
+    planned,
+    share_questions,
+)
 from producer.suite.running import Work
 
 __all__ = ["suite"]
@@ -106,6 +113,9 @@ def _warn(runs: Sequence[Planned], settings: Settings, live: Sequence[WorkerReco
     for group in differently_judged(runs):
         why = "only those with the same are compared in pairs; give all the same, also an entry without retrieval"
         note(f"{', '.join(each.entry.name for each in group)}: the same questions with different qrels: {why}")
+    for name, entries in of_one_index_name(runs).items():
+        but = f"different indexes called {name!r}, of which a host's workers serve one"
+        note(f"{', '.join(entries)}: {but}: build one into a folder with another name (`index -o`)")
 
 
 def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None:

@@ -13,6 +13,7 @@ import click
 import orjson
 
 from contract.errors import InputError, RunConfigError
+from contract.names import distinct_slug
 from contract.question import substance
 from contract.settings import Settings
 from producer.intake.qrels import Qrels
@@ -20,7 +21,14 @@ from producer.readers import opened
 from producer.runs.planning import Plan, asked_of, plan
 from producer.suite.config import Entry, Suite
 
-__all__ = ["Planned", "differently_judged", "one_of_each_entry", "planned", "share_questions"]
+__all__ = [
+    "Planned",
+    "differently_judged",
+    "of_one_index_name",
+    "one_of_each_entry",
+    "planned",
+    "share_questions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,15 @@ def differently_judged(runs: Sequence[Planned]) -> list[list[Planned]]:
             for each in entries:
                 alike[_digest_without_judgements(each.plan)].append(each)
     return [each for each in alike.values() if len({of.plan.spec.questions_digest for of in each}) > 1]
+
+
+def of_one_index_name(runs: Sequence[Planned]) -> dict[str, list[str]]:
+    """Return the entries that search different indexes of one name, whose retrievers would share a queue, by name."""
+    digests: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for each in one_of_each_entry(runs):
+        if rag := each.plan.spec.rag:
+            digests[distinct_slug(rag.index)][each.entry.name] = rag.index_digest
+    return {name: list(found) for name, found in digests.items() if len(set(found.values())) > 1}
 
 
 def _digest_without_judgements(found: Plan) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -14,7 +14,7 @@ from contract.errors import IndexUnusable, InputError, first_line
 from contract.index import MANIFEST, PLAN, REJECTED
 from workers.packaged_weights import sha256_of
 
-__all__ = ["BM25_FOLDER", "DENSE_FILE", "HeldFiles", "digests", "require_readable", "writing"]
+__all__ = ["BM25_FOLDER", "DENSE_FILE", "HeldFiles", "digests", "writing"]
 
 BM25_FOLDER = "bm25"
 DENSE_FILE = "dense.faiss"
@@ -40,12 +40,6 @@ def writing(path: Path) -> Iterator[None]:
     else:
         return
     raise InputError(f"{path}: cannot be written: {reason}.", hint="Check the disk space and permissions there.")
-
-
-def require_readable(folder: Path, names: Iterable[str]) -> None:
-    """Raise IndexUnusable if one of the files of an index is missing or cannot be read, without comparing its hash."""
-    for name in names:
-        _opened(folder / name).close()
 
 
 class HeldFiles:

@@ -42,9 +42,16 @@ def test_check_looks_at_the_indexes_too(tmp_path: Path) -> None:
     assert found.remedy.startswith("Correct the path, or build it: python -m producer index CORPUS -o")
 
 
-def test_check_says_that_a_copy_of_an_index_is_incomplete(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("left", "found_text"),
+    [(None, "is missing."), (b"cut", "is damaged or belongs to another index (SHA-256")],
+    ids=["missing", "cut off"],
+)
+def test_check_says_that_a_copy_of_an_index_is_incomplete(tmp_path: Path, left: bytes | None, found_text: str) -> None:
     index = build_test_index(tmp_path / "facts", ["Iron rusts."])
-    (index / "passages.arrow").unlink()
+    passages = index / "passages.arrow"
+    passages.unlink() if left is None else passages.write_bytes(left)
     (found,) = [each for each in check([settings(index)], Machine([], [0])) if each.what == "index"]
-    assert (found.level, found.found) == ("error", f"{index}/passages.arrow: is missing.")
+    assert found.level == "error"
+    assert found.found.startswith(f"{passages}: {found_text}")
     assert found.remedy.startswith("Copy the whole index folder again")

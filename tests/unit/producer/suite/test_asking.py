@@ -52,6 +52,7 @@ def test_there_is_a_suite_of_the_demo() -> None:
         ({"name": "?"}, "suite.yaml: name: a name needs a letter a to z or a digit"),
         ({"entries": [{"name": "a\n", "file": "x"}]}, "name: a name is one line, as it labels a row of the table"),
         ({"entries": []}, "suite.yaml: entries: "),
+        ({"entries": None}, "suite.yaml: entries: expected a list, found None."),
         ({"models": ["m", "m"]}, "suite.yaml: configuration: models: 'm' is listed twice"),
         ({"entries": [{"name": "a", "fle": "x"}]}, "entry 'a': unknown setting 'fle'. Did you mean 'file'?"),
         ({"entries": [{"file": "x"}]}, "suite.yaml: entry 1: name: Field required"),
@@ -189,6 +190,22 @@ def test_entries_that_only_their_judgements_keep_from_being_compared_are_named(
 
     assert "closed, b, c: the same questions with different qrels: only those with the same are compared" in told
     assert "different qrels" not in alike
+
+
+def test_entries_that_search_different_indexes_of_one_name_are_named(
+    producer: Producer, sets: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folders = {name: tmp_path / name for name in ("a/facts", "b/facts", "copy/facts", "notes")}
+    for name, folder in folders.items():
+        build_test_index(folder, [f"The fact of {name.replace('copy', 'a')}."])
+    entries = [
+        {"name": name, "file": sets[0].name, "set": {"rag.enabled": True, "rag.index": str(folder)}}
+        for name, folder in folders.items()
+    ]
+    clash = "different indexes called 'facts', of which a host's workers serve one"
+
+    assert f"a/facts, b/facts, copy/facts: {clash}" in producer(write_suite(entries), "--dry-run").stderr
+    assert clash not in producer(write_suite([entries[0], *entries[2:]]), "--dry-run").stderr
 
 
 def test_a_file_is_read_once_for_all_models(
