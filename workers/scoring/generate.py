@@ -7,6 +7,7 @@ names several choices names none, but where each of them is right: then the firs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -59,7 +60,20 @@ def texts_of(completion: Completion) -> list[Text]:
 def read_text(question: Question, text: str, spec: RunSpec, *, truncated: bool) -> Reading:
     """The same from a stored text, for reading again with newer rules."""
     found = named(question, text, spec)
+    if truncated and found.label and found.rule in _UNANNOUNCED:
+        above, _, last = text.rstrip().rpartition("\n")
+        if above and _words(last) in (_words(found.label), _words(question.choice_text(found.label))):
+            found = named(question, above, spec)
     return Reading(choice=found.label, rule=found.rule, raw_text=text, truncated=truncated)
+
+
+#: Rules that need no announcement. A last line that is only a label or a choice, and was cut off there, may go on
+#: otherwise: "H" as "Hence", "= 2" as "= 24".
+_UNANNOUNCED = frozenset({"lone-label", "option-text"})
+
+
+def _words(line: str) -> list[str]:
+    return re.findall(r"\w+", line.casefold())
 
 
 def named(question: Question, text: str, spec: RunSpec) -> Extraction:

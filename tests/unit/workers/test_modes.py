@@ -41,6 +41,27 @@ def test_the_verdict_says_whether_its_text_was_cut_off_and_whether_by_the_contex
     assert (verdict.truncated, verdict.context_full) == (truncated, full)
 
 
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("It is on the Tiber.\nB", None),  # which may go on as "But"
+        ("The candidates are:\n- B", None),
+        ("It is on the Tiber.\nRome", None),  # … as "Rome is not meant"
+        ("It is on the Tiber, so the capital is Rome", "B"),
+        ("B\n\nIt is on the", "B"),
+        ("The answer is:\nB", "B"),
+        ("B", "B"),
+    ],
+)
+def test_a_label_or_choice_with_which_a_text_was_cut_off_in_its_last_line_is_none(
+    text: str, choice: str | None
+) -> None:
+    def read(*, truncated: bool) -> str | None:
+        return ask(Writer(lambda _: [text], truncated=truncated), mode=Mode.GENERATE, sampling=Sampling()).choice
+
+    assert (read(truncated=True), read(truncated=False)) == (choice, "B")
+
+
 def test_of_several_texts_one_that_the_context_cut_off_is_told_of_the_verdict() -> None:
     texts = (Text("Answer: B", 3, truncated=False), Text("It is", 3, truncated=True, context_full=True))
 

@@ -104,10 +104,10 @@ _VERB_LAST = "|".join(
 _NOUN = compact(r"""
     (?:answers?(?: (?:choice|option|letter|key))?|ans|solution
     |exception|odd one out
-    |(?:correct|right|best|better|closest|most \w{3,15}|final|appropriate
+    |(?:correct|right|best(?: supported)?|better|closest|most \w{3,15}|final|appropriate
     |accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
     (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess| statement| match
-    | fit)
+    | fit| conclusion| inference)
     |my (?:final )?(?:choice|pick|guess|selection|vote|response|decision|verdict)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
 """)
@@ -176,7 +176,7 @@ CUES: tuple[Cue, ...] = (
         (?:\bi|\bwe|\blet's|\blet me|\bi'm|\bi am)(?:'d| would| will|'ll| shall| should)?
         (?: (?:have to|must|also|still|therefore))?(?: choose| chose| select| selected| pick| picked| go with| go for
         | going with| going for| lock in| lean(?:ing)? towards?| answer| opt for| vote for
-        |(?<!let's)(?<!let me) say(?: that)?| guess(?: that)?| settle on| conclude(?: that)?| meant?)\b
+        |(?<!let's)(?<!let me) say(?: that)?| guess(?: that)?| get the answer| settle on| conclude(?: that)?| meant?)\b
         """,
         clear=True,
     ),
@@ -247,7 +247,8 @@ CUES: tuple[Cue, ...] = (
     ),
     Cue(
         "x = 21, which corresponds to option C.",
-        r"\bwhich (?:is|corresponds to|matches|means)(?= (?:option|choice|answer)\b)",
+        r"\bwhich (?:is|corresponds to|matches|means)(?= (?:option|choice|answer)\b)"
+        r"|(?<=option, )which is(?=\s[(\[][a-z][)\]])",
     ),
 )
 #: Those of them that call what follows the answer.
@@ -256,7 +257,7 @@ ANSWER_IS = (CUES[0], *CUES[2:4])
 #: Words between a cue and the answer that it announces.
 FILLERS = compiled(rf"""
     (?:\s|[\"':,=]|[✓✔✅☑]\ufe0f?|\.{{2,3}}|-(?=\s)|(?:
-    options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|{_ADVERBS}
+    options?|choices?|answers?|letters?|number|closest to|the|either|both|between|that|it is|it's|is|{_ADVERBS}
     |therefore|thus|indeed|simply|just|only|still|actually|in fact
     |then|now|again|also|auch|aussi|también|também|anche|hence|to be|possibly
     |die|der|das|buchstabe|antwort|daher|somit|la|le|l'|lettre|réponse|donc|opción|letra|inciso|alternativa|opção

@@ -42,7 +42,7 @@ _IN_WORDS = re.compile(
 )
 
 _END = re.compile(
-    r"</s>|<eos>|<end_of_turn>|<｜end▁of▁sentence｜>"
+    r"</s>|<(?i:eos(?:_token)?)>|<end_of_turn>|<｜end▁of▁sentence｜>"
     r"|<\|(?:im_end|eot_id|eot|endoftext|end|return|end_of_text|eom_id|eom|end_message|END_OF_TURN_TOKEN)\|>"
     r"|<turn\|>|<\|close\|>\s?(?:response|message)\s?<\|sep\|>"
 )

@@ -175,8 +175,8 @@ SUPPOSED = compiled(r"""
     |\b(?:wrong|incorrect|false|worst|(?:least|less)(?: \w{1,12})?|runner-up|opposite|your|his|her|their
     |(?<!it')(?<!that')s|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|suggested|proposed|given|textbook
     |each of the|classic|classical|usual|typical|standard|other|another|alternative
-    |old|outdated|former|original|possible|plausible|distractor|student|user|tempting|common|popular|obvious|naive|intuitive|trap|tricky|trick
-    |example|sample|falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next
+    |old|outdated|former|original|(?<!only )possible|plausible|distractor|student|user|tempting|common|popular|obvious
+    |naive|intuitive|trap|tricky|trick|example|sample|falsche|mögliche|incorrecta|errada|sbagliata|mauvaise|next
     |(?:second|third|next)[ -](?:best|most)(?: \w{1,12})?)\s$
 """)
 #: In its clause: what follows is denied.
@@ -193,7 +193,10 @@ OF_EXAMPLE = compiled(r"""
     (?:(?!\n\n|\b(?:now|this|here|ours?|yours?|you|likewise|similarly|actual|original|back)\b)[^?]){0,300}$
 """)
 #: Where a sentence turns from what was supposed or denied to what is concluded.
-TURNS = re.compile(r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此")
+TURNS = re.compile(
+    r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此"
+    r"|\s--? the (?:correct |right |final )?$"
+)
 
 #: How a sentence begins that comes to an end.
 CONCLUDES = re.compile(r"\s?(?:so|thus|hence|therefore|in conclusion|in summary|overall|ultimately|finally)\b[, ]")
