@@ -46,7 +46,7 @@ class RedisMetrics(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; called by prometheus_client."""
         try:
-            self._open = self._ledger.read_open_runs(self._open)
+            self._open = self._ledger.read_open_runs(self._open).runs
             runs = list(self._ledger.standings(self._open.values()))
             found = [
                 *self._queues([run for run, _ in runs]),

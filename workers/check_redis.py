@@ -11,7 +11,7 @@ from redis import Redis, RedisError, ResponseError
 
 from contract import keys
 from contract.connection import connect, why_no_writes
-from contract.errors import McqueueError, ModelNotFound, UnreadableRun
+from contract.errors import McqueueError, ModelNotFound
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.models import require_hub
@@ -87,12 +87,11 @@ def _queues(ledger: RedisLedger, models: Sequence[Settings], records: Sequence[W
     unsettled: Counter[tuple[str, ...]] = Counter()
     waiting = {run_id for each in records for run_id in each.puts_off}
     rerankers: set[str] = set()
-    unreadable: list[UnreadableRun] = []
-    runs = ledger.read_open_runs(unreadable=lambda _, trouble: unreadable.append(trouble))
+    runs, unreadable = ledger.read_open_runs()
     for run, counts in ledger.standings(runs.values()):
         unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
         rerankers |= {run.spec.rag.reranker} if run.spec.rag and run.spec.rag.reranker else set()
-    yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable)
+    yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable.values())
     if any(each.indexes for each in models):
         yield from map(_reranker, sorted(rerankers))
     names = {keys.score_queue(each.served_model) for each in models}.union(*unsettled)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from celery import Celery
 
@@ -59,8 +58,6 @@ class Janitor(Rounds):
         self._open: dict[str, Run] = {}
         #: Runs that this version cannot read, each reported once.
         self._unreadable: set[str] = set()
-        #: Those of them that are open, of whatever queue.
-        self._unreadable_open: set[str] = set()
         #: Runs that no ready worker of this queue can go on with now.
         self._put_off: set[str] = set()
         #: Number of other ready workers on this worker's queue.
@@ -107,21 +104,14 @@ class Janitor(Rounds):
 
         `thoroughly` audits all runs, as after a worker died; otherwise only stalled ones.
         """
-        here = self._open_runs_here()
+        self._open, unreadable = self._ledger.read_open_runs(self._open)
+        for run_id, trouble in unreadable.items():
+            self._tell_unreadable(run_id, trouble)
+        here = [run for run in self._open.values() if self._queue in keys.route(run.spec)]
         self._quiet.keep_only({run.run_id for run in here})
         self._audit(here, thoroughly=thoroughly)
-        if len(here) + len(self._unreadable_open) > 1:
+        if len(here) + len(unreadable) > 1:  # the latter may be of this queue, too
             level_if_due(self._ledger, self._queue, self._put_off)
-
-    def _open_runs_here(self) -> list[Run]:
-        """Return the open runs whose route includes this worker's queue."""
-        self._unreadable_open.clear()
-        self._open = self._ledger.read_open_runs(self._open, self._note_unreadable)
-        return [run for run in self._open.values() if self._queue in keys.route(run.spec)]
-
-    def _note_unreadable(self, run_id: str, trouble: UnreadableRun) -> None:
-        self._unreadable_open.add(run_id)
-        self._tell_unreadable(run_id, trouble)
 
     def _tell_unreadable(self, run_id: str, trouble: UnreadableRun) -> None:
         if run_id not in self._unreadable:
@@ -129,11 +119,21 @@ class Janitor(Rounds):
             log.warning("run %s: audit skipped: %s", run_id, trouble)
 
     def _audit(self, runs: Iterable[Run], *, thoroughly: bool) -> None:
+        """Audit `runs`; one that cannot be audited does not affect the others. A Redis that is away fails all."""
         stalled: set[str] = set()
         for run in runs:
-            with _skipping(run.run_id, self._tell_unreadable):
+            try:
                 if self._needs_healing(run, thoroughly, stalled):
                     self._heal(run)
+            except UnknownRun:  # purged meanwhile, as the HTTP server does after each request
+                continue
+            except UnreadableRun as trouble:
+                self._tell_unreadable(run.run_id, trouble)
+            except (RedisUnreachable, WritesRefused):
+                raise
+            except Exception as trouble:
+                unexpected = not isinstance(trouble, McqueueError)
+                log.warning("run %s: audit skipped: %s", run.run_id, reason_of(trouble), exc_info=unexpected)
         self._stalled = stalled
 
     def _restore(self, name: str) -> bool:
@@ -167,19 +167,3 @@ class Janitor(Rounds):
         if questions:
             lost = number(questions, "question")
             log.warning("run %s: %s in no message; re-sent in %d", run.run_id, lost, messages)
-
-
-@contextmanager
-def _skipping(run_id: str, tell_unreadable: Callable[[str, UnreadableRun], object]) -> Iterator[None]:
-    """Keep a run that cannot be audited from affecting the others. A Redis that is away fails all."""
-    try:
-        yield
-    except UnknownRun:  # purged meanwhile, as the HTTP server does after each request
-        return
-    except UnreadableRun as trouble:
-        tell_unreadable(run_id, trouble)
-    except (RedisUnreachable, WritesRefused):
-        raise
-    except Exception as trouble:
-        unexpected = not isinstance(trouble, McqueueError)
-        log.warning("run %s: audit skipped: %s", run_id, reason_of(trouble), exc_info=unexpected)

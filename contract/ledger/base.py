@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from contract.engine_info import EngineUsed
@@ -15,7 +15,7 @@ from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
-__all__ = ["REQUEST_ENDED", "UNCOUNTED", "Begun", "Ledger", "unknown"]
+__all__ = ["REQUEST_ENDED", "UNCOUNTED", "Begun", "Ledger", "OpenRuns", "unknown"]
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +25,6 @@ UNCOUNTED = -1
 REQUEST_ENDED = "It was a request to the HTTP server, which deletes each once it is answered or nobody waits for it."
 #: Maximum number of runs that a message lists by name.
 MOST_LISTED = 5
-
-
-def _ignored(run_id: str, trouble: UnreadableRun) -> None:
-    """Do nothing about a run that cannot be read."""
 
 
 def unknown(run_id: str, known: list[str], where: str = "the ledger") -> UnknownRun:
@@ -46,6 +42,13 @@ class Begun(NamedTuple):
     question: Question
     attempts: int
     counted: bool
+
+
+class OpenRuns(NamedTuple):
+    """The open runs by id; of those that this version cannot read, why."""
+
+    runs: dict[str, Run]
+    unreadable: dict[str, UnreadableRun]
 
 
 class Ledger(abc.ABC):
@@ -104,22 +107,20 @@ class Ledger(abc.ABC):
     def open_runs(self) -> list[str]:
         """Return the ids of runs that have unsettled questions and are neither paused nor cancelled."""
 
-    def read_open_runs(
-        self, known: Mapping[str, Run] | None = None, unreadable: Callable[[str, UnreadableRun], object] = _ignored
-    ) -> dict[str, Run]:
-        """Return the open runs by id, without their few-shot examples, of which there may be thousands.
+    def read_open_runs(self, known: Mapping[str, Run] | None = None) -> OpenRuns:
+        """Return the open runs, without their few-shot examples, of which there may be thousands.
 
         Those that are in `known`, from an earlier call, are not read again. Runs purged meanwhile, as the HTTP server
-        does after each request, are left out; those that this version cannot read, too, after a call of `unreadable`.
+        does after each request, are left out.
         """
-        known, found = known or {}, {}
+        known, found = known or {}, OpenRuns({}, {})
         for run_id in self.open_runs():
             try:
-                found[run_id] = known.get(run_id) or self.run(run_id).without_examples()
+                found.runs[run_id] = known.get(run_id) or self.run(run_id).without_examples()
             except UnknownRun:
                 continue
             except UnreadableRun as trouble:
-                unreadable(run_id, trouble)
+                found.unreadable[run_id] = trouble
         return found
 
     @abc.abstractmethod

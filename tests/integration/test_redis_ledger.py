@@ -303,15 +303,14 @@ def test_open_runs_are_read_once_without_examples_and_those_of_another_version_a
     )
     redis_ledger.client.set(keys.RunKeys(theirs.run_id).meta, '{"spec": {"mode": "telepathy"}}')
     redis_ledger.client.delete(keys.RunKeys(gone.run_id).meta)  # as seen while it is being purged
-    told: list[str] = []
-    found = redis_ledger.read_open_runs(unreadable=lambda run_id, _: told.append(run_id))
-    assert (list(found), told) == ([ours.run_id], [theirs.run_id])
+    found, unreadable = redis_ledger.read_open_runs()
+    assert (list(found), list(unreadable)) == ([ours.run_id], [theirs.run_id])
     chosen = found[ours.run_id].spec.few_shot
     assert chosen is not None
     assert (chosen.k, chosen.pool) == (1, ()), "how they are chosen, for the order of what is sent again"
 
     monkeypatch.setattr(RedisLedger, "run", lambda _, run_id: theirs if run_id != ours.run_id else pytest.fail("again"))
-    assert redis_ledger.read_open_runs(found)[ours.run_id] is found[ours.run_id]
+    assert redis_ledger.read_open_runs(found).runs[ours.run_id] is found[ours.run_id]
 
 
 def test_a_scrape_does_not_read_what_an_open_run_asks_again(

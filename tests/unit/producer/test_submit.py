@@ -302,7 +302,7 @@ def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(
 
     together = ["q0", "q3", "q1", "q5", "q2", "q4"]
     assert [each for _, _, ids in broker.messages for each in ids] == together
-    (run,) = ledger.read_open_runs().values()  # as workers see it, without its examples
+    (run,) = ledger.read_open_runs().runs.values()  # as workers see it, without its examples
     assert list(prefix_order.grouped_again(ledger, run, [f"q{n}" for n in range(6)])) == together
 
 
