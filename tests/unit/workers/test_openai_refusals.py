@@ -279,7 +279,7 @@ def test_a_server_of_our_own_that_refuses_everybody_is_replaced_and_not_waited_f
     with serving(Script(refusals=[500] * 2)) as url:
         connection = Connection(settings_for(url).openai)
         with pytest.raises(InternalServerError) as first:
-            connection.post("/completions", once=True, prompt="Write.")
+            connection.post(("/completions", {"prompt": "Write."}), once=True)
         patience = Patience(connection, lambda: False, in_chat=False, is_ours=True)
         with pytest.raises(InternalServerError):
             patience.outlast(first.value)

@@ -198,8 +198,7 @@ class Asker:
         answer = self._client.post(
             wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
             model=self._model(request.adapter),
-            max_tokens=1,
-            temperature=0,
+            **wire.ONE_TOKEN,
             **wire.top(scorable.top, in_chat=in_chat),
             **(VLLM_SAMPLING if self._is_vllm else {}),
         )

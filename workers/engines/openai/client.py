@@ -55,10 +55,9 @@ class Client(abc.ABC):
     def close(self) -> None:
         """End all waiting. May be called twice."""
 
-    def post(self, asked: tuple[str, dict[str, Any]], **more: Any) -> Answer | Failure:
-        """Request a completion by path and body; return the answer, or why there is none. Raises EngineDead."""
-        path, body = asked
-        answer = self.answered(partial(self._connection.post, path, **body, **more))
+    def post(self, asked: wire.Asked, **more: Any) -> Answer | Failure:
+        """Request a completion, with `more` in its body; return it, or why there is none. Raises EngineDead."""
+        answer = self.answered(partial(self._connection.post, asked, **more))
         return answer if isinstance(answer, Failure) else self._unfinished(answer) or answer
 
     def count_tokens(self, body: dict[str, Any]) -> int:

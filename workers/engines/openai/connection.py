@@ -81,10 +81,14 @@ class Connection:
         other.client = self.client.with_options(max_retries=min(self.server.max_retries, most))
         return other
 
-    def post(self, path: str, *, once: bool = False, **body: Any) -> dict[str, Any]:
-        """Return the server's answer, which has choices; `once` means without retries. Raises OpenAIError."""
+    def post(self, asked: wire.Asked, *, once: bool = False, **more: Any) -> dict[str, Any]:
+        """Return the server's answer, which has choices, to `asked` with `more` in its body. Raises OpenAIError.
+
+        `once` means without retries.
+        """
+        path, body = asked
         self.pacer.wait()
-        return self._answer(path, "choices", body, {"max_retries": 0} if once else {})
+        return self._answer(path, "choices", {**body, **more}, {"max_retries": 0} if once else {})
 
     def tokenize(self, **body: Any) -> dict[str, Any]:
         """Return the server's answer, which has a token count. Raises OpenAIError if the server does not count."""

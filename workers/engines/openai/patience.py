@@ -102,9 +102,8 @@ def refusal(connection: Connection, *, in_chat: bool) -> OpenAIError | None:
     """Make a small request; return why the server serves nobody, or None."""
     from openai import OpenAIError
 
-    path, body = wire.asked(one_turn("One, two, three,"), in_chat=in_chat)
     try:
-        connection.post(path, once=True, **body, max_tokens=1, temperature=0)
+        connection.post(wire.asked(one_turn("One, two, three,"), in_chat=in_chat), once=True, **wire.ONE_TOKEN)
     except OpenAIError as trouble:
         return None if is_of_the_request(trouble) else trouble
     return None

@@ -132,9 +132,9 @@ class _Probe:
         """Return whether there are completions at all, and the likeliest next tokens with their log-probabilities."""
         from openai import OpenAIError
 
-        path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
+        asked = wire.asked(one_turn(PROMPT), in_chat=in_chat)
         for wanted in (*TOP_WANTED, 0):
-            answer = self._tried(path, **body, max_tokens=1, temperature=0, **wire.top(wanted, in_chat=in_chat))
+            answer = self._tried(asked, **wire.ONE_TOKEN, **wire.top(wanted, in_chat=in_chat))
             if answer is None:
                 continue
             try:
@@ -148,18 +148,17 @@ class _Probe:
 
     def samples(self, *, in_chat: bool) -> None:
         """Have the server refuse what its model does not take of a request for a text."""
-        path, body = wire.asked(one_turn(PROMPT), in_chat=in_chat)
-        self._tried(path, **body, max_tokens=1, temperature=0, top_p=1, n=1, seed=0)
+        self._tried(wire.asked(one_turn(PROMPT), in_chat=in_chat), **wire.ONE_TOKEN, top_p=1, n=1, seed=0)
 
     def writes_the_same(self, *, in_chat: bool) -> bool:
         """Whether several seeds give the same text at a high temperature.
 
         That of `transformers serve` is ignored unless the model's generation_config.json has `do_sample`.
         """
-        path, body = wire.asked(one_turn(RANDOM), in_chat=in_chat)
+        asked = wire.asked(one_turn(RANDOM), in_chat=in_chat)
         texts: set[str] = set()
         for seed in SEEDS:
-            answer = self._tried(path, **body, max_tokens=RANDOM_TOKENS, temperature=HOT, top_p=1, seed=seed)
+            answer = self._tried(asked, max_tokens=RANDOM_TOKENS, temperature=HOT, top_p=1, seed=seed)
             try:
                 texts |= {each.text for each in wire.texts_of(answer)} if answer is not None else {""}
             except wire.UNREADABLE:
@@ -175,8 +174,7 @@ class _Probe:
         """
         words = sorted(filter(WORD.fullmatch, listed), key=lambda each: -listed[each])
         word = words[0] if words else " four"
-        path, body = wire.echo(one_turn(PROMPT), word, in_chat=False)
-        answer = self._tried(path, **body)
+        answer = self._tried(wire.echo(one_turn(PROMPT), word, in_chat=False))
         try:
             found = echoed(answer).logprobs[-1] if answer is not None else None
         except wire.UNREADABLE:
@@ -185,7 +183,7 @@ class _Probe:
 
     def chat_scores(self, listed: int) -> Scorable:
         """Return what can be scored in a chat in which the server lists so many next tokens."""
-        answers = [self._tried(path, **body) for path, body in wire.one_more_token()]
+        answers = [self._tried(asked) for asked in wire.one_more_token()]
         answered = [each for each in answers if each is not None]
         return chat_scores(answered, listed) if len(answered) == len(answers) else Scorable(listed, echo=False)
 
@@ -198,11 +196,11 @@ class _Probe:
         except (OpenAIError, TypeError, ValueError):
             return 0
 
-    def _tried(self, path: str, **body: Any) -> dict[str, Any] | None:
+    def _tried(self, asked: wire.Asked, **more: Any) -> dict[str, Any] | None:
         from openai import OpenAIError, RateLimitError
 
         try:
-            return self.connection.post(path, **body)
+            return self.connection.post(asked, **more)
         except RateLimitError as trouble:  # says nothing about what it offers
             hint = "Does it limit requests? Set openai.requests_per_minute."
             raise EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint) from None

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from contract.turns import Role, Turn, Turns, begun, messages, one_turn
 from workers.engines.base import ScoreRequest, Text, space_moved
@@ -18,7 +18,9 @@ from workers.engines.base import ScoreRequest, Text, space_moved
 __all__ = [
     "CONTINUED",
     "NOTHING_WRITTEN",
+    "ONE_TOKEN",
     "UNREADABLE",
+    "Asked",
     "asked",
     "continuations_of",
     "echo",
@@ -34,6 +36,10 @@ __all__ = [
     "top",
 ]
 
+#: Path and body of a request.
+Asked: TypeAlias = tuple[str, dict[str, Any]]
+#: Body fields for the likeliest next token alone, also where no text is wanted: most servers refuse to generate none.
+ONE_TOKEN: Mapping[str, Any] = MappingProxyType({"max_tokens": 1, "temperature": 0})
 #: What reading an answer raises that has not the protocol's form.
 UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 #: Upper limit for a number of tokens; beyond it, exported files could not hold their sums.
@@ -45,8 +51,8 @@ CONTINUED = "A"
 NOTHING_WRITTEN: dict[str, Any] = {"choices": [{"text": "", "finish_reason": "length"}]}
 
 
-def asked(turns: Turns, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool) -> tuple[str, dict[str, Any]]:
-    """Return path and body of a completion request for `turns`; a plain completion takes a single turn.
+def asked(turns: Turns, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool) -> Asked:
+    """Return a completion request for `turns`; a plain completion takes a single turn.
 
     `kwargs` are variables of the model's chat template, in the field that vLLM, SGLang and llama.cpp's server have for
     them.
@@ -57,31 +63,28 @@ def asked(turns: Turns, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool)
     return "/completions", {"prompt": turn.text}
 
 
-def echo(
-    turns: Turns, continuation: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool
-) -> tuple[str, dict[str, Any]]:
-    """Return path and body of a request for the log-probabilities of `turns` and `continuation` themselves.
+def echo(turns: Turns, continuation: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool) -> Asked:
+    """Return a request for the log-probabilities of `turns` and `continuation` themselves.
 
-    For plain completions this is OpenAI's own `echo`; for chat completions only vLLM supports it. Both also generate
-    one unused token, because most servers refuse to generate none.
+    For plain completions this is OpenAI's own `echo`; for chat completions only vLLM supports it.
     """
     if in_chat:
         behind = {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0}
         path, body = asked((*turns, Turn(Role.ASSISTANT, continuation)), kwargs, in_chat=True)
-        return path, {**body, "max_tokens": 1, "temperature": 0, **behind}
+        return path, {**body, **ONE_TOKEN, **behind}
     (turn,) = turns
     path, body = asked(one_turn(turn.text + continuation), in_chat=False)
-    return path, {**body, "echo": True, "logprobs": 0, "max_tokens": 1, "temperature": 0}
+    return path, {**body, "echo": True, "logprobs": 0, **ONE_TOKEN}
 
 
-def one_more_token(kwargs: Mapping[str, Any] = NO_KWARGS) -> list[tuple[str, dict[str, Any]]]:
-    """Return path and body of two requests in chat, of which the second prompt should be one token longer.
+def one_more_token(kwargs: Mapping[str, Any] = NO_KWARGS) -> list[Asked]:
+    """Return two requests in chat, of which the second prompt should be one token longer.
 
     It is, if the template puts no more before a turn that is continued than before a new one: some insert a thought.
     """
     turns = one_turn("One, two,")
     path, body = asked(turns, kwargs, in_chat=True)
-    return [(path, {**body, "max_tokens": 1, "temperature": 0}), echo(turns, CONTINUED, kwargs, in_chat=True)]
+    return [(path, {**body, **ONE_TOKEN}), echo(turns, CONTINUED, kwargs, in_chat=True)]
 
 
 def tokens(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> dict[str, Any]:
