@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ from tests.support import (
     open_run,
     process,
 )
+from workers.host.child import Child
 from workers.host.launcher import Supervisor
 from workers.host.placement import WorkerPlan
 
@@ -53,12 +55,11 @@ def test_workers_that_share_a_gpu_boot_one_after_the_other(tmp_path: Path, monke
     monkeypatch.setattr("workers.host.launcher.worker_command", lambda *_: [sys.executable, "-c", READY_AT_ONCE])
     told: list[str] = []
 
-    def stop_when_all_are_ready() -> None:
-        if all(child.state == "ready" for child in supervisor.children):
+    def stop_when_all_are_ready(children: Sequence[Child]) -> None:
+        if all(child.state == "ready" for child in children):
             os.kill(os.getpid(), signal.SIGTERM)
 
-    supervisor = Supervisor(plans, tmp_path, told.append, stop_when_all_are_ready)
-    supervisor.run()
+    Supervisor(plans, tmp_path, told.append, stop_when_all_are_ready).run()
 
     def when(name: str, what: str) -> int:
         return next(i for i, line in enumerate(told) if line.startswith(f"{name}@") and what in line)

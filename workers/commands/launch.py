@@ -72,10 +72,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
         vllm_folder() as lock,
     ):
         folder = None if together else log_folder
-        supervisor = Supervisor(
-            plans, folder, screen.say, lambda: screen.show(supervisor.children), revival.wished, lock
-        )
-        exit_code = supervisor.run()
+        exit_code = Supervisor(plans, folder, screen.say, screen.show, revival.wished, lock).run()
     sys.exit(exit_code)
 
 

@@ -69,8 +69,8 @@ class Supervisor:
     #: Folder of the workers' logs; None: they go where this process's own lines go.
     log_folder: Path | None
     announce: Callable[[str], None]
-    #: Called in every iteration, to update the display.
-    show: Callable[[], None] = lambda: None
+    #: Called in every iteration with the children, to update the display.
+    show: Callable[[Sequence[Child]], object] = lambda _: None
     #: Called in every iteration with the names of given-up workers; returns those to start again.
     wished: Callable[[Collection[str]], Collection[str]] = lambda _: ()
     #: Descriptors that the workers inherit.
@@ -144,7 +144,7 @@ class Supervisor:
     def _show(self) -> None:
         self._leave_terminal()
         with contextlib.suppress(OSError):
-            self.show()
+            self.show(self.children)
 
     def _try_to_start(self, child: Child) -> None:
         """Start `child`; where the system cannot now (no room, memory or file handles), again after a pause."""

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -218,13 +219,13 @@ def test_a_worker_that_cannot_boot_is_started_once_and_the_others_go_on_and_at_t
 ) -> None:
     monkeypatch.setattr("workers.host.launcher.worker_command", lambda node, *_: [sys.executable, "-c", TELL, node])
     told: list[str] = []
-    up = Supervisor([WorkerPlan("gpu0", "m"), WorkerPlan("gpu1", "m")], tmp_path, told.append)
 
-    def end_when_settled() -> None:
-        if [child.state for child in up.children] == ["given up", "ready"]:
+    def end_when_settled(children: Sequence[Child]) -> None:
+        if [child.state for child in children] == ["given up", "ready"]:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    up.show = end_when_settled
+    plans = [WorkerPlan("gpu0", "m"), WorkerPlan("gpu1", "m")]
+    up = Supervisor(plans, tmp_path, told.append, end_when_settled)
     assert up.run() == 1
     assert f"gpu0@{socket.gethostname()}: ended with exit code 78; There is no such attention." in told
     assert [child.boots for child in up.children] == [1, 1]
@@ -258,12 +259,10 @@ def test_a_worker_that_cannot_be_started_and_a_full_disk_cost_the_others_nothing
     def announce(_: str) -> None:
         raise OSError(28, "No space left on device")
 
-    up = Supervisor([WorkerPlan("gpu1", "m"), WorkerPlan("gpu1/x", "m")], tmp_path, announce)
-
-    def end_when_settled() -> None:
-        if up.children[0].state == "ready" and (up.children[1].start_at or 0) > time.monotonic() + 10:
+    def end_when_settled(children: Sequence[Child]) -> None:
+        if children[0].state == "ready" and (children[1].start_at or 0) > time.monotonic() + 10:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    up.show = end_when_settled
+    up = Supervisor([WorkerPlan("gpu1", "m"), WorkerPlan("gpu1/x", "m")], tmp_path, announce, end_when_settled)
     assert up.run() == 0
     assert [child.boots for child in up.children] == [1, 0]
