@@ -127,6 +127,10 @@ class WorkerRecord(BaseModel):
         """Whether the process ran in this process namespace and has ended."""
         return died_here(self.owner)
 
+    def has_ended(self, there: Self | None) -> bool:
+        """Whether the process has ended, as far as visible from here; `there` is what the name's record says now."""
+        return there is None or there.owner != self.owner or there.died_here()
+
     @classmethod
     def read(cls, name: str, found: str) -> Self:
         """Parse the stored record of worker `name`.
@@ -295,11 +299,10 @@ class Fleet:
         One that boots, for at most `boot_s` from now, grants the wish to restart only afterwards. That wish does not
         replace one to drain, which somebody else is waiting for. Returns the wish that stands.
         """
+        expires_s = WISH_S + math.ceil(boot_s)
         with translating(self._redis):
-            kept = not self._redis.set(
-                keys.wish(name), wish.value, ex=WISH_S + math.ceil(boot_s), nx=wish is Wish.RESTART
-            )
-        return (self.wish(name) if kept else None) or wish
+            is_left = self._redis.set(keys.wish(name), wish.value, ex=expires_s, nx=wish is Wish.RESTART)
+        return wish if is_left else self.wish(name) or wish
 
     def wish(self, name: str) -> Wish | None:
         """Return the pending wish for worker `name`; None also for a newer version's, which it could not grant."""

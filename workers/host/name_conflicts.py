@@ -56,8 +56,7 @@ def _await_end(fleet: Fleet, draining: Sequence[WorkerRecord], say: Callable[[st
     until, left = time.monotonic() + within_s, list(draining)
     while left and time.monotonic() < until:
         time.sleep(LOOK_S)
-        pairs = [(each, fleet.get(each.name)) for each in left]
-        left = [each for each, now in pairs if now and now.owner == each.owner and not now.died_here()]
+        left = [each for each in left if not each.has_ended(fleet.get(each.name))]
 
 
 def _describe(record: WorkerRecord) -> str:

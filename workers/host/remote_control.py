@@ -167,7 +167,7 @@ def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: f
     """Wait until the process of `record` has ended, which may take `boot_s` longer. Raises WorkerStays."""
     drain_s = settings.drain_timeout_s if record.drain_timeout_s is None else record.drain_timeout_s
     _wait(
-        lambda: _is_gone(fleet.get(record.name), record),
+        lambda: record.has_ended(fleet.get(record.name)),
         boot_s + drain_s + GRACE_S,
         f"{record.name} did not stop. See its log; its process is {record.pid} on {record.host}.",
     )
@@ -212,7 +212,7 @@ class _Boots:
                 f"{failure.worker} could not boot, and its launcher seems to have given it up: {reason}",
                 hint=f"Fix that, then: {self._start_again()}",
             )
-        return _is_ready(there, self._before)
+        return there is not None and there.owner != self._before.owner and there.state is WorkerState.READY
 
     def _start_again(self) -> str:
         """Return the command that starts it again: a launcher that has no other worker left has ended."""
@@ -226,14 +226,6 @@ class _Boots:
 def _startup_timeout_s(settings: Settings, record: WorkerRecord) -> float:
     """Return how long the worker may boot: as its own deploy file says, which need not be the caller's."""
     return settings.server_startup_timeout if record.startup_timeout_s is None else record.startup_timeout_s
-
-
-def _is_gone(there: WorkerRecord | None, before: WorkerRecord) -> bool:
-    return there is None or there.owner != before.owner or there.died_here()
-
-
-def _is_ready(there: WorkerRecord | None, before: WorkerRecord) -> bool:
-    return there is not None and there.owner != before.owner and there.state is WorkerState.READY
 
 
 def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
