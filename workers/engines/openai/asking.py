@@ -38,7 +38,7 @@ from workers.engines.openai.client import Client
 from workers.engines.openai.echo import Scorable, chat_scores, echoed, is_said
 from workers.engines.openai.probing import Offers
 
-__all__ = ["Asker", "PartialScore"]
+__all__ = ["Asker", "PartialScore", "Tail"]
 
 #: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
 #: repetitions. These are the neutral values. Other servers may not know the names.
@@ -62,14 +62,21 @@ class Weighed(NamedTuple):
 
 @dataclass(slots=True)
 class PartialScore:
-    """Partial results for the continuations of a ScoreRequest."""
+    """Partial results for the continuations of a request."""
 
+    #: As the server was asked: `wire.parted`.
+    request: ScoreRequest
     prompt_tokens: int
     logprobs: list[float | None]
     token_counts: list[int]
     prefill_tokens: int
     cached_tokens: int
     failure: Failure | None = None
+
+    @property
+    def tails(self) -> list[Tail]:
+        """The continuations that are still to be weighed."""
+        return [Tail(self, place) for place, logprob in enumerate(self.logprobs) if logprob is None]
 
     def add(self, place: int, weighed: Weighed | Failure) -> None:
         """Add what was found of the continuation at `place`."""
@@ -90,6 +97,13 @@ class PartialScore:
             prefill_tokens=self.prefill_tokens,
             cached_tokens=self.cached_tokens,
         )
+
+
+class Tail(NamedTuple):
+    """A continuation that is not among the likeliest next tokens: what is known of its request, and its place there."""
+
+    head: PartialScore
+    place: int
 
 
 class Asker:
@@ -215,7 +229,7 @@ class Asker:
             )
         if None in logprobs and not prompt:
             raise NotOffered(f"{server} does not count the prompt's tokens")
-        return PartialScore(prompt, logprobs, [1] * len(logprobs), prompt, cached)
+        return PartialScore(request, prompt, logprobs, [1] * len(logprobs), prompt, cached)
 
     @property
     def _is_vllm(self) -> bool:
@@ -241,22 +255,19 @@ class Asker:
                 self._scores_with[given] = chat_scores(answered, listed) if known else Scorable(listed, echo=False)
             return self._scores_with[given]
 
-    def weigh(self, tail: tuple[ScoreRequest, int, int]) -> Weighed | Failure:
-        """Return the log-probability of a continuation that is not among the likeliest next tokens.
-
-        `tail` has its request, the tokens of the prompt, and its place.
-        """
+    def weigh(self, tail: Tail) -> Weighed | Failure:
+        """Return the log-probability of a continuation that is not among the likeliest next tokens."""
         try:
-            return self._weigh_echoed(*tail)
+            return self._weigh_echoed(tail)
         except NotOffered as trouble:
             return Failure.of(trouble)
         except wire.UNREADABLE as trouble:
             return self._client.unreadable(trouble)
 
-    def _weigh_echoed(self, request: ScoreRequest, prompt_tokens: int, place: int) -> Weighed | Failure:
+    def _weigh_echoed(self, tail: Tail) -> Weighed | Failure:
+        request, prompt_tokens = tail.head.request, tail.head.prompt_tokens
         in_chat = self._in_chat(request.chat)
-        request = wire.parted(request, in_chat=in_chat)
-        continuation = wire.continuations_of(request, in_chat=in_chat)[place]
+        continuation = wire.continuations_of(request, in_chat=in_chat)[tail.place]
         asked = wire.echo(request.turns, continuation, request.chat.kwargs, in_chat=in_chat)
         answer = self._client.post(asked, model=self._model(request.adapter))
         if isinstance(answer, Failure):

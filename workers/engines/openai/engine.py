@@ -26,7 +26,6 @@ from workers.engines.base import (
     GenerateRequest,
     Part,
     Request,
-    ScoreRequest,
     asked_texts,
     in_order,
 )
@@ -109,25 +108,19 @@ class OpenAiEngine(Engine):
         asker = self._started(self._asker)
         lacking: dict[int, PartialScore] = {}
         for answered in self._each(asker.first, requests):
-            lacking |= {i: head for i, head in answered if isinstance(head, PartialScore) and None in head.logprobs}
+            lacking |= {i: head for i, head in answered if isinstance(head, PartialScore) and head.tails}
             whole = [(i, head) for i, head in answered if i not in lacking]
             yield [(i, head if isinstance(head, Completion) else head.completion()) for i, head in whole]
-        tails = [
-            (i, k, (request, head.prompt_tokens, k))
-            for i, head in lacking.items()
-            if isinstance(request := requests[i], ScoreRequest)
-            for k, logprob in enumerate(head.logprobs)
-            if logprob is None
-        ]
-        left = Counter(i for i, _, _ in tails)
-        for part in self._each(asker.weigh, [tail for *_, tail in tails]):
+        tails = [(i, tail) for i, head in lacking.items() for tail in head.tails]
+        left = Counter(i for i, _ in tails)
+        for part in self._each(asker.weigh, [tail for _, tail in tails]):
             ended = []
-            for place, weighed in part:
-                i, k, _ = tails[place]
-                lacking[i].add(k, weighed)
+            for at, weighed in part:
+                i, tail = tails[at]
+                tail.head.add(tail.place, weighed)
                 left[i] -= 1
                 if not left[i]:
-                    ended.append((i, lacking[i].completion()))
+                    ended.append((i, tail.head.completion()))
             yield ended
 
     @property
