@@ -65,13 +65,13 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
     def audit_soon(self) -> None:
         """Look for lost messages: the connection broke. Called in the event loop; must not block."""
 
-    def Strategy(self, task: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
+    def Strategy(self, _: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's hook, called at every (re)connect: gathered messages stay, timers and channel are new."""
         if self._gatherer is None:
             self._gatherer = _Gatherer(self, consumer.pool)
         else:
             self.audit_soon()
-        self._gatherer.attach(task, app, consumer)
+        self._gatherer.attach(app, consumer)
         return self._gatherer.on_message
 
     def room_came(self) -> None:
@@ -104,13 +104,13 @@ class _Gatherer:
         self._batches = 0
         self._failures_in_a_row = 0
 
-    def attach(self, task: Task, app: Any, consumer: Any) -> None:
+    def attach(self, app: Any, consumer: Any) -> None:
         """Use this consumer's timer, channel and request class from now on."""
         self._consumer = consumer
         self._app = app
         self._utc = app.uses_utc_timezone()  # a lookup under a lock
         self._request_class = create_request_cls(
-            symbol_by_name(task.Request), task, consumer.pool, consumer.hostname, None, app=app
+            symbol_by_name(self._task.Request), self._task, consumer.pool, consumer.hostname, None, app=app
         )
         # Celery's own worker_disable_prefetch limits consumption by the same hook.
         self._qos = qos = consumer.connection.default_channel.qos
