@@ -1,4 +1,4 @@
-"""Mistakes in a configuration, explained with the closest known name; values are shown unless they are secrets."""
+"""Mistakes that pydantic finds; in a configuration, with the closest known name and, if it is no secret, the value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contract.errors import closest, nearest
 from contract.layers import Place
 from contract.yaml_files import brief
 
-__all__ = ["FORMER_NAMES", "explain", "with_secrets", "without_secrets"]
+__all__ = ["FORMER_NAMES", "explain", "first_mistake", "with_secrets", "without_secrets"]
 
 #: Setting names of the predecessor project, and their equivalents here.
 FORMER_NAMES = {
@@ -35,6 +35,15 @@ def explain(trouble: ValidationError, model: type[BaseModel], source: str | Plac
     """Describe each mistake in one line: its source, the field, what was found and what was expected."""
     place = source if callable(source) else lambda _: source
     return " ".join(_explain_one(dict(entry), model, place(entry["loc"])) for entry in trouble.errors())
+
+
+def first_mistake(trouble: ValidationError) -> tuple[str, str]:
+    """Return the dotted name of the first field that does not fit, and why; without its value, which may be a secret.
+
+    The name is empty if it is the whole that does not fit.
+    """
+    first = trouble.errors(include_input=False, include_url=False)[0]
+    return ".".join(map(str, first["loc"])), first["msg"]
 
 
 def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> str:

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from contract.errors import IndexUnusable
+from contract.explain import first_mistake
 from contract.spec import IndexKind
 
 __all__ = [
@@ -278,10 +279,9 @@ def read_manifest(path: Path) -> Manifest:
     try:
         return Manifest.model_validate(content)
     except ValidationError as trouble:
-        first = trouble.errors()[0]
-        field = ".".join(map(str, first["loc"]))
+        field, why = first_mistake(trouble)
         hint = "Another version of mcqueue built it, or it is damaged: use that version, or build the index again."
-        raise IndexUnusable(f"field {field!r}: {first['msg']}", path=manifest, hint=hint) from None
+        raise IndexUnusable(f"field {field!r}: {why}", path=manifest, hint=hint) from None
 
 
 def replaced_beside(path: Path) -> Path:

@@ -20,6 +20,7 @@ from contract.chunks import TOGETHER, chunks
 from contract.connection import connect, lua, place_of, translating
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, RunConflict, UnreadableRun
+from contract.explain import first_mistake
 from contract.ledger.base import Begun, Ledger, unknown
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
@@ -65,13 +66,13 @@ def _read_passages(run_id: str, question_id: str, body: str) -> tuple[Passage, .
         raise _of_another_version(run_id, f"passages of question {question_id!r}", trouble) from None
 
 
-def _of_another_version(run_id: str, what: str, trouble: ValidationError) -> UnreadableRun:
+def _of_another_version(run_id: str, what: str, trouble: ValidationError) -> UnreadableRun | ValidationError:
     """Return the error for a part of the run that does not fit our types.
 
-    Raises `trouble` itself if it is no JSON or lacks what every version writes: it is damaged, and none can read it.
+    That is `trouble` itself if it is no JSON or lacks what every version writes: it is damaged, and none can read it.
     """
     if any(each["type"] in {"json_invalid", "missing"} for each in trouble.errors()):
-        raise trouble
+        return trouble
     return UnreadableRun(
         f"Run {run_id}, {what}: written by another version of mcqueue ({_first(trouble)}).", hint=_INSTALL
     )
@@ -79,8 +80,8 @@ def _of_another_version(run_id: str, what: str, trouble: ValidationError) -> Unr
 
 def _first(trouble: ValidationError) -> str:
     """Return the first field that does not fit, and why."""
-    first = trouble.errors()[0]
-    return f"{'.'.join((trouble.title, *map(str, first['loc'])))}: {first['msg']}"
+    field, why = first_mistake(trouble)
+    return f"{trouble.title}.{field}: {why}" if field else f"{trouble.title}: {why}"
 
 
 class RedisLedger(Ledger):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from contract.explain import first_mistake
 from contract.names import RunId
 from contract.priority import Priority
 from contract.settings import MOST_QUESTIONS
@@ -57,8 +58,7 @@ class ReceivedBatch(BaseModel):
             run_id, question_ids = arguments
             return cls.model_validate({**named, "run_id": run_id, "question_ids": question_ids, "priority": priority})
         except ValidationError as trouble:
-            first = trouble.errors(include_input=False, include_url=False)[0]
-            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise ValueError(": ".join(first_mistake(trouble))) from None
         except TypeError as trouble:
             raise ValueError(str(trouble)) from None
 

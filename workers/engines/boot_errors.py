@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from contract import variables
 from contract.errors import EngineError, first_line
+from contract.explain import first_mistake
 from workers.engines import vllm_folder
 
 __all__ = ["Cause", "cause_of", "failure_reports", "tell_worker"]
@@ -149,8 +150,7 @@ def _inside(trouble: BaseException) -> BaseException:
 
 def _said(trouble: BaseException) -> str:
     if isinstance(trouble, ValidationError):
-        first = trouble.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"  # without the value, which may be a secret
+        return ": ".join(first_mistake(trouble))
     line = first_line(trouble)
     if _is_of_weights(trouble):  # which name no file
         return f"a file of its weights is damaged or not complete: {line}"

@@ -21,6 +21,7 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from contract.choice_order import seed_for
+from contract.explain import first_mistake
 from contract.prompts import BETWEEN, render
 from contract.question import Question
 from contract.spec import Chat, ChatTemplate, Judge, RunSpec, Sampling
@@ -153,5 +154,5 @@ def _without_fence(text: str) -> str:
 
 
 def _complaint(trouble: ValidationError) -> str:
-    first = trouble.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
+    field, why = first_mistake(trouble)
+    return f"{field or 'JSON'}: {why}"
