@@ -28,19 +28,16 @@ def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
     """Return `items` with as many passages shown as fit."""
     sizes = _Sizes(engine.count_tokens)
     done = _capped(items, sizes)
-    tight = [place for place, item in enumerate(done) if any(each.shown for each in item.passages)]
-    while tight:
-        # Number of tokens by which the longest request of each item is too long.
-        found = measured([_requests(done[place]) for place in tight], engine.excess_tokens)
-        excess = [max(of_item, default=0) for of_item in found]
-        known = sizes.of([done[place] for place, tokens in zip(tight, excess, strict=True) if tokens])
-        for place, tokens in zip(tight, excess, strict=True):
+    unsure = [place for place, item in enumerate(done) if _shows_passages(item)]
+    while unsure:
+        found = measured([_requests(done[place]) for place in unsure], engine.excess_tokens)
+        # By how many tokens the longest request of each item is too long.
+        excess = {place: max(of_item, default=0) for place, of_item in zip(unsure, found, strict=True)}
+        too_long = {place: tokens for place, tokens in excess.items() if tokens}
+        known = sizes.of([done[place] for place in too_long])
+        for place, tokens in too_long.items():
             done[place] = _shortened(done[place], tokens, known)
-        tight = [
-            place
-            for place, tokens in zip(tight, excess, strict=True)
-            if tokens and any(each.shown for each in done[place].passages)
-        ]
+        unsure = [place for place in too_long if _shows_passages(done[place])]
     return done
 
 
@@ -52,7 +49,7 @@ def without_room(items: Sequence[Item], engine: Engine) -> dict[int, RequestReje
     bare = [
         place
         for place, item in enumerate(items)
-        if item.spec.mode.writes and item.passages and not any(each.shown for each in item.passages)
+        if item.spec.mode.writes and item.passages and not _shows_passages(item)
     ]
     found = measured([_requests(items[place]) for place in bare], engine.excess_tokens)
     return {
@@ -112,6 +109,10 @@ def _capped(items: Sequence[Item], sizes: _Sizes) -> list[Item]:
         item if limit is None else _shortened(item, _shown_tokens(item, known) - limit, known)
         for item, limit in zip(items, limits, strict=True)
     ]
+
+
+def _shows_passages(item: Item) -> bool:
+    return any(each.shown for each in item.passages)
 
 
 def _shown_tokens(item: Item, sizes: Mapping[str, int]) -> int:
