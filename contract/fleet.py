@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_fie
 from contract import keys
 from contract.connection import connect, connect_hurried, lua, translating
 from contract.errors import NameTaken
-from contract.process import died_here, process_place, process_start
+from contract.process import died_here, process_name, process_place, process_start
 from contract.settings import Settings
 
 __all__ = [
@@ -121,7 +121,7 @@ class WorkerRecord(BaseModel):
     @property
     def owner(self) -> str:
         """Unique name of the process this record is about."""
-        return f"{self.place}/{self.pid}/{self.process_started}"
+        return process_name(self.place, self.pid, self.process_started)
 
     def died_here(self) -> bool:
         """Whether the process ran in this process namespace and has ended."""

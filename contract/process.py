@@ -9,12 +9,17 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["boot_id", "died_here", "process_place", "process_start", "this_process"]
+__all__ = ["boot_id", "died_here", "process_name", "process_place", "process_start", "this_process"]
 
 
 def this_process() -> str:
-    """Return a unique name of this process: its place, process id and start time."""
-    return f"{process_place()}/{os.getpid()}/{process_start(os.getpid()) or 0}"
+    """Return the name of this process."""
+    return process_name(process_place(), os.getpid(), process_start(os.getpid()) or 0)
+
+
+def process_name(place: str, pid: int, started: int) -> str:
+    """Return a unique name of the process that started then, by `process_start`, with this id in this place."""
+    return f"{place}/{pid}/{started}"
 
 
 def died_here(process: str) -> bool:
