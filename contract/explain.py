@@ -75,8 +75,8 @@ def _nearest_setting(model: type[BaseModel], group: tuple[Any, ...], unknown: st
     if meant := closest(unknown, known):
         return f"Did you mean {start + meant!r}?"
     nested = [] if group else _nested_names(model, unknown)
-    if nested or (nested := [start + each for each in _spelled_within(unknown, known)]):
-        return f"Did you mean {' or '.join(map(repr, nested))}?"
+    if alike := nested or [start + each for each in _spelled_within(unknown, known)]:
+        return f"Did you mean {' or '.join(map(repr, alike))}?"
     return f"There are {', '.join(start + each for each in known)}." if start and known else ""
 
 
