@@ -217,10 +217,10 @@ class Fleet:
             raise NameTaken(f"Another worker took the name {record.name!r} while this one sent no heartbeat.")
 
     def leave(self, record: WorkerRecord, *, for_good: bool = True) -> None:
-        """Release the name after a clean stop, and if it is `for_good`, delete a pending wish, which it fulfils.
+        """Release the name after a clean stop. One `for_good` fulfils a pending wish, which is deleted.
 
-        Another start follows a stop that is not: it fulfils a wish to restart, and grants one to drain, which may have
-        come too late for this process. The name stays on the list while kombu may hold messages for it.
+        After any other, the worker starts again. That fulfils a wish to restart, and grants one to drain, which may
+        have come too late for this process. The name stays on the list while kombu may hold messages for it.
         """
         with translating(self._redis):
             wish = [keys.wish(record.name)] if for_good else []

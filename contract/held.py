@@ -1,4 +1,4 @@
-"""Files and folders that a process holds by a lock, so that others can tell those which killed processes left."""
+"""Locks on files and folders in use, by which others recognise what killed processes left behind."""
 
 from __future__ import annotations
 

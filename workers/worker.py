@@ -54,7 +54,7 @@ class Load:
 
     @contextmanager
     def of(self, batch: Batch) -> Iterator[None]:
-        """Count `batch`, which runs in the block; one of which nothing was begun, only while it runs."""
+        """Count `batch` as running in the block, and then as ended unless none of its questions was begun."""
         with self._lock:
             self.running += 1
         try:

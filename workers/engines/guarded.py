@@ -76,7 +76,7 @@ class GuardedEngine(Engine):
                     ended = {asked[k]: completion for k, completion in part}
                     left = [i for i in left if i not in ended]
                     yield list(ended.items())
-                if not set(asked).isdisjoint(left):  # left out, as they would be again: the caller's to judge
+                if not set(asked).isdisjoint(left):  # the engine left some out, and would again: the caller judges
                     return
             except EngineOutOfMemory as trouble:
                 if len(asked) > 1:

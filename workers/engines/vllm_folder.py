@@ -32,14 +32,14 @@ LONGEST_BYTES = 103 - 37
 
 @contextmanager
 def vllm_folder() -> Iterator[tuple[int, ...]]:
-    """Within the block, let vLLM use a new folder, which is removed afterwards; so are those that killed ones left.
+    """Let vLLM use a new folder within the block, and remove it afterwards. Also remove what killed processes left.
 
-    Not if the environment already names one, as a worker's does that a launcher started, nor if the temporary directory
-    has too long a path, or no room. The one that it names is made again if it is gone: what cleans up temporary
-    directories (systemd-tmpfiles, tmpwatch) removes it from under a launcher after some days.
+    If the environment already names a folder, as a launcher's does for its workers, that one is used. It is made again
+    if it is gone: what cleans up temporary directories (systemd-tmpfiles, tmpwatch) removes it after some days. Where
+    the temporary directory has too long a path, or no room, vLLM chooses a folder itself.
 
-    Yields the descriptors that processes must inherit that use the folder and may outlive this one. Raises EngineError
-    if there can be no folder of the name that the environment gives.
+    Yields the descriptors that processes must inherit which use the folder and may outlive this one. Raises EngineError
+    if the folder that the environment names cannot be made.
     """
     if named := os.environ.get(VARIABLE):
         _make_sure_of(Path(named))

@@ -19,8 +19,8 @@ LAST_WORDS_S = 1.0
 class Outlet:
     """What rich needs of a text stream. A thread passes on to `stream`'s terminal or file what is written.
 
-    It has a descriptor of its own. So once the stream's leads to a file instead, as the terminal is gone, nothing gets
-    there that the terminal did not take. What is written from then on goes there directly.
+    The thread has a descriptor of its own. So when the terminal is gone, and the stream leads to a file from then on,
+    texts that the terminal has not taken do not get there; later ones are written there directly.
     """
 
     def __init__(self, stream: TextIO) -> None:

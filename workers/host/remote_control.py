@@ -189,7 +189,7 @@ class _Boots:
         self._fleet = fleet
         self._before = before
         self._say = say
-        #: The last that is known; of one that boots just now, another process' before it.
+        #: The last failure that is known; at first, that of an earlier process if the one of the record still boots.
         self._last = _failure_of(fleet, before.name)
         self._failed = 0
         #: When one of them was seen alive, or its failure was noticed.

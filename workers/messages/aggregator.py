@@ -55,7 +55,7 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
         raise NotImplementedError
 
     def most_batches(self) -> int:
-        """Return how many batches may run at a time, whatever the settings let an engine have."""
+        """Return how many batches may run at a time; by default, as many as the settings allow."""
         return self.settings.max_batches_in_flight
 
     def other_workers(self) -> int:

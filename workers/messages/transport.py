@@ -240,7 +240,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
     def on_poll_init(self, poller: Any) -> None:
-        """kombu's, which also restores what is past its visibility timeout: after a long outage, all that is kept."""
+        """Restore nothing past its visibility timeout, unlike kombu: after a long outage, that is all that is kept."""
         self.poller = poller
 
     def on_poll_start(self) -> None:

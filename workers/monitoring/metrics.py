@@ -135,7 +135,7 @@ class WorkerMetrics:
         self._queued_s.observe(queued_s)
 
     def batch_ended(self, batch: Batch) -> None:
-        """Count a finished batch, successful or not; of one of which nothing was begun, only its messages."""
+        """Count a finished batch, successful or not; if none of its questions was begun, only its messages."""
         if batch.begun:
             self._batches.labels(batch.flush).inc()
             self._size.observe(batch.begun)

@@ -239,7 +239,7 @@ class BatchWork(abc.ABC):
         return self._attempt(batch, [work])
 
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """Do the stage for `works`, whose attempts are counted; not if the worker stopped while it only waited."""
+        """Do the stage for `works`. Their attempts are taken back if the worker stops while its engine only waits."""
         endings: Endings = {}
         batch.begun += len(works)
         self._under_way[batch.number] = works

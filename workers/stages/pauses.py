@@ -26,10 +26,11 @@ class Pauses:
         self._holding = threading.Lock()
 
     def choose(self, batch: Batch, endings: Endings, *, did_something: bool) -> None:
-        """Decide where the questions to be retried wait: held, which keeps no others waiting, or here with their batch.
+        """Decide how questions to be retried wait: their messages are held while others go on, or the worker pauses.
 
-        Where several failed together and nothing else was done, or many wait already, nothing may be wrong with them:
-        others would only use up their attempts, too. A batch that was put off waits here, or it would be a busy loop.
+        It pauses if several failed together and nothing else was done, or if many are held already: nothing may be
+        wrong with them, and others would only use up their attempts, too. It also pauses after a batch that was put
+        off, which would come back at once.
         """
         failed = Counter(endings.values())[AGAIN] if batch.requeue_after_s else 0
         if did_something and not failed:
