@@ -9,11 +9,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
 from workers.host.placement import WorkerPlan
+from workers.host.restarts import Failures
 
 __all__ = ["Child"]
 
@@ -43,9 +44,7 @@ class Child:
     #: When it became ready and was started, by the monotonic clock.
     ready_at: float | None = None
     started_at: float = 0.0
-    #: Exits and failed boots in a row.
-    failures: int = 0
-    failed_boots: int = 0
+    failures: Failures = field(default_factory=Failures)
     #: Whether it was killed because its boot took too long.
     overdue: bool = False
     #: Whether it was ready once.

@@ -26,7 +26,7 @@ from contract.wording import number
 from workers.host import boot_pipe
 from workers.host.child import Child
 from workers.host.placement import WorkerPlan
-from workers.host.restarts import LONGEST_PAUSE_S, STEADY_S, Exit, after_exit, boot_failed, needs_a_fix
+from workers.host.restarts import LONGEST_PAUSE_S, STEADY_S, Exit, Failures, after_exit, needs_a_fix
 from workers.parent import follower
 
 __all__ = ["Supervisor", "bind", "node_name", "queues_of", "worker_command"]
@@ -209,7 +209,7 @@ class Supervisor:
         given_up = {node_name(child.plan): child for child in self.children if child.state == "given up"}
         for name in self.wished(given_up.keys()):
             child = given_up[name]
-            child.state, child.start_at, child.failures, child.failed_boots = "waiting", time.monotonic(), 0, 0
+            child.state, child.start_at, child.failures = "waiting", time.monotonic(), Failures()
             self._tell(child, "starting again as requested")
 
     def _boots_beside(self, child: Child) -> bool:
@@ -234,9 +234,8 @@ class Supervisor:
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
         counted_as = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL does not count as from outside
         ended = Exit(counted_as, child.ready_at is not None, steady, child.proven)
-        decision = after_exit(ended, child.failures, child.failed_boots)
-        child.failures = 0 if steady or exit_code == EXIT_RESTART else child.failures + 1
-        child.failed_boots = child.failed_boots + 1 if boot_failed(ended) else 0
+        decision = after_exit(ended, child.failures)
+        child.failures = decision.failures
         if decision.action == "stop":
             child.state = "stopped"
             self._tell(child, "stopped as requested")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from contract.errors import EXIT_RESTART, EXIT_RETRY, EXIT_UNBOOTABLE
@@ -15,8 +14,8 @@ __all__ = [
     "STEADY_S",
     "Decision",
     "Exit",
+    "Failures",
     "after_exit",
-    "boot_failed",
     "needs_a_fix",
 ]
 
@@ -44,17 +43,20 @@ class Exit(NamedTuple):
     proven: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Failures(NamedTuple):
+    """How often in a row a worker has ended before it was steady, and how often its boot has failed."""
+
+    exits: int = 0
+    boots: int = 0
+
+
+class Decision(NamedTuple):
     """What to do after a child's exit."""
 
     action: Literal["restart", "stop", "give up"]
     pause_s: float = 0.0
-
-
-def boot_failed(ended: Exit) -> bool:
-    """Whether the boot failed by itself: the worker was not killed, and did not ask for a retry."""
-    return not ended.was_ready and ended.code not in {EXIT_RETRY, EXIT_RESTART, *FROM_OUTSIDE}
+    #: Those with this one; none after an end that was asked for.
+    failures: Failures = Failures()
 
 
 def needs_a_fix(ended: Exit) -> bool:
@@ -62,8 +64,8 @@ def needs_a_fix(ended: Exit) -> bool:
     return not ended.was_ready and not ended.proven and ended.code in {1, EXIT_UNBOOTABLE}
 
 
-def after_exit(ended: Exit, failures: int, failed_boots: int) -> Decision:
-    """Decide what follows; `failures` and `failed_boots` are the previous consecutive ones.
+def after_exit(ended: Exit, before: Failures) -> Decision:
+    """Decide what follows; `before` are the failures without this one.
 
     Exit code 0 was requested (a drain by name): stop. So was EXIT_RESTART: restart at once. A boot failure that the
     user must fix: give up. Everything else is restarted after 1, 2, 4 … 30 s, at most 4 s if it was ready: forever if
@@ -73,9 +75,9 @@ def after_exit(ended: Exit, failures: int, failed_boots: int) -> Decision:
         return Decision("stop")
     if ended.code == EXIT_RESTART:
         return Decision("restart")
-    if needs_a_fix(ended):
-        return Decision("give up")
-    if boot_failed(ended) and failed_boots + 1 >= GIVE_UP_AFTER:
-        return Decision("give up")
+    boot_failed = not ended.was_ready and ended.code not in {EXIT_RETRY, *FROM_OUTSIDE}
+    failures = Failures(0 if ended.steady else before.exits + 1, before.boots + 1 if boot_failed else 0)
+    if needs_a_fix(ended) or failures.boots >= GIVE_UP_AFTER:
+        return Decision("give up", failures=failures)
     longest_s = LONGEST_PAUSE_AFTER_READY_S if ended.was_ready else LONGEST_PAUSE_S
-    return Decision("restart", pause_s(1 if ended.steady else failures + 1, longest_s))
+    return Decision("restart", pause_s(max(1, failures.exits), longest_s), failures)

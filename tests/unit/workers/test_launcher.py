@@ -33,7 +33,7 @@ from workers.host import boot_pipe
 from workers.host.child import Child
 from workers.host.launcher import Supervisor, worker_command
 from workers.host.placement import WorkerPlan
-from workers.host.restarts import Exit, after_exit
+from workers.host.restarts import Exit, Failures, after_exit
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,15 @@ from workers.host.restarts import Exit, after_exit
 def test_what_follows_an_exit(
     exit_code: int, was_ready: bool, steady: bool, failures: int, action: str, pause_s: float
 ) -> None:
-    decision = after_exit(Exit(exit_code, was_ready, steady), failures, failed_boots=failures)
+    decision = after_exit(Exit(exit_code, was_ready, steady), Failures(failures, failures))
     assert (decision.action, decision.pause_s) == (action, pause_s)
 
 
 def test_boots_that_were_killed_do_not_count_as_boots_that_failed() -> None:
+    assert after_exit(Exit(-9, was_ready=False), Failures(exits=9, boots=4)).failures == (10, 0)
     ended = Exit(EXIT_ENGINE, was_ready=False)
-    assert after_exit(ended, failures=9, failed_boots=3).action == "restart"
-    assert after_exit(ended, failures=9, failed_boots=4).action == "give up"
+    assert after_exit(ended, Failures(exits=9, boots=3)).action == "restart"
+    assert after_exit(ended, Failures(exits=9, boots=4)).action == "give up"
 
 
 @pytest.mark.parametrize("exit_code", [1, EXIT_UNBOOTABLE])
@@ -77,10 +78,10 @@ def test_a_worker_that_was_ready_once_is_not_given_up_for_one_boot_that_says_tha
     exit_code: int,
 ) -> None:
     ended = Exit(exit_code, was_ready=False, proven=True)
-    again = after_exit(ended, failures=1, failed_boots=0)
-    assert again.action == "restart"
-    last = after_exit(ended, failures=5, failed_boots=4)
-    assert last.action == "give up"
+    found = [after_exit(ended, Failures())]
+    while found[-1].action == "restart":
+        found.append(after_exit(ended, found[-1].failures))
+    assert [each.action for each in found] == ["restart"] * 4 + ["give up"]
 
 
 @pytest.mark.parametrize(
