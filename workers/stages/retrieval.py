@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import c_float
 from functools import partial
 
 from contract.errors import InputError, UnknownRun
 from contract.index import Manifest
-from contract.prompts import query_of, wants_passages
+from contract.prompts import query_of
 from contract.spec import Retrieval, RunSpec, Stage
 from contract.verdict import Failure, Passage
 from contract.wording import number
@@ -53,38 +53,41 @@ class BatchRetriever(BatchWork):
     def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
         found: dict[str, dict[str, list[Passage]]] = defaultdict(dict)
         failed: list[Settled] = []
-        staying: set[int] = set()
-        searched = [each for each in works if wants_passages(each.item.question, each.item.spec)]
-        for wanted, alike in _by_retrieval(searched).items():
+        for wanted, alike in _by_retrieval([each for each in works if each.wants_passages]).items():
             try:
                 answers = self._answers(alike, wanted)
             except NotNow as why:  # the build was available in `_hindrance`, and has gone since
                 for work in alike:
-                    staying.add(id(work))
                     yield self._recorder.retry_or_fail(batch, work.held, work.question_id, work.attempts, str(why))
                 continue
             except InputError as trouble:  # without its reranker, for example, only this run cannot be served
                 log.warning("index %s: %s", wanted.index, trouble)
                 failure = Failure(type="RetrievalFailed", message=reason_of(trouble))
-                for work in alike:
-                    staying.add(id(work))
-                    failed.append(self._recorder.failed(batch, work.held, work.question_id, work.attempts, failure))
+                failed += [
+                    self._recorder.failed(batch, work.held, work.question_id, work.attempts, failure) for work in alike
+                ]
                 continue
             for work, passages in zip(alike, answers, strict=True):
                 found[work.run_id][work.question_id] = passages
         yield self._recorder.commit(failed)
+        purged = self._attach(found)
+        # Of those with a context of their own; where a search ended, `attach` has taken the attempts back.
+        self._recorder.uncount([each for each in works if not each.wants_passages])
+        ready = [each for each in works if not each.wants_passages or each.question_id in found[each.run_id]]
+        going_on = [each for each in ready if each.run_id not in purged]
+        yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
+        self._recorder.count_done(len(going_on))
+
+    def _attach(self, found: Mapping[str, Mapping[str, list[Passage]]]) -> set[str]:
+        """Store the passages, by run and question; return the runs that were purged while they were searched for."""
         purged: set[str] = set()
         for run_id, passages_of in found.items():
             try:
                 what = f"passages of {number(len(passages_of), 'question')}"
                 self._recorder.outlasting(what, partial(self._ledger.attach, run_id, passages_of))
-            except UnknownRun:  # purged while it was searched; the other runs' questions go on
+            except UnknownRun:
                 purged.add(run_id)
-        # Those with a context of their own; a search that ended has its attempts taken back by `attach`.
-        self._recorder.uncount([each for each in works if not wants_passages(each.item.question, each.item.spec)])
-        going_on = [each for each in works if id(each) not in staying and each.held.run_id not in purged]
-        yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
-        self._recorder.count_done(len(going_on))
+        return purged
 
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> list[list[Passage]]:
         """Return the passages for each of `works`. Raises NotNow, InputError, and whatever ended the search."""

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from contract.errors import UnreadableRun
-from contract.prompts import wants_passages
 from contract.spec import Judge, RunSpec, Stage
 from contract.verdict import Failure
 from workers.budget import in_calls
@@ -131,7 +130,7 @@ class BatchScorer(BatchWork):
         astray: list[Work] = []
         put_off: Endings = {}
         for run_id, of_run in by_run(works).items():
-            wanting = {each.question_id for each in of_run if wants_passages(each.item.question, each.item.spec)}
+            wanting = {each.question_id for each in of_run if each.wants_passages}
             try:
                 found = self._recorder.outlasting("a batch", partial(self._ledger.passages, run_id, list(wanting)))
             except UnreadableRun as trouble:

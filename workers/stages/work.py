@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from contract import keys
 from contract.ledger import Ledger
 from contract.priority import Priority
+from contract.prompts import wants_passages
 from contract.queue import QuestionBatch
 from contract.settings import Settings
 from contract.spec import Stage
@@ -66,6 +67,11 @@ class Work(NamedTuple):
     @property
     def question_id(self) -> str:
         return self.item.question.id
+
+    @property
+    def wants_passages(self) -> bool:
+        """Whether it is only asked with retrieved passages."""
+        return wants_passages(self.item.question, self.item.spec)
 
 
 class Settled(NamedTuple):
