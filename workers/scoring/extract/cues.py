@@ -104,10 +104,10 @@ _VERB_LAST = "|".join(
 _NOUN = compact(r"""
     (?:answers?(?: (?:choice|option|letter|key))?|ans|solution
     |exception|odd one out
-    |(?:correct|right|best(?: supported)?|better|closest|most \w{3,15}|final|appropriate
+    |(?:correct|right|best|better|closest|most \w{3,15}|final|appropriate
     |accurate|suitable|likely|only|selected|chosen|remaining|true|valid)
     (?: answer)?(?: options?| choices?| letter| one| response| selection| alternative| pick| guess| statement| match
-    | fit| conclusion| inference)
+    | fit)
     |my (?:final )?(?:choice|pick|guess|selection|vote|response|decision|verdict)
     |final_answer|correct_answer|answer_choice|(?<=[\"'])(?:choice|option|label)(?=[\"']))
 """)
@@ -248,7 +248,7 @@ CUES: tuple[Cue, ...] = (
     Cue(
         "x = 21, which corresponds to option C.",
         r"\bwhich (?:is|corresponds to|matches|means)(?= (?:option|choice|answer)\b)"
-        r"|(?<=option, )which is(?=\s[(\[][a-z][)\]])",
+        r"|(?:(?<=option, )which|\b(?:best|correct)(?: supported)? (?:conclusion|inference)) is(?=\s[(\[][a-z][)\]])",
     ),
 )
 #: Those of them that call what follows the answer.
