@@ -29,7 +29,7 @@ __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
 @click.pass_obj
 def pause(session: Session, run_names: tuple[str, ...]) -> None:
     """Pause each RUN until it is resumed. Questions in flight are finished; other runs continue."""
-    runs = _all_named(session, run_names)
+    runs = session.runs(run_names)
     _refuse_requests(session, runs)
     refused = [run.run_id for run in runs if not _halt(session, run, RunState.PAUSED)]
     if refused:
@@ -46,13 +46,8 @@ def cancel(session: Session, run_names: tuple[str, ...]) -> None:
 
     Enqueuing it again resumes it.
     """
-    for run in _all_named(session, run_names):
+    for run in session.runs(run_names):
         _halt(session, run, RunState.CANCELLED)
-
-
-def _all_named(session: Session, run_names: Sequence[str]) -> list[Run]:
-    """Return the runs that are named, each once. Raises InputError for a wrong name, before anything is done."""
-    return list({run.run_id: run for run in map(session.run, run_names)}.values())
 
 
 def _refuse_requests(session: Session, runs: Sequence[Run]) -> None:
@@ -87,7 +82,7 @@ def _halt(session: Session, run: Run, state: RunState) -> bool:
 @click.pass_obj
 def resume(session: Session, run_names: tuple[str, ...], priority: Priority | None) -> None:
     """Resume each paused or cancelled RUN: its unsettled questions are sent again."""
-    for run in _all_named(session, run_names):
+    for run in session.runs(run_names):
         _resume(session, run, priority)
 
 
@@ -110,7 +105,7 @@ def _resume(session: Session, run: Run, priority: Priority | None) -> None:
 @click.pass_obj
 def requeue(session: Session, run_names: tuple[str, ...], failed: bool, priority: Priority | None) -> None:
     """Re-send the unsettled questions of each RUN that are no longer in any message."""
-    runs = _all_named(session, run_names)
+    runs = session.runs(run_names)
     for run in runs:
         _refuse_to_requeue(session, run)
     for run in runs:
@@ -177,7 +172,7 @@ def purge(session: Session, run_names: tuple[str, ...], yes: bool) -> None:
 
     Messages of the run that still wait in a queue count there until workers take them, and drop them.
     """
-    runs = _all_named(session, run_names)
+    runs = session.runs(run_names)
     if not yes:
         if not someone_to_ask():
             raise click.UsageError("Cannot ask for confirmation without a terminal: pass --yes.")

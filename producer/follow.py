@@ -71,5 +71,4 @@ def export(session: Session, run_names: tuple[str, ...], formats: tuple[str, ...
     csv opens in a spreadsheet; parquet has the same columns with types; jsonl has the complete questions and verdicts;
     lm-eval writes the same folder as lm-evaluation-harness with --log_samples, for tools that read that layout.
     """
-    runs = list({run.run_id: run for run in map(session.run, run_names or (LAST,))}.values())
-    export_and_print(session, runs, out, formats, as_json=as_json)
+    export_and_print(session, session.runs(run_names or (LAST,)), out, formats, as_json=as_json)

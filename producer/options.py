@@ -17,6 +17,7 @@ from rich.console import Console
 
 from contract.commands import Command, config_options
 from contract.fair_share import MOST_WEIGHT
+from contract.names import LAST
 from contract.priority import Priority
 
 __all__ = [
@@ -113,7 +114,7 @@ def run_argument(*, required: bool) -> Callable[[Command], Command]:
     """Add the argument `RUN`, as `Ledger.named` takes it: by default `last` if it is optional."""
     if required:
         return click.argument("run_name", metavar="RUN")
-    return click.argument("run_name", metavar="[RUN]", default="last")
+    return click.argument("run_name", metavar="[RUN]", default=LAST)
 
 
 def runs_argument(command: Command) -> Command:

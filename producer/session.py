@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +53,10 @@ class Session:
     def run(self, name: str) -> Run:
         """Return the run that `name` refers to, as resolved by `Ledger.named`."""
         return self.ledger.named(name)
+
+    def runs(self, names: Iterable[str]) -> list[Run]:
+        """Return the runs that `names` refer to, each once. A wrong name is refused before any of them is used."""
+        return list({run.run_id: run for run in map(self.run, names)}.values())
 
     def close(self) -> None:
         """Close the connections."""

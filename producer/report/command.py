@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from contract.ledger import Run
+from contract.names import LAST
 from producer.export.files import explaining, refuse_unwritable, replacing
 from producer.options import as_json, folder, shared_option
 from producer.output import echo_json, echo_lines
@@ -37,7 +38,7 @@ def report(
     """
     from producer.report.page import build  # imported late: no other command needs the template engine's loader
 
-    runs = list({run.run_id: run for run in map(session.run, run_names or ("last",))}.values())
+    runs = session.runs(run_names or (LAST,))
     path = out / runs[0].run_id / file_name(runs)
     refuse_unwritable(path.parent)  # a page of many questions takes a while
     page = build(session.ledger, runs, session.live_workers(), questions=not no_questions, shared=shared)
