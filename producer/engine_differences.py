@@ -12,7 +12,7 @@ from contract.engine_info import EngineUsed, describe_differences, differing, le
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.spec import Normalization
-from producer.output import Lines
+from producer.output import Lines, optional_line
 
 __all__ = ["Engines", "engine_lines", "in_words", "not_those_running", "sampling_lines", "untaken"]
 
@@ -42,8 +42,7 @@ def engine_lines(run: Run, used: Sequence[EngineUsed]) -> Lines:
 
 def sampling_lines(run: Run, used: Iterable[EngineUsed]) -> Lines:
     """Return which of the run's values the model did not sample with; nothing if it took them all."""
-    said = in_words(untaken(run, used))
-    return [("sampling", said)] if said else []
+    return optional_line("sampling", in_words(untaken(run, used)))
 
 
 def _precision_lines(run: Run, used: Iterable[EngineUsed]) -> Lines:
@@ -136,7 +135,7 @@ class Engines:
             for where, values in places.items()
             if values
         ]
-        return [("engines", "\n".join(found))] if found else []
+        return optional_line("engines", "\n".join(found))
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for `--json`."""

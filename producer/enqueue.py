@@ -24,7 +24,7 @@ from producer.export.formats import formats_option, refuse_unused
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
 from producer.options import KEEPS_PRIORITY, again_to, as_json, folder, priority_option, run_config_options, to_weight
-from producer.output import Lines, echo_json, echo_lines
+from producer.output import Lines, echo_json, echo_lines, optional_line
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
 from producer.rejected import write_rejected
@@ -200,7 +200,7 @@ def _echo(
         *_reused_lines(earlier),
         *_engines_lines(others, earlier),
         *([] if how.fresh else _asked_already(done, session)),
-        *([("differs", differs)] if differs else []),
+        *optional_line("differs", differs),
         *_failed_lines(done, session),
         *_priority_lines(done, how.priority),
         *plan_lines(planned, run, rejected),

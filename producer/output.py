@@ -17,7 +17,7 @@ from rich.text import Text
 from contract.commands import for_reader
 from contract.sanitize import for_json, for_terminal
 
-__all__ = ["Line", "Lines", "echo_json", "echo_lines", "echo_table", "fits", "labelled"]
+__all__ = ["Line", "Lines", "echo_json", "echo_lines", "echo_table", "fits", "labelled", "optional_line"]
 
 #: A label and the text after it.
 Line = tuple[str, str]
@@ -87,3 +87,8 @@ def _echo_as_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def labelled(label: str, values: Iterable[str]) -> Lines:
     """Return a line for each value, the first of them labelled."""
     return [("" if at else label, value) for at, value in enumerate(values)]
+
+
+def optional_line(label: str, value: str) -> Lines:
+    """Return the line; none if `value` is empty."""
+    return [(label, value)] if value else []

@@ -11,7 +11,14 @@ from producer.result_lines import difference, interval, p_value
 from producer.stats import Mean, Pairs, RetrievalTally, Share
 from producer.stats.effect import RecallPairs, RetrievalEffect, Shown
 
-__all__ = ["effect_lines", "recall_lines", "retrieval_figures", "retrieval_in_short", "retrieval_lines"]
+__all__ = [
+    "effect_lines",
+    "recall_lines",
+    "retrieval_extent",
+    "retrieval_figures",
+    "retrieval_in_short",
+    "retrieval_lines",
+]
 
 _SHOWN = {
     Shown.RIGHT: "with a relevant passage shown",
@@ -24,7 +31,7 @@ def retrieval_lines(found: RetrievalTally | None) -> Lines:
     """Return the retrieval figures; empty for a run without retrieval. Figures over zero questions are omitted."""
     if found is None:
         return []
-    lines = [("retrieval", _extent(found))]
+    lines = [("retrieval", retrieval_extent(found))]
     if any_within := found.recall_any():
         depth = "the first k, shown or not" if found.cut else "the first k"
         what = f"a relevant passage among {depth}, of {number(found.sourced, 'question')}"
@@ -61,7 +68,8 @@ def retrieval_in_short(found: RetrievalTally) -> str:
     return f"a shown passage contains the right choice's text for {in_context.value:.3f}" if in_context else ""
 
 
-def _extent(found: RetrievalTally) -> str:
+def retrieval_extent(found: RetrievalTally) -> str:
+    """Return how many passages were searched for and shown, and why not more."""
     parts = [f"passages for {number(found.searched, 'question')}"]
     if found.searched:
         parts.append(f"{found.shown / found.searched:.1f} shown each")

@@ -12,7 +12,7 @@ from contract.ledger import Run
 from contract.wording import number
 from producer.compare.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
 from producer.options import as_json, shared_option
-from producer.output import Lines, echo_json, echo_lines, echo_table, labelled
+from producer.output import Lines, echo_json, echo_lines, echo_table, labelled, optional_line
 from producer.result_lines import chance, difference, interval, p_value, shared_context, single_context
 from producer.retrieval_summary import effect_lines, recall_lines
 from producer.session import Session
@@ -85,8 +85,7 @@ def _lines(found: Comparison) -> Lines:
         lines.append(("unanswered", f"{_by_run(found.unanswered)} of the pairs, counted as incorrect"))
     if any(found.simulated):
         lines.append(("simulated", f"{_by_run(found.simulated)} of the pairs, so these figures are meaningless"))
-    if found.reused:
-        lines.append(("reused", found.reused))
+    lines += optional_line("reused", found.reused)
     if found.failed.of:
         lines.append(("failed", f"{found.failed.describe()}; excluded, as an error is not a wrong answer"))
     if found.without_key:
@@ -96,7 +95,7 @@ def _lines(found: Comparison) -> Lines:
     if found.recall:
         lines += recall_lines(found.recall)
     lines += _subject_lines(found.by_subject)
-    lines += [("rotations", found.rotated)] if found.rotated else []
+    lines += optional_line("rotations", found.rotated)
     return [*lines, ("flipped", f"{pairs.discordant:,}, shown {len(found.flips):,}")]
 
 
@@ -120,7 +119,7 @@ def _context_lines(found: Comparison) -> Lines:
     """Return the difference's interval and p-value clustered by context, if questions share contexts."""
     within = found.context_interval
     if within is None:
-        return labelled("contexts", filter(None, [single_context(found.contexts)]))
+        return optional_line("contexts", single_context(found.contexts))
     clustered = shared_context(within, found.contexts, found.a, "+")
     independent = "McNemar's p and all other intervals assume independent questions"
     return [("contexts", f"{p_value(found.p_value)}  {clustered}; {independent}")]

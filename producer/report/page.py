@@ -28,6 +28,7 @@ from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
 from producer.report.run_view import RunView
 from producer.report.table import PER_PARCEL, Table
+from producer.retrieval_summary import retrieval_extent
 from producer.stats.denominators import RESPONDED
 from producer.stats.paired import ALPHA, POWER
 
@@ -84,6 +85,7 @@ def build(
         responded_outcomes=RESPONDED,
         iso=iso,
         percent=percent,
+        retrieval_extent=retrieval_extent,
         now=time.time(),
     )
 

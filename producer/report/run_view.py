@@ -16,8 +16,8 @@ from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
 from producer.result_lines import COMPARED, doubt_lines, judge_lines, position_lines, sharing, single_context
-from producer.retrieval_summary import retrieval_figures, retrieval_lines
-from producer.runs.source_coverage import taken_lines
+from producer.retrieval_summary import retrieval_figures
+from producer.runs.source_coverage import part_asked
 from producer.stats import Contexts, Mean, Share, Tally
 from producer.stats.denominators import ANSWERED, RESPONDED
 from producer.stats.normalized import HOW
@@ -132,11 +132,6 @@ class RunView:
         ]
 
     @property
-    def retrieval_extent(self) -> Lines:
-        """How much was retrieved, as text."""
-        return retrieval_lines(self.summary.retrieval)[:1]
-
-    @property
     def sharing(self) -> str:
         """How many questions are not independent, and why."""
         return sharing(self.contexts, self.run)
@@ -154,7 +149,7 @@ class RunView:
     @property
     def taken(self) -> str:
         """Which part of the source was asked, as text."""
-        return " ".join(text for _, text in taken_lines(self.run))
+        return part_asked(self.run)
 
     @property
     def doubts(self) -> Lines:

@@ -9,7 +9,7 @@ from contract.index import read_manifest
 from contract.ledger import Run
 from contract.wording import number
 from producer.intake.options import describe_reading
-from producer.output import Lines
+from producer.output import Lines, optional_line
 from producer.result_lines import chance
 from producer.runs.asked import how_asked
 from producer.runs.gold_sources import Named, named_sources
@@ -25,7 +25,7 @@ def plan_lines(planned: Plan, run: Run, rejected: Path | None = None) -> Lines:
         *_row_lines(planned, run, rejected),
         *(line for each in _retrieval(planned).values() for line in each.lines()),
         ("asked", how_asked(planned.spec)),
-        *([("examples", planned.examples_read)] if planned.examples_read else []),
+        *optional_line("examples", planned.examples_read),
     ]
 
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from contract.ledger import Run, Taken
 from contract.wording import number
-from producer.output import Lines
 
 if TYPE_CHECKING:  # commands that only show a run need no readers
     from producer.intake.selection import Selection
     from producer.intake.survey import Survey
 
-__all__ = ["taken_lines", "taken_of"]
+__all__ = ["part_asked", "taken_of"]
 
 
 def taken_of(found: Survey, selection: Selection) -> Taken:
@@ -34,15 +33,11 @@ def taken_of(found: Survey, selection: Selection) -> Taken:
     )
 
 
-def taken_lines(run: Run) -> Lines:
-    """Return which part of its source `run` asked; empty if it asked every question exactly once."""
-    description = _describe(run) if run.taken else ""
-    return [("taken", description)] if description else []
-
-
-def _describe(run: Run) -> str:
+def part_asked(run: Run) -> str:
+    """Describe which part of its source `run` asked; empty if it asked every question exactly once."""
     taken = run.taken
-    assert taken is not None
+    if taken is None:
+        return ""
     parts = [f"{what} {name}" for what, name in (("subset", taken.subset), ("split", taken.split)) if name]
     if taken.subjects:
         parts.append(f"only {', '.join(taken.subjects)}")

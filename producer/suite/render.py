@@ -9,10 +9,10 @@ from contract.sanitize import for_terminal
 from contract.spec import Normalization
 from contract.wording import number
 from producer.engine_differences import in_words
-from producer.output import Lines, echo_table, fits, labelled
+from producer.output import Lines, echo_table, fits, labelled, optional_line
 from producer.result_lines import COMPARED, chance, p_value
 from producer.retrieval_summary import retrieval_in_short
-from producer.runs.source_coverage import taken_lines
+from producer.runs.source_coverage import part_asked
 from producer.stats import Interval, Share
 from producer.suite.cell import Cell
 from producer.suite.pairs import Paired
@@ -137,9 +137,7 @@ def _long_mean(title: str, mean: MeanOver, table: Table) -> tuple[str, ...]:
 
 def figure_lines(table: Table, out: str) -> Lines:
     """Return notes on the figures, and commands for further analysis; `out` are their options for where results are."""
-    lines: Lines = []
-    if made_up := _made_up(table):
-        lines.append(("simulated", made_up))
+    lines = optional_line("simulated", _made_up(table))
     lines += labelled("sampling", _sampling(table))
     lines += _first_of("otherwise", _otherwise(table))
     lines += _first_of("retrieval", _retrieval(table))
@@ -170,7 +168,8 @@ def _first_of(label: str, texts: list[str]) -> Lines:
 
 def _taken(table: Table) -> list[str]:
     """Return which part of its source each entry asks, unless it asks all of it."""
-    return [f"{entry}: {text}" for entry in table.entries for _, text in taken_lines(table.of_entry(entry)[0].run)]
+    parts = {entry: part_asked(table.of_entry(entry)[0].run) for entry in table.entries}
+    return [f"{entry}: {part}" for entry, part in parts.items() if part]
 
 
 def _warnings(table: Table) -> list[str]:

@@ -12,7 +12,7 @@ from contract.ledger import Counts, Run
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
-from producer.output import Lines
+from producer.output import Lines, optional_line
 from producer.result_lines import result_lines
 from producer.runs.asked import how_asked
 from producer.stats import Tally
@@ -102,7 +102,7 @@ def _hindered(run: Run, live: Sequence[WorkerRecord], broker: Broker) -> Lines:
     workers = workers_of(run, live)
     refused = "" if unserved_queues(run, live) else refusal_of_writes(live, broker)  # else the workers' line says it
     return [
-        *([("refused", refused)] if refused else []),
+        *optional_line("refused", refused),
         *[("put off", each) for each in put_off_by(run.run_id, workers)],
         *[("not ready", each) for each in waiting_lines(workers)],
         *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],

@@ -9,7 +9,7 @@ from contract.engine_info import EngineUsed
 from contract.wording import number
 from producer.engine_differences import engine_lines
 from producer.export.summary import Summary
-from producer.output import Lines, labelled
+from producer.output import Lines, labelled, optional_line
 from producer.result_lines import (
     COMPARED,
     chance,
@@ -22,7 +22,7 @@ from producer.result_lines import (
     warning_lines,
 )
 from producer.retrieval_summary import retrieval_lines
-from producer.runs.source_coverage import taken_lines
+from producer.runs.source_coverage import part_asked
 from producer.stats import Share, SubjectMean
 from producer.stats.denominators import ALL, ANSWERED, RESPONDED
 from producer.watching.failures import failed_lines
@@ -36,7 +36,7 @@ def summary_lines(summary: Summary, used: Sequence[EngineUsed], files: Sequence[
     run = summary.run
     beside = [
         *_normalized_lines(summary),
-        *taken_lines(run),
+        *optional_line("taken", part_asked(run)),
         *_context_lines(summary),
         *_subject_lines(summary),
         *_rotation_lines(summary),
@@ -58,12 +58,11 @@ def summary_lines(summary: Summary, used: Sequence[EngineUsed], files: Sequence[
 def summary_warnings(summary: Summary) -> Lines:
     """Return what can make an accuracy or its interval worthless, for a table of many runs without room for more."""
     run = summary.run
-    constant = _constant(summary)
     return [
         *warning_lines(run.spec, summary.tally),
         *position_lines(summary.preferred_position, run.spec),
-        *([("constant", constant)] if constant else []),
-        *labelled("contexts", filter(None, [single_context(summary.contexts())])),
+        *optional_line("constant", _constant(summary)),
+        *optional_line("contexts", single_context(summary.contexts())),
     ]
 
 
@@ -100,7 +99,7 @@ def _normalized_lines(summary: Summary) -> Lines:
 
 def _context_lines(summary: Summary) -> Lines:
     """Return the accuracy's interval clustered by context, if questions share contexts."""
-    lines: Lines = labelled("contexts", filter(None, [single_context(summary.contexts())]))
+    lines = optional_line("contexts", single_context(summary.contexts()))
     if found := summary.context_interval():
         lines.append(("contexts", shared_context(found, summary.contexts(), summary.run)))
     if summary.tally.without_failed() and (found := summary.context_interval(RESPONDED)):

@@ -34,7 +34,7 @@ from producer.export.columns import UNSETTLED
 from producer.export.files import Drafts
 from producer.export.formats.base import Sink
 from producer.export.parts import Part
-from producer.runs.source_coverage import taken_lines
+from producer.runs.source_coverage import part_asked
 from producer.stats.normalized import METRIC, right_by, sums
 
 __all__ = ["lm_eval_files"]
@@ -59,8 +59,7 @@ def lm_eval_files(drafts: Drafts, directory: Path, run: Run) -> Iterator[Sink]:
     results = drafts.text(paths[1])
     sink = Sink(paths, list, samples.write_all)
     yield sink
-    taken = (f"asked: {text}." for _, text in taken_lines(run))
-    missing = [*_missing(run.spec), *taken, *samples.left_out(run.questions)]
+    missing = [*_missing(run), *samples.left_out(run.questions)]
     json.dump(_results(run, task, samples, missing), results, ensure_ascii=False, indent=2)
     results.write("\n")
     sink.remarks.extend(f"lm-eval: {each}" for each in missing)
@@ -267,8 +266,9 @@ def _model_folder(model: str) -> str:
     return re.sub(r'["<>:/|\\?*\[\]]+', "__", model)
 
 
-def _missing(spec: RunSpec) -> Iterator[str]:
+def _missing(run: Run) -> Iterator[str]:
     """Yield notes on what this run cannot provide, and on what has a different meaning here."""
+    spec = run.spec
     if spec.mode.judged:
         yield f"mode {spec.mode} has no log-likelihoods; acc is the judge's grade for the text in resps."
     elif spec.mode.writes:
@@ -286,6 +286,8 @@ def _missing(spec: RunSpec) -> Iterator[str]:
         yield "choices were shuffled: target and filtered_resps are in doc's order, the prompt is in the order shown."
     if spec.chat_template is not ChatTemplate.NEVER:
         yield "arguments are the prompts before they are put into the model's chat template."
+    if part := part_asked(run):
+        yield f"asked: {part}."
 
 
 def _results(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict[str, Any]:
