@@ -14,7 +14,6 @@ from producer.compare.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
 from producer.options import as_json, shared_option
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled, optional_line
 from producer.result_lines import chance, difference, interval, p_value, shared_context, single_context
-from producer.retrieval_summary import effect_lines, recall_lines
 from producer.session import Session
 from producer.stats import Pairs, Share
 from producer.stats.paired import ALPHA, POWER
@@ -90,10 +89,7 @@ def _lines(found: Comparison) -> Lines:
         lines.append(("failed", f"{found.failed.describe()}; excluded, as an error is not a wrong answer"))
     if found.without_key:
         lines.append(("no key", f"{number(found.without_key, 'question')}, excluded"))
-    if found.retrieval:
-        lines += effect_lines(found.retrieval, *found.names, found.besides_retrieval)
-    if found.recall:
-        lines += recall_lines(found.recall)
+    lines += found.retrieval_lines()
     lines += _subject_lines(found.by_subject)
     lines += optional_line("rotations", found.rotated)
     return [*lines, ("flipped", f"{pairs.discordant:,}, shown {len(found.flips):,}")]

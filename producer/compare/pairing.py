@@ -17,7 +17,9 @@ from producer.compare.incomparable import refuse_incomparable
 from producer.compare.shared_questions import Asked, LeftOut, Shared
 from producer.compare.spec_differences import differences
 from producer.engine_differences import Engines
+from producer.output import Lines
 from producer.result_lines import context_json
+from producer.retrieval_summary import effect_lines, recall_lines
 from producer.stats import Contexts, Interval, Pairs, Share
 from producer.stats.clusters import ContextValues, shared_by
 from producer.stats.effect import Effect, RecallPairs, RetrievalEffect
@@ -184,6 +186,12 @@ class Comparison:
             return ""
         counted = f"{self.same_answers:,} of {number(self.pairs.of, 'pair')}"
         return f"in {counted}, both runs have the same answer, taken over by `enqueue --reuse`: these cannot differ"
+
+    def retrieval_lines(self) -> Lines:
+        """Return the effect of retrieval if exactly one of the runs used it; a comparison of recall if both did."""
+        if self.retrieval:
+            return effect_lines(self.retrieval, *self.names, self.besides_retrieval)
+        return recall_lines(self.recall) if self.recall else []
 
     def _side_json(self, at: int, run: Run, accuracy: Share) -> dict[str, Any]:
         counted = {"unanswered": self.unanswered[at], "simulated": self.simulated[at], "chance": self.chances[at]}

@@ -13,10 +13,6 @@ from contract.verdict import Verdict
 from producer.compare.incomparable import refuse_incomparable
 from producer.compare.pairing import Comparison, First, Pairing
 from producer.compare.spec_differences import differences
-from producer.output import Lines
-from producer.result_lines import difference, p_value, sharing, single_context
-from producer.retrieval_summary import effect_lines, recall_lines
-from producer.stats import Pairs
 from producer.stats.paired import holm
 
 __all__ = ["ComparisonView", "RunComparison"]
@@ -39,46 +35,8 @@ class ComparisonView:
     adjusted_p: float | None = None
 
     @property
-    def effect(self) -> Lines:
-        """Effect of retrieval if exactly one of the runs used it; a recall comparison if both did."""
-        found = self.found
-        if found and found.recall:
-            return recall_lines(found.recall)
-        if found and found.retrieval:
-            return effect_lines(found.retrieval, *found.names, found.besides_retrieval)
-        return []
-
-    @property
-    def p_value(self) -> str:
-        """The p-value as text, with its adjusted value if there are several comparisons."""
-        own = p_value(self.found.p_value) if self.found else ""
-        if self.adjusted_p is None:
-            return own
-        return f"{own}; {p_value(self.adjusted_p)} adjusted for all comparisons here (Holm)"
-
-    @property
-    def sharing(self) -> str:
-        """How many questions are not independent, and why."""
-        return sharing(self.found.contexts, self.a) if self.found else ""
-
-    @property
-    def single_context(self) -> str:
-        """What interval and test cannot say if all questions share one context."""
-        return single_context(self.found.contexts) if self.found else ""
-
-    @property
-    def independent_p(self) -> str:
-        """McNemar's p-value, which assumes independent questions, as text."""
-        return p_value(self.found.pairs.p_value()) if self.found else ""
-
-    @property
-    def subjects(self) -> list[tuple[str, Pairs, str]]:
-        """The same pairs by subject, with the difference as text."""
-        by_subject = self.found.by_subject if self.found else {}
-        return [(name or "none named", pairs, difference(pairs)) for name, pairs in by_subject.items()]
-
-    @property
     def changes(self) -> list[tuple[str, Any, Any]]:
+        """The settings that differ, with the values of A and B."""
         found = self.found.differences if self.found else differences(self.a.spec, self.b.spec)
         return [(name, *both) for name, both in found.items()]
 

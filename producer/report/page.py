@@ -28,6 +28,7 @@ from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
 from producer.report.run_view import RunView
 from producer.report.table import PER_PARCEL, Table
+from producer.result_lines import difference, p_value, sharing, single_context
 from producer.retrieval_summary import retrieval_extent
 from producer.stats.denominators import RESPONDED
 from producer.stats.paired import ALPHA, POWER
@@ -85,7 +86,11 @@ def build(
         responded_outcomes=RESPONDED,
         iso=iso,
         percent=percent,
+        difference=difference,
+        p_value=p_value,
         retrieval_extent=retrieval_extent,
+        sharing=sharing,
+        single_context=single_context,
         now=time.time(),
     )
 

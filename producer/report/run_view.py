@@ -15,7 +15,7 @@ from producer.output import Lines
 from producer.report import figures
 from producer.report.figures import Figure
 from producer.report.measures import NO_CHOICE, Measures
-from producer.result_lines import COMPARED, doubt_lines, judge_lines, position_lines, sharing, single_context
+from producer.result_lines import COMPARED, doubt_lines, judge_lines, position_lines
 from producer.retrieval_summary import retrieval_figures
 from producer.runs.source_coverage import part_asked
 from producer.stats import Contexts, Mean, Share, Tally
@@ -130,16 +130,6 @@ class RunView:
             *((f"recall@{k}: share of the relevant ones there", each, None) for k, each in share_within),
             *((f"{label}: {what}" if label else what, each, None) for label, each, what in retrieval_figures(found)),
         ]
-
-    @property
-    def sharing(self) -> str:
-        """How many questions are not independent, and why."""
-        return sharing(self.contexts, self.run)
-
-    @property
-    def single_context(self) -> str:
-        """What intervals cannot say if all questions share one context."""
-        return single_context(self.contexts)
 
     @cached_property
     def contexts(self) -> Contexts:
