@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +14,7 @@ from contract.commands import INTERRUPTED, note
 from contract.errors import IndexUnusable, InputError
 from contract.held import abandoned, hold
 from contract.index import MANIFEST, read_manifest, replaced_beside
-from producer.folder_lock import alone_in
+from producer.drafts import alone_in, hidden_beside, leftovers
 
 __all__ = ["refuse_foreign", "unfinished"]
 
@@ -63,7 +61,7 @@ def _draft(place: Path) -> Iterator[Path]:
     _sweep(place)
     while True:
         # Not tempfile.mkdtemp: only its owner could read the index.
-        folder = place.with_name(f".{place.name}.{secrets.token_hex(4)}{UNFINISHED}")
+        folder = hidden_beside(place, UNFINISHED)
         folder.mkdir()
         with suppress(FileNotFoundError):  # swept before it was held
             lock = os.open(folder, os.O_RDONLY)
@@ -80,16 +78,15 @@ def _draft(place: Path) -> Iterator[Path]:
 def _sweep(place: Path) -> None:
     """Clear up what killed commands left next to `place`: unfinished folders that are not locked are deleted, and an
     index that was being replaced gets back its place, or one beside the new index."""
-    ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}\.(unfinished|outgoing)")
-    with suppress(OSError), alone_in(place.parent) as alone:
-        for left in filter(lambda each: ours.fullmatch(each.name), list(place.parent.iterdir())):
+    with alone_in(place.parent) as alone:
+        for left in leftovers(place, UNFINISHED):
+            with suppress(OSError), abandoned(left):
+                shutil.rmtree(left, ignore_errors=True)
+        for left in leftovers(place, OUTGOING) if alone else ():
             with suppress(OSError):
-                if left.suffix == UNFINISHED:
-                    with abandoned(left):
-                        shutil.rmtree(left, ignore_errors=True)
-                elif alone and place.exists():
+                if place.exists():
                     _put_beside(left, place)
-                elif alone:
+                else:
                     left.rename(place)
 
 
@@ -102,7 +99,7 @@ def _take_place(folder: Path, place: Path) -> None:
         if not place.exists():
             folder.rename(place)
             return
-        outgoing = folder.with_suffix(OUTGOING)
+        outgoing = hidden_beside(place, OUTGOING)
         place.rename(outgoing)
         try:
             folder.rename(place)

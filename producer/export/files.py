@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +13,7 @@ from typing import IO, Any, BinaryIO, Self, TextIO, cast
 from contract.commands import NO_ROOM
 from contract.errors import InputError
 from contract.held import abandoned, hold
-from producer.folder_lock import alone_in
+from producer.drafts import alone_in, hidden_beside, leftovers
 
 __all__ = ["Drafts", "explaining", "refuse_unwritable", "replacing"]
 
@@ -48,7 +46,7 @@ class Drafts:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
         while True:
-            draft = _beside(path)
+            draft = hidden_beside(path)
             file: IO[Any] = draft.open(mode, **how)  # type: ignore[call-overload]
             if hold(file.fileno(), draft):  # else it was swept already
                 break
@@ -105,14 +103,9 @@ class Drafts:
                 draft.replace(path)
 
 
-def _beside(path: Path, ending: str = "") -> Path:
-    """Return a hidden name next to `path` that nobody else has: in containers, all processes may have the same id."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ending}")
-
-
 def _put_away(seal: Path) -> Path:
     """Rename the old seal, if there is one; return its new name."""
-    away = _beside(seal, ".old")
+    away = hidden_beside(seal, ".old")
     with suppress(FileNotFoundError):
         seal.replace(away)
         _settle({seal.parent})
@@ -150,25 +143,16 @@ def _settle(folders: set[Path]) -> None:
 
 def _sweep(path: Path) -> None:
     """Remove the drafts of `path` left by killed processes: those that are not locked."""
-    for left in _leftovers(path):
+    for left in leftovers(path):
         with suppress(OSError), abandoned(left):
             left.unlink()
 
 
 def _sweep_seals(seal: Path) -> None:
     """Remove the old seals that killed processes put away; they have no lock, so the caller must be alone there."""
-    for left in _leftovers(seal, ".old"):
+    for left in leftovers(seal, ".old"):
         with suppress(OSError):
             left.unlink()
-
-
-def _leftovers(path: Path, ending: str = "") -> list[Path]:
-    """Return what has a name of `_beside`."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(ending)}")
-    try:
-        return [each for each in path.parent.iterdir() if ours.fullmatch(each.name)]
-    except OSError:
-        return []
 
 
 def _refuse_folder(path: Path) -> None:
