@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from producer.export.files import explaining, replacing
+from producer.export.files import replacing
 from producer.intake.bad_rows import write_rejected_row
 from producer.intake.survey import Survey, rejected_rows
 
@@ -16,7 +16,7 @@ def write_rejected(found: Survey, directory: Path) -> Path | None:
     if not found.troubles.count:
         return None
     path = directory / "rejected.jsonl"
-    with explaining(directory), replacing(path) as file:
+    with replacing(path) as file:
         for row in rejected_rows(found):
             write_rejected_row(file, row)
     return path

@@ -171,8 +171,8 @@ def _let_go(file: IO[Any]) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """Open a text file that replaces `path` if the block succeeds, and is deleted if not."""
-    with Drafts() as drafts:
+    """Open a text file that replaces `path` if the block succeeds, and is deleted if not. Raises InputError."""
+    with explaining(path.parent), Drafts() as drafts:
         yield drafts.text(path)
 
 

@@ -10,7 +10,7 @@ import click
 
 from contract.ledger import Run
 from contract.names import LAST
-from producer.export.files import explaining, refuse_unwritable, replacing
+from producer.export.files import refuse_unwritable, replacing
 from producer.options import as_json, folder, shared_option
 from producer.output import echo_json, echo_lines
 from producer.session import Session
@@ -42,7 +42,7 @@ def report(
     path = out / runs[0].run_id / file_name(runs)
     refuse_unwritable(path.parent)  # a page of many questions takes a while
     page = build(session.ledger, runs, session.live_workers(), questions=not no_questions, shared=shared)
-    with explaining(path.parent), replacing(path) as file:
+    with replacing(path) as file:
         file.writelines(page)
     if as_json:
         echo_json({"run_ids": [run.run_id for run in runs], "files": [str(path)]})
