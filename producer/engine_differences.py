@@ -8,13 +8,22 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from contract import keys
-from contract.engine_info import EngineUsed, describe_differences, differing, left_to_model
+from contract.engine_info import EngineUsed, describe_differences, differing, is_simulated, left_to_model
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
 from contract.spec import Normalization
 from producer.output import Lines, optional_line
 
-__all__ = ["Engines", "engine_lines", "in_words", "not_those_running", "sampling_lines", "untaken"]
+__all__ = [
+    "Engines",
+    "any_simulated",
+    "differs_json",
+    "engine_lines",
+    "in_words",
+    "not_those_running",
+    "sampling_lines",
+    "untaken",
+]
 
 #: Engine properties that differ simply because the models differ.
 OF_MODEL = frozenset({"model", "weights", "tokenizer", "adapters"})
@@ -22,6 +31,11 @@ OF_MODEL = frozenset({"model", "weights", "tokenizer", "adapters"})
 NOT_TAKEN = {"seed": "a seed", "temperature": "temperature 0"}
 IN_16_BITS = frozenset({"bfloat16", "float16"})
 Differs = dict[str, list[str]]
+
+
+def any_simulated(engines: Iterable[EngineUsed | WorkerRecord]) -> bool:
+    """Whether one of them is the simulated engine, whose answers are meaningless."""
+    return any(is_simulated(each.engine) for each in engines)
 
 
 def engine_lines(run: Run, used: Sequence[EngineUsed]) -> Lines:
@@ -94,6 +108,11 @@ def in_words(names: Iterable[str]) -> str:
     return f"the model does not take {values}: {effect}" if values else ""
 
 
+def differs_json(differs: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
+    """Return the differences for `--json`: their values, which are texts of JSON, as what these say."""
+    return {name: [json.loads(each) for each in values] for name, values in differs.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Engines:
     """Engine properties that can change an answer and differ between the engines of two runs.
@@ -139,7 +158,4 @@ class Engines:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for `--json`."""
-        return {
-            where: {name: [json.loads(each) for each in values] for name, values in differs.items()}
-            for where, differs in asdict(self).items()
-        }
+        return {where: differs_json(differs) for where, differs in asdict(self).items()}

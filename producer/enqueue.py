@@ -18,7 +18,7 @@ from contract.names import LAST, is_request
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
-from producer.engine_differences import not_those_running
+from producer.engine_differences import differs_json, not_those_running
 from producer.export.files import refuse_unwritable
 from producer.export.formats import formats_option, refuse_unused
 from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
@@ -186,7 +186,7 @@ def _echo(
             "priority": run.priority.name.lower(),
             "already_asked_by": already,
             "differs": differs or None,
-            "other_engines": {name: [json.loads(each) for each in values] for name, values in others.items()},
+            "other_engines": differs_json(others),
             "rejected": str(rejected) if rejected else None,
             "queues": queues_json(run, session.broker),
             "workers": [each.name for each in workers_of(run, live)],

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import click
 
-from contract.engine_info import is_simulated
 from contract.names import LAST
-from producer.engine_differences import engine_lines
 from producer.export.files import refuse_unwritable
 from producer.export.formats import formats_option, refuse_unused
 from producer.options import as_json, folder, run_argument
-from producer.output import Lines, echo_json, echo_lines
+from producer.output import echo_json, echo_lines
 from producer.session import Session
 from producer.watching.finish import export_and_print, finish, print_results, wait_for
 from producer.watching.status import status_json, status_lines
@@ -31,11 +29,8 @@ def status(session: Session, run_name: str, as_json: bool) -> None:
     used = session.ledger.engines(run.run_id)
     if as_json:
         echo_json(status_json(run, counts, session.broker, used))
-        return
-    made_up: Lines = []
-    if any(is_simulated(each.engine) for each in used):
-        made_up = [("simulated", "the simulated engine made up answers, so the figures are meaningless")]
-    echo_lines([*status_lines(run, counts, session.broker), *made_up, *engine_lines(run, used)])
+    else:
+        echo_lines(status_lines(run, counts, session.broker, used))
 
 
 @click.command()

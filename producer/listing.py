@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from contract.commands import note
-from contract.engine_info import is_simulated
 from contract.errors import LedgerError, UnknownRun
 from contract.ledger import Counts, Ledger, Run
 from contract.verdict import Outcome
-from producer.engine_differences import sampling_lines
+from producer.engine_differences import any_simulated, sampling_lines
 from producer.export.cells import iso
 from producer.options import as_json, run_argument
 from producer.output import echo_json, echo_lines, echo_table
@@ -46,7 +45,7 @@ def runs(session: Session, as_json: bool) -> None:
 def _made_up(ledger: Ledger, run_id: str) -> bool:
     """Whether the simulated engine answered the run, whose accuracy is then worth nothing."""
     try:
-        return any(is_simulated(each.engine) for each in ledger.engines(run_id))
+        return any_simulated(ledger.engines(run_id))
     except UnknownRun:  # purged meanwhile
         return False
     except LedgerError as trouble:  # one that this version cannot read must not keep the others from being listed

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from contract.engine_info import EngineUsed, is_simulated
+from contract.engine_info import EngineUsed
 from contract.ledger import Counts, Run
 from contract.spec import Normalization
 from contract.verdict import Outcome
-from producer.engine_differences import untaken
+from producer.engine_differences import any_simulated, untaken
 from producer.export.summary import Summary
 from producer.export.summary_json import of_retrieval, over_contexts, over_normalizations
 from producer.stats import Interval, RetrievalTally, Share, Tally
@@ -45,7 +45,7 @@ class Cell:
     @property
     def simulated(self) -> bool:
         """Whether the simulated engine answered any question, so that the figures are meaningless."""
-        return any(is_simulated(each.engine) for each in self.used)
+        return any_simulated(self.used)
 
     @property
     def left_to_model(self) -> list[str]:

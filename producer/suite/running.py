@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from contract.engine_info import describe_differences
 from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
-from producer.engine_differences import not_those_running
+from producer.engine_differences import differs_json, not_those_running
 from producer.export.formats import again_in
 from producer.export.results import export
 from producer.export.summary import Summary
@@ -176,8 +175,7 @@ class Work:
         for entry, (_, done) in zip(content["runs"], self._done, strict=True):
             entry["submitted"] = done.state.value
             entry["sent"], entry["messages"], entry["reused"] = done.sent, done.messages, done.reused
-            differs = others.get(done.run.run_id, {})
-            entry["other_engines"] = {name: [json.loads(each) for each in found] for name, found in differs.items()}
+            entry["other_engines"] = differs_json(others.get(done.run.run_id, {}))
         return content
 
     def finish(self, *, as_json: bool) -> Table:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contract import keys
-from contract.engine_info import EngineUsed, is_simulated
+from contract.engine_info import EngineUsed
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.priority import Priority
 from contract.verdict import Outcome
 from contract.wording import number
+from producer.engine_differences import any_simulated, engine_lines
 from producer.output import Lines, optional_line
 from producer.result_lines import result_lines
 from producer.runs.asked import how_asked
@@ -62,32 +63,33 @@ def status_json(run: Run, counts: Counts, broker: Broker, used: Sequence[EngineU
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
         "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers],
-        "simulated": any(is_simulated(each.engine) for each in used),
+        "simulated": any_simulated(used),
         "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
     }
 
 
-def status_lines(run: Run, counts: Counts, broker: Broker) -> Lines:
-    """Return the output lines of `status`."""
+def status_lines(run: Run, counts: Counts, broker: Broker, used: Sequence[EngineUsed]) -> Lines:
+    """Return the output lines of `status`; `used` are the engines that have answered the run."""
     tally = Tally.of_counts(counts, run.without_key)
     failed = "`export` says why, and `requeue --failed` asks them again once that is fixed"
     more = [("failed", failed)] if counts.of(Outcome.FAILED) else []
-    lines = result_lines(run, tally, counts.standing, more=more)
-    if counts.unwritten:
-        lines.append(("unwritten", unwritten(run, counts)))
+    first, *results = result_lines(run, tally, counts.standing, more=more)
     done = 1000 * counts.settled // counts.total / 10  # rounded down: 100 % are all
-    lines[1:1] = [
+    weight, live = broker.weight(run.run_id), broker.all_workers()
+    made_up = "the simulated engine made up answers, so the figures are meaningless"
+    return [
+        first,
         ("asked", f"{run.source} · {how_asked(run.spec)}"),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({done:.1f} %)"),
-    ]
-    weight, live = broker.weight(run.run_id), broker.all_workers()
-    return [
-        *lines,
+        *results,
+        *([("unwritten", unwritten(run, counts))] if counts.unwritten else []),
         *queue_lines(run, broker),
         *priority_lines(run),
         *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
         ("workers", workers_line(run, counts.finished, live, broker)),
         *([] if counts.finished else _hindered(run, live, broker)),
+        *([("simulated", made_up)] if any_simulated(used) else []),
+        *engine_lines(run, used),
     ]
 
 
@@ -139,7 +141,7 @@ def workers_line(run: Run, finished: bool, live: Sequence[WorkerRecord], broker:
     """Return which of the `live` workers are the run's, and what to do if one of its queues has none."""
     workers = workers_of(run, live)
     names = f"{len(workers)} live: {', '.join(map(_named, workers))}" if workers else "none live"
-    if any(is_simulated(each.engine) for each in workers):
+    if any_simulated(workers):
         names += "; the engine is simulated, its answers are meaningless"
     unserved = unserved_queues(run, live)
     if finished or not unserved:

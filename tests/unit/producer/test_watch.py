@@ -145,14 +145,14 @@ def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, b
 def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
     putting_off = worker(run.spec.model).model_copy(update={"puts_off": {run.run_id: "here is another build"}})
     broker.live.append(putting_off)
-    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
+    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker, ())
 
     watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
 
     assert screen.said == ["Questions are waiting. w: here is another build"]
     assert {each.left() for each in screen.snapshots} == {"put off", "settled"}
     assert ("put off", "w: here is another build") in begun
-    assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
+    assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
 
 def test_a_run_that_only_some_workers_put_off_goes_on(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
@@ -187,7 +187,7 @@ def test_what_a_worker_that_is_not_ready_waits_for_is_said_once(
 ) -> None:
     waiting = {"state": WorkerState.BOOTING, "waits_for": "the server at http://away/v1"}
     broker.live.append(worker(run.spec.model).model_copy(update=waiting))
-    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
+    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
     watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
 
@@ -202,14 +202,14 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
         return BootFailure(worker=worker, queue="score.m", reason="10 GiB KV cache is needed.", at=time.time() - 3700)
 
     broker.unbooted += [failed("gpu0@a"), failed("gpu1@a")]
-    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
+    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
     watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
 
     (said,) = screen.said
     assert re.fullmatch(r"gpu0@a, gpu1@a failed to boot 1:01:4\d ago: 10 GiB KV cache is needed\.", said)
     assert re.fullmatch(r"gpu0@a, gpu1@a, 1:01:4\d ago: 10 GiB KV cache is needed\.", begun["not booted"])
-    assert "not booted" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
+    assert "not booted" not in dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
 
 FULL = WritesRefused("Redis at redis://here refuses writes: it is at its memory limit (OOM).", hint="Raise maxmemory.")
@@ -223,7 +223,7 @@ def test_workers_that_cannot_beat_are_not_said_to_be_missing(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
     broker.refused = FULL
-    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
+    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker, ())
 
     watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle_open(ledger, run)}).clock())
 
@@ -255,7 +255,7 @@ def test_why_nothing_is_settled_though_heartbeats_get_through_is_said_after_ten_
     """A watch showed 0.0/s and no cause, and the status nothing but live workers."""
     waiting = worker(run.spec.model).model_copy(update={"refused": str(FULL)})
     broker.live += [waiting, waiting.model_copy(update={"name": "v"})]
-    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker))
+    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
     said: list[int] = []
 
     def count() -> None:
@@ -274,7 +274,7 @@ def test_why_nothing_is_settled_though_heartbeats_get_through_is_said_after_ten_
     assert screen.said == [WAITING] * 2
     assert said == [0, 1, 1, 2]
     assert begun["refused"] == str(FULL)
-    assert "refused" not in dict(status_lines(run, ledger.counts(run.run_id), broker))
+    assert "refused" not in dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
 
 def test_a_slow_run_whose_redis_takes_writes_is_no_reason_for_a_message(
@@ -518,7 +518,7 @@ def test_questions_that_were_written_and_never_sent_end_the_watch_too(
 
 def test_a_run_is_not_settled_by_100_percent_before_its_last_question(broker: MemoryBroker, run: Run) -> None:
     counts = Counts(total=100_000, todo=1, outcomes={Outcome.CORRECT: 99_999})
-    assert ("settled", "99,999 of 100,000 (99.9 %)") in status_lines(run, counts, broker)
+    assert ("settled", "99,999 of 100,000 (99.9 %)") in status_lines(run, counts, broker, ())
 
 
 def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
@@ -529,7 +529,7 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
     ledger.open_run(rescored)
     broker.live.append(worker(run.spec.model))
 
-    status = dict(status_lines(rescored, ledger.counts("rescored"), broker))
+    status = dict(status_lines(rescored, ledger.counts("rescored"), broker, ()))
 
     assert "unless `python -m workers rescore old` is still writing them" in status["unwritten"]
     with pytest.raises(LedgerError, match="`python -m workers rescore old` was interrupted"):
