@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
-from contract.errors import McqueueError
+from contract.errors import InputError, McqueueError
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
 from contract.question import Question
@@ -208,7 +208,7 @@ def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
         if each.id is None:
             question = _numbered(question, questions)
         elif question.id in questions:
-            raise HTTPException(422, f"{place}id: {question.id!r} is the same as {asked_at[question.id]}id.")
+            raise InputError(f"{place}id: {question.id!r} is the same as {asked_at[question.id]}id.")
         questions[question.id], asked_at[question.id] = question, place
     return list(questions.values())
 
@@ -223,18 +223,16 @@ def _question(given: QuestionIn, place: str) -> Question:
     try:
         return given.to_question()
     except FieldTrouble as trouble:
-        raise HTTPException(422, f"{place}{trouble.field}: {trouble.message} {trouble.hint}".rstrip()) from None
+        raise InputError(f"{place}{trouble.field}: {trouble.message}", hint=trouble.hint) from None
 
 
 def _refuse_too_many(found: int, most: int, what: str) -> None:
     if found > most:
-        raise HTTPException(422, f"{found} {what}; at most {most} are allowed in one request (http.max_prompts).")
+        raise InputError(f"{found} {what}; at most {most} are allowed in one request (http.max_prompts).")
 
 
 def _deadline_s(asked: float | None, settings: Settings) -> float:
     longest_s = settings.http.max_deadline_s
     if asked is not None and asked > longest_s:
-        raise HTTPException(
-            422, f"deadline_s: found {asked:g}; at most {longest_s:g} is allowed (http.max_deadline_s)."
-        )
+        raise InputError(f"deadline_s: found {asked:g}; at most {longest_s:g} is allowed (http.max_deadline_s).")
     return asked or min(settings.http.deadline_s, longest_s)
