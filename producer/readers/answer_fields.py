@@ -153,12 +153,12 @@ def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]
 
 def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None:
     """Raise FieldTrouble if two fields name different choices: one is wrong, and it is not known which."""
-    marked = meant(Given(list(parts.marked), parts.choices, parts.labels), Way.LABEL)
+    marked = meant(parts.given(list(parts.marked)), Way.LABEL)
     if marked and right and not set(right) & set(marked):
         message = f"{parts.used.answer!r} says {shown_value(parts.answer)}, but {marked[0]} is marked as right."
         raise FieldTrouble("answer", message, "Correct the one that is wrong.", kind="two answers contradict")
     for name, way in key.beside:
-        other = meant(Given.of(parts.rest.get(name), parts.choices, parts.labels), way)
+        other = meant(parts.given(parts.rest.get(name)), way)
         if right and other and not set(right) & set(other):
             shown = f"{parts.used.answer!r} says {shown_value(parts.answer)}, which is {', '.join(right)}"
             message = f"{shown}, but {name!r} says {shown_value(parts.rest[name])}, which is {', '.join(other)}."
@@ -167,7 +167,7 @@ def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None
 
 
 def _given(head: Sequence[Parts], name: str) -> Column:
-    given = (Given.of(_found(each, name), each.choices, each.labels) for each in head)
+    given = (each.given(_found(each, name)) for each in head)
     return [None if no_key(each.answer, each.choices) else each for each in given]
 
 

@@ -21,12 +21,11 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
 from contract.question import LABELS
-from producer.readers.choices import decoded, in_order
+from producer.readers.choices import in_order
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = [
@@ -88,15 +87,6 @@ class Given(NamedTuple):
     choices: Sequence[str]
     #: The file's labels of the choices; None for A, B, …
     labels: Sequence[str] | None = None
-
-    @classmethod
-    def of(cls, answer: object, choices: Sequence[str], labels: Sequence[str] | None = None) -> Given:
-        """Create it; a list that a table's cell has as text becomes a list, unless a choice has exactly that text."""
-        if isinstance(answer, str) and answer.strip().startswith("[") and answer not in choices:
-            with suppress(FieldTrouble):
-                found = decoded(answer.strip())
-                answer = found if isinstance(found, list) else answer
-        return cls(answer, choices, labels)
 
 
 def no_key(found: object, choices: Sequence[str]) -> bool:

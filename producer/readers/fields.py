@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from contract.question import Question, content_id
 from producer.beyond_json import in_text
 from producer.readers.answer_fields import FIRST_OF_COLUMNS, Key, refuse_contradiction
-from producer.readers.answers import Given, right_labels
+from producer.readers.answers import right_labels
 from producer.readers.choices import decoded
 from producer.readers.field_names import INDEX_NAMES, PARTS, names_of, spelled
 from producer.readers.layouts import OWN, Layout, is_question
@@ -138,7 +138,7 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
 def _right(parts: Parts, layout: Layout, key: Key) -> tuple[str, ...]:
     if layout is OWN:
         return own_labels(parts.answer, parts.choices, IN_FILE)
-    return right_labels(Given.of(parts.answer, parts.choices, parts.labels), key.way)
+    return right_labels(parts.given(parts.answer), key.way)
 
 
 def _metadata(rest: Mapping[str, Any], *, keep_nothing: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from producer.readers.answers import Given, names_a_choice, no_key
+from producer.readers.answers import names_a_choice, no_key
 from producer.readers.field_names import names_of
 from producer.readers.parts import Parts, answers_of
 from producer.readers.record import Record
@@ -98,7 +98,7 @@ def _others(record: Record, parts: Parts) -> Iterator[str]:
     """Yield unused fields of the record that could be the answer."""
     fields = record.fields or {}
     for name in answers_of(fields, names_of(tuple(fields))):
-        if name not in parts.used.all and names_a_choice(Given.of(fields[name], parts.choices, parts.labels)):
+        if name not in parts.used.all and names_a_choice(parts.given(fields[name])):
             yield name
 
 

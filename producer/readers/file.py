@@ -16,7 +16,7 @@ from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
 from producer.readers.answer_fields import Key, are_supposed_columns, key_of, says_beside
 from producer.readers.answer_file import with_answers
-from producer.readers.answers import INDICES, Given, Way, no_key, settle
+from producer.readers.answers import INDICES, Way, no_key, settle
 from producer.readers.fields import parts_of, to_row
 from producer.readers.fields_used import UsedFields
 from producer.readers.folder import Member, members
@@ -247,7 +247,7 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
         answers = [(each.answer, each.choices) for each in head]
         refuse_doubtful_numbers(answers)
         return Key(Way.ANY_0, None, says_beside(head, "answer"), are_supposed_indices(answers))
-    given = [Given.of(each.answer, each.choices, each.labels) for each in head]
+    given = [each.given(each.answer) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
         # The user named the field, or the layout has only one.
         way = settle(given, layout.ways)

@@ -52,7 +52,7 @@ def _columns_if_keyless(head: Sequence[Parts]) -> Iterator[tuple[str, list[Given
     if len(head) < _LEAST_ROWS or any(each.marked or not no_key(each.answer, each.choices) for each in head):
         return
     for name in dict.fromkeys(name for each in head for name in each.rest):
-        column = [Given.of(each.rest.get(name), each.choices, each.labels) for each in head]
+        column = [each.given(each.rest.get(name)) for each in head]
         if len({str(each.answer) for each in column}) > 1:
             yield name, column
 

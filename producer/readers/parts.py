@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeGuard
 
+from producer.readers.answers import Given
 from producer.readers.choices import decoded
 from producer.readers.field_names import CONTEXT_TEXTS, Names, spelled
 from producer.readers.record import FieldTrouble
@@ -71,6 +72,17 @@ class Parts(NamedTuple):
     used: Used = Used()
     #: Labels of choices that are flagged as right in the list of choices, in addition to `answer`.
     marked: Sequence[str] = ()
+
+    def given(self, answer: object) -> Given:
+        """Return an answer to these choices, whichever field it is from.
+
+        A list that a table's cell has as text becomes a list, unless a choice has exactly that text.
+        """
+        if isinstance(answer, str) and answer.strip().startswith("[") and answer not in self.choices:
+            with suppress(FieldTrouble):
+                found = decoded(answer.strip())
+                answer = found if isinstance(found, list) else answer
+        return Given(answer, self.choices, self.labels)
 
 
 def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
