@@ -226,26 +226,28 @@ def _build(folder: Path, device: str, steps: Steps) -> None:
     Raises InputError with the error that the process reports.
     """
     command = [sys.executable, "-m", "workers", "index-build", str(folder), "--device", device]
+    error = ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as child:
         try:
             assert child.stdout is not None
-            events = [_show_event(json.loads(line), steps) for line in child.stdout]
+            for line in child.stdout:
+                event = json.loads(line)
+                error = error or event.get("error", "")
+                _show_event(event, steps)
         except BaseException:
             child.terminate()
             raise
     if child.returncode:
-        error = next((each["error"] for each in events if "error" in each), None)
         hint = "" if error else "See its own message above."
         raise InputError(error or f"Building the index failed with exit code {child.returncode}.", hint=hint)
 
 
-def _show_event(event: dict[str, Any], steps: Steps) -> dict[str, Any]:
-    """Show an event of the builder: {step, done, total} or {note}; an {error} is handled at the end. Return it."""
+def _show_event(event: Mapping[str, Any], steps: Steps) -> None:
+    """Show an event of the builder: {step, done, total} or {note}; an {error} is raised once it has ended."""
     if "step" in event:
         steps.show(event["step"], event["done"], event["total"])
     elif "note" in event:
         note(event["note"])
-    return event
 
 
 def _to_json(out: Path, manifest: Manifest, corpus: Corpus, troubles: BadRows, stored: Stored) -> dict[str, Any]:

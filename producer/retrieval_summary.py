@@ -59,11 +59,9 @@ def retrieval_figures(found: RetrievalTally) -> list[tuple[str, Share | Mean, st
 def retrieval_in_short(found: RetrievalTally) -> str:
     """Return whether relevant passages were found and helped, for a table of many runs; empty if nothing tells."""
     if recall := found.recall_any():
-        hit, miss = found.accuracy(hit=True), found.accuracy(hit=False)
-        shown = [f"{hit.value:.3f} {_SHOWN[Shown.RIGHT]}"] if hit else []
-        missed = [f"{miss.value:.3f} {_SHOWN[Shown.OTHERS]}"] if miss else []
-        answered = [f"accuracy {', '.join([*shown, *missed])}"] if shown or missed else []
-        return " · ".join([f"recall {_by_depth(recall)}", *answered])
+        by_shown = {Shown.RIGHT: found.accuracy(hit=True), Shown.OTHERS: found.accuracy(hit=False)}
+        accuracies = ", ".join(f"{each.value:.3f} {_SHOWN[shown]}" for shown, each in by_shown.items() if each)
+        return f"recall {_by_depth(recall)}" + (f" · accuracy {accuracies}" if accuracies else "")
     in_context = found.answer_in_context()
     return f"a shown passage contains the right choice's text for {in_context.value:.3f}" if in_context else ""
 

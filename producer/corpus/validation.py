@@ -34,19 +34,18 @@ class DocumentCheck:
         """
         for row in rows:
             self.rows += 1
-            found = row if isinstance(row, Unfit) else self._repeated(row)
-            if found is not None:
-                self._count(found)
-            elif isinstance(row, Document):
+            if isinstance(row, Unfit):
+                self._count(row)
+            elif row.id in self._seen:
+                self._count(self._repeated(row))
+            else:
                 self._seen[row.id] = row.line
                 if self.reject or not self.troubles.count:
                     yield row
         if self.troubles.count and self.reject is None:
             raise self.troubles.refusal(self.corpus, self.rows, "documents")
 
-    def _repeated(self, document: Document) -> Unfit | None:
-        if document.id not in self._seen:
-            return None
+    def _repeated(self, document: Document) -> Unfit:
         first = self._seen[document.id]
         where = f"on line {first}" if first is not None else "by an earlier document"
         trouble = QuestionFileError(

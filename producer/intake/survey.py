@@ -10,7 +10,7 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -215,12 +215,12 @@ def survey(
                     look(question)
 
     sampler = Sampler(selection) if selection.sample else None
-    try:
-        (sampler.watch if sampler else take)(_wanted(inspector, selection))
-    except QuestionFileError as fatal:
-        if not inspector.troubles.count:
-            raise
-        raise _with_earlier(fatal, inspector) from None
+    wanted = _wanted(inspector, selection)
+    with _telling_bad_rows(inspector):
+        if sampler:
+            sampler.watch(wanted)
+        else:
+            take(wanted)
     if not skip_bad:
         inspector.refuse()
     places = sampler.places() if sampler else None
@@ -250,10 +250,17 @@ def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -
         raise QuestionFileError("the file changed while it was being read.", path=file.source.shown, hint=hint)
 
 
-def _with_earlier(fatal: QuestionFileError, inspector: Inspector) -> QuestionFileError:
-    listed = "".join(f"\n  {each}" for each in [*inspector.troubles.shown, fatal])
-    message = f"reading stopped at line {fatal.line}, after {number(inspector.troubles.count, 'bad row')}:{listed}"
-    return QuestionFileError(message, path=inspector.source.shown)
+@contextmanager
+def _telling_bad_rows(inspector: Inspector) -> Iterator[None]:
+    """Beside an error that ends the reading, list the bad rows before it."""
+    try:
+        yield
+    except QuestionFileError as fatal:
+        if not inspector.troubles.count:
+            raise
+        listed = "".join(f"\n  {each}" for each in [*inspector.troubles.shown, fatal])
+        message = f"reading stopped at line {fatal.line}, after {number(inspector.troubles.count, 'bad row')}:{listed}"
+        raise QuestionFileError(message, path=inspector.source.shown) from None
 
 
 def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:

@@ -141,19 +141,20 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
         marked = are_usual([parts for _, parts in apart])
         if marked:
             apart = [(record, without_marks(parts)) for record, parts in apart]
+        all_parts = [parts for _, parts in apart]
         try:
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(apart)
-            _refuse_answers_that_would_do_nothing(source, layout, apart)
+            _refuse_answers_that_would_do_nothing(source, layout, all_parts)
             told = source.how.answers or "answer" in source.how.mapping
             if not told:
-                refuse_overlooked_key([parts for _, parts in apart])
-            key = _key([each for _, each in apart], layout, source.how, like)._replace(bare=marked)
+                refuse_overlooked_key(all_parts)
+            key = _key(all_parts, layout, source.how, like)._replace(bare=marked)
         except FieldTrouble as trouble:
             record, _ = apart[trouble.place]
             raise trouble.at(record.file or source.shown, record.line) from None
-        used = UsedFields.of([(record, key.taken(each)) for record, each in apart])
-        maybe = () if told else tuple(possible_keys([each for _, each in apart]))
+        used = UsedFields.of([(record, key.taken(parts)) for record, parts in apart])
+        maybe = () if told else tuple(possible_keys(all_parts))
         return QuestionFile(source, layout, key, formats, _fields(used, source.how.answers), maybe)
 
 
@@ -195,13 +196,13 @@ def _refuse_what_would_do_nothing(source: Source, found: Format) -> None:
         raise QuestionFileError(f"{found.title} has no subset {source.how.subset!r}.", path=source.shown, hint=hint)
 
 
-def _refuse_answers_that_would_do_nothing(source: Source, layout: Layout, head: Sequence[tuple[Record, Parts]]) -> None:
+def _refuse_answers_that_would_do_nothing(source: Source, layout: Layout, head: Sequence[Parts]) -> None:
     """Raise QuestionFileError if --answers would be ignored: --map or the layout takes the answers from elsewhere."""
     how = source.how
     if how.answers and "answer" in how.mapping:
         message = f"--map takes the answers from {how.mapping['answer']!r}, but --answers from {how.answers}."
         raise QuestionFileError(message, path=source.shown, hint="Remove one of the two options.")
-    if how.answers and any(parts.used.answer != PAIRED for _, parts in head):
+    if how.answers and any(parts.used.answer != PAIRED for parts in head):
         message = f"read as {layout.title}, it contains its own answers: those in {how.answers} would be ignored."
         hint = "Remove --answers, and correct wrong answers in the file itself; --layout NAME selects another layout."
         raise QuestionFileError(message, path=source.shown, hint=hint)

@@ -30,9 +30,9 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, live: Sequence[Wo
         if each.run_id in there:
             continue
         workers = _scoring(each.spec, live)
-        reasons = [next(_obstacles(each.spec, worker), None) for worker in workers]
-        if reasons and None not in reasons:
-            what, hint = reasons[0] or ("", "")
+        obstacles = [list(_obstacles(each.spec, worker)) for worker in workers]
+        if obstacles and all(obstacles):
+            what, hint = obstacles[0][0]
             raise RunConfigError(f"{each.name}: {workers[0].name} could answer no question: {what}.", hint=hint)
 
 
