@@ -336,22 +336,8 @@ class Pairing:
         kinds = sum(self._subjects.values(), Counter[tuple[bool, bool]]())
         left_out = self._shared.left_out() if self._shared else LeftOut()
         failed = Failed(self._failed[True, False], self._failed[False, True], self._failed[True, True])
-        if self._shared and not self._shared.found:
-            raise InputError(
-                f"Runs {self.a.run_id} and {self.b.run_id} share no question: {left_out.describe()}.",
-                hint="Shared are those with the same id, text, choices, context, key and relevant passages.",
-            )
-        if not kinds and failed.of:
-            raise InputError(
-                f"No question with a key was answered in both runs; failed: {failed.describe()}.",
-                hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks it again.",
-            )
         if not kinds:
-            keyless = number(self._without_key, "question")
-            raise InputError(
-                f"None of the {keyless} has a key, so there are no correct answers to compare.",
-                hint="If the file has keys, name their field when enqueuing it: --map answer=FIELD.",
-            )
+            raise self._no_pairs(failed, left_out)
         subjects = sorted(self._subjects.items()) if len(self._subjects) > 1 else []
         return Comparison(
             a=self.a,
@@ -370,6 +356,23 @@ class Pairing:
             chances=(self._guessing.chance(self.a.spec), self._guessing.chance(self.b.spec)),
             left_out=left_out,
             engines=Engines.of(ledger, self.a, self.b),
+        )
+
+    def _no_pairs(self, failed: Failed, left_out: LeftOut) -> InputError:
+        if self._shared and not self._shared.found:
+            return InputError(
+                f"Runs {self.a.run_id} and {self.b.run_id} share no question: {left_out.describe()}.",
+                hint="Shared are those with the same id, text, choices, context, key and relevant passages.",
+            )
+        if failed.of:
+            return InputError(
+                f"No question with a key was answered in both runs; failed: {failed.describe()}.",
+                hint="python -m producer show RUN QUESTION_ID says why one failed; requeue RUN --failed asks it again.",
+            )
+        keyless = number(self._without_key, "question")
+        return InputError(
+            f"None of the {keyless} has a key, so there are no correct answers to compare.",
+            hint="If the file has keys, name their field when enqueuing it: --map answer=FIELD.",
         )
 
 

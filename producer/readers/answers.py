@@ -307,6 +307,10 @@ def _several(answer: str, given: Given) -> tuple[str, ...]:
 
 def _no_choice(given: Given, way: Way) -> FieldTrouble:
     labels = list(given.labels or LABELS[: len(given.choices)])
+    if isinstance(given.answer, str) and len(alike := _having(given.answer, labels, given.choices)) > 1:
+        message = f"{shown_answer(given.answer)} is the text of choices {', '.join(alike[:-1])} and {alike[-1]}."
+        hint = "Name the right one by its label, or remove the other."
+        return FieldTrouble("answer", message, hint, kind="the text of two choices")
     if way is Way.FLAGS:
         hint = "Expected a list with a 0 or 1 for each choice, as in the other rows."
     elif way in INDICES:
@@ -315,10 +319,6 @@ def _no_choice(given: Given, way: Way) -> FieldTrouble:
         hint = f"Expected {first} to {len(labels) - 1 + first}, as in the other rows; {other}"
     else:
         hint = f"Expected a label ({labels[0]} to {labels[-1]}) or the exact text of a choice."
-    if isinstance(given.answer, str) and len(alike := _having(given.answer, labels, given.choices)) > 1:
-        message = f"{shown_answer(given.answer)} is the text of choices {', '.join(alike[:-1])} and {alike[-1]}."
-        hint = "Name the right one by its label, or remove the other."
-        return FieldTrouble("answer", message, hint, kind="the text of two choices")
     twice = next((each for each in labels if labels.count(each) > 1), None)
     hint += f" Two choices are labelled {twice}." if twice else " If there is no key, leave it empty."
     return FieldTrouble("answer", f"{shown_answer(given.answer)} names no choice.", hint, kind="names no choice")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from contract.errors import QuestionFileError
 from producer.readers.csv_dialect import Dialect, lines_of, reader_of
@@ -122,17 +122,20 @@ def _named(delimiter: str) -> str:
     return {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(delimiter, repr(delimiter))
 
 
+def _another_number(cells: Sequence[str], names: Sequence[str], dialect: Dialect) -> FieldTrouble:
+    message = f"found {len(cells)} cells, expected {len(names)}."
+    if len(cells) < len(names):
+        hint = f"Complete the row: an empty cell is followed by {_named(dialect.delimiter)}, too."
+        return FieldTrouble("", message, hint, kind="too few cells")
+    hint = f"Put a cell with {_named(dialect.delimiter)} in double quotes."
+    if any(map(_SPACE_AND_QUOTE.match, cells)):
+        hint = "Remove the space in front of a quote that begins a cell."
+    return FieldTrouble("", message, hint, kind="too many cells")
+
+
 def _record(line: int, cells: list[str], dialect: Dialect) -> Record:
     names = dialect.names
     if len(cells) != len(names):
-        message = f"found {len(cells)} cells, expected {len(names)}."
-        too_many = len(cells) > len(names)
-        hint = f"Put a cell with {_named(dialect.delimiter)} in double quotes."
-        if not too_many:
-            hint = f"Complete the row: an empty cell is followed by {_named(dialect.delimiter)}, too."
-        if too_many and any(map(_SPACE_AND_QUOTE.match, cells)):
-            hint = "Remove the space in front of a quote that begins a cell."
-        trouble = FieldTrouble("", message, hint, kind=f"too {'many' if too_many else 'few'} cells")
-        return Record(line, cells, trouble=trouble)
+        return Record(line, cells, trouble=_another_number(cells, names, dialect))
     raw = {name or f"column {at}": cell for at, (name, cell) in enumerate(zip(names, cells, strict=True), start=1)}
     return Record(line, raw, raw, untyped=True)

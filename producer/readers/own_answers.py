@@ -158,12 +158,11 @@ def _meanings(word: str, choices: Sequence[str], labels: str) -> Mapping[str, st
 
 
 def _nothing(found: object, choices: Sequence[str], remedies: Remedies) -> FieldTrouble:
-    labels = LABELS[: len(choices)]
-    ways = f"a label ({labels[0]} to {labels[-1]}), a 0-based index, or the exact text of a choice"
-    hint = f"Expected {ways}."
     if len(several := meant(Given(found, choices), Way.LABEL)) > 1:
         hint = f"If each of them is right, write them as a list: {json.dumps(several)}."
         return FieldTrouble("answer", f"{shown_value(found)} are several labels.", hint, kind="several labels")
+    labels = LABELS[: len(choices)]
+    hint = f"Expected a label ({labels[0]} to {labels[-1]}), a 0-based index, or the exact text of a choice."
     if isinstance(found, str) and _NUMBER.fullmatch(found):
         hint += f" {remedies.quoted}"
     elif not isinstance(found, str) or not found.strip():
