@@ -10,7 +10,8 @@ import click
 
 from contract.ledger import Run
 from contract.wording import number
-from producer.compare.pairing import MANY, UNDECIDED, Comparison, Flip, pair_up
+from producer.compare.comparison import MANY, UNDECIDED, Comparison, Flip
+from producer.compare.pairing import pair_up
 from producer.options import as_json, shared_option
 from producer.output import Lines, echo_json, echo_lines, echo_table, labelled, optional_line
 from producer.result_lines import chance, difference, interval, p_value, shared_context, single_context

@@ -10,8 +10,9 @@ from contract.errors import InputError
 from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
+from producer.compare.comparison import Comparison
 from producer.compare.incomparable import refuse_incomparable
-from producer.compare.pairing import Comparison, First, Pairing
+from producer.compare.pairing import First, Pairing
 from producer.compare.spec_differences import differences
 from producer.stats.paired import holm
 

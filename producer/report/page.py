@@ -19,7 +19,7 @@ from contract.ledger import Ledger, Run
 from contract.verdict import Outcome
 from contract.wording import percent
 from producer.bar import reading
-from producer.compare.pairing import MANY, UNDECIDED
+from producer.compare.comparison import MANY, UNDECIDED
 from producer.engine_differences import engine_lines
 from producer.export.cells import iso
 from producer.export.summary import Summary

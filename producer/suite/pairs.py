@@ -9,7 +9,8 @@ from typing import Any
 
 from contract.errors import InputError
 from contract.ledger import Ledger
-from producer.compare.pairing import Comparison, First, Pairing
+from producer.compare.comparison import Comparison
+from producer.compare.pairing import First, Pairing
 from producer.stats.paired import holm
 from producer.suite.cell import Cell
 
