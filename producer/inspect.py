@@ -13,9 +13,10 @@ from contract.prompts import BETWEEN, all_turns, prompts_of
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.wording import number, percent
+from producer.intake.answer_keys import key_warnings
 from producer.intake.contradictions import contradiction_warnings
 from producer.intake.options import describe_reading, how_to_read, reading_options
-from producer.intake.profile import MOST_GUESSED, Lengths, Profile, key_warnings
+from producer.intake.profile import MOST_GUESSED, Lengths, Profile
 from producer.intake.survey import Inspector
 from producer.options import as_json, run_config_options
 from producer.output import Lines, echo_json, echo_lines

@@ -19,10 +19,10 @@ from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
 from contract.question import Body, Question
 from contract.wording import number
+from producer.intake.answer_keys import Keys
 from producer.intake.bad_rows import BadRows, rejected_row
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
-from producer.intake.profile import Keys
 from producer.intake.selection import EVERYTHING, Sampler, Selection
 from producer.intake.spool import Spool
 from producer.readers import QuestionFile, Row, Source, understand

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contract.prompts import shows_choices
 from contract.spec import ChatTemplate
 from contract.wording import number
+from producer.intake.answer_keys import key_warnings
 from producer.intake.contradictions import contradiction_warnings
-from producer.intake.profile import key_warnings
 from producer.runs.planning import Plan
 
 __all__ = ["plan_warnings"]
