@@ -1,4 +1,4 @@
-"""What the engines that answered a run did otherwise than the run says, than each other, another run's or today's."""
+"""How the engines that answered a run differ: from what it asked for, each other, those of another run, or of today."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from producer.options import as_json, run_config_options
 from producer.output import Lines, echo_json, echo_lines
 from producer.question_view import key_shown
 from producer.readers import opened, understand
-from producer.runs.runconfig import load_run_config, refuse_free
+from producer.runs.runconfig import NO_QUESTIONS, load_run_config, refuse_free
 from producer.session import Session
 from producer.tokens import token_counter
 
@@ -62,7 +62,7 @@ def inspect(
     asked = asked.model_copy(update={"model": asked.model or "any"})
     shown: list[Question] = []
     with opened(file, how) as source:
-        spec = asked.to_spec("0" * 64, session.settings, asked.texts(source))
+        spec = asked.to_spec(NO_QUESTIONS, session.settings, asked.texts(source))
         profile = Profile(token_counter(model) if model else None, spec)
         inspector = Inspector(understand(source))
         for question in inspector.questions():

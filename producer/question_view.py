@@ -38,7 +38,10 @@ def question_json(run: Run, question: Question, verdict: Verdict | None) -> dict
 
 
 def question_lines(run: Run, question: Question, verdict: Verdict | None, beside: Lines) -> Lines:
-    """Return the output lines of `show`, with the choices in order of score, best first; `beside` is of the run."""
+    """Return the output lines of `show`, with the choices in order of score, best first.
+
+    `beside` are lines about the run, which follow those of the verdict.
+    """
     scores = verdict.choice_scores if verdict else {}
     chosen = verdict.choice if verdict else None
     lines = [("run", run.run_id), ("question", f"{question.id}\n{question.question}")]

@@ -38,7 +38,7 @@ from producer.engine_differences import untaken
 from producer.http.purging import Purging
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
-from producer.runs.runconfig import RunConfig, Texts, refuse_free
+from producer.runs.runconfig import NO_QUESTIONS, RunConfig, Texts, refuse_free
 from producer.watching.unserved import held_up, start_workers, starting_words, unserved_queues, workers_of
 
 __all__ = ["Answers", "Door"]
@@ -183,7 +183,7 @@ class Door:
         """Report errors in `base` at start-up rather than to every client. Its model may be left to the requests."""
         refuse_free(base)
         whose = base.model_copy(update={"model": base.model or "anyone's"})
-        whose.to_spec("0" * 64, self._settings, self._texts_of(base))
+        whose.to_spec(NO_QUESTIONS, self._settings, self._texts_of(base))
 
     def _texts_of(self, config: RunConfig) -> Texts:
         """Return the texts of `config`, read once: those of `base` at start-up, those of other modes on first use."""

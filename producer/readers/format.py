@@ -45,7 +45,7 @@ class Format:
     records: Records
     encoding: str = ""
     compression: str = ""
-    #: Whether its file's name or folder, or a dataset, says of which split all of its records are.
+    #: Whether the split of its records need not be looked for in them: a file's name or folder tells, or a dataset.
     names_split: bool = False
 
 

@@ -103,7 +103,7 @@ class RunView:
             ("all questions with a key", self.accuracy, self.chance),
             ("excluding failed questions", self.tally.without_failed(), self.responded_chance),
             ("answered questions", self.tally.over_answered(), self.answered_chance),
-            *((f"all, compared {COMPARED[how]}", found, self.chance) for how, found in otherwise.items()),
+            *((f"all, compared {COMPARED[how]}", share, self.chance) for how, share in otherwise.items()),
             (f"mean probability of the key{self.calibrated}", on_key, self.summary.one_order_chance(ANSWERED)),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]

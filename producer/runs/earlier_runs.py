@@ -1,4 +1,4 @@
-"""What is said of a new run when it is submitted, because of runs that are already there."""
+"""Earlier runs that matter to a new one: the same asked already, the last one of its name, answers to take over."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from producer.intake.survey import Survey, survey
 from producer.readers import Source
 from producer.runs.choice_references import ChoiceReferences
 from producer.runs.few_shot import FewShotCheck
-from producer.runs.runconfig import RunConfig, refuse_free
+from producer.runs.runconfig import NO_QUESTIONS, RunConfig, refuse_free
 from producer.runs.source_coverage import taken_of
 
 __all__ = ["Plan", "afresh", "asked_of", "plan"]
@@ -88,7 +88,7 @@ def plan(
         )
     # Templates and examples are checked before a long file is read; the digest is known only afterwards.
     texts = config.texts(source)
-    draft = config.to_spec("0" * 64, settings, texts)
+    draft = config.to_spec(NO_QUESTIONS, settings, texts)
     prefix_order, few_shot = PrefixOrder(draft), FewShotCheck(draft.few_shot)
     choice_references = ChoiceReferences(draft)
     lookers = [each.add for each in (prefix_order, few_shot, choice_references) if each.needed]

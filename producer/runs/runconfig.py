@@ -39,17 +39,13 @@ from producer.readers import Source
 from producer.runs.parts import FewShotConfig, FileName, JudgeConfig, RagConfig
 from producer.runs.templates import checked_description, load_prompt, refuse_blind
 
-__all__ = [
-    "RunConfig",
-    "Texts",
-    "load_run_config",
-    "refuse_free",
-    "run_config",
-]
+__all__ = ["NO_QUESTIONS", "RunConfig", "Texts", "load_run_config", "refuse_free", "run_config"]
 
 #: Sampling of the mode `vote` where a run does not say otherwise: votes must be able to differ. The temperature is that
 #: of Wang et al. 2023, "Self-consistency improves chain of thought reasoning in language models", for GPT-3.
 VOTES = {"samples": 5, "temperature": 0.7}
+#: The digest in a spec whose questions are not known yet.
+NO_QUESTIONS = "0" * 64
 
 
 class Texts(NamedTuple):

@@ -126,13 +126,14 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for suite.json and `--json`."""
+        means = self.means()
         return {
             "suite": self.suite,
             "state": "settled" if self.settled else "not settled",
             "runs": [each.to_json() for each in self.cells],
-            "means": [each.to_json() for each in self.means()],
-            "mean_over": self.in_the_mean if self.means() else [],
-            "mean_chance": self.mean_chance if self.means() else None,
+            "means": [each.to_json() for each in means],
+            "mean_over": self.in_the_mean if means else [],
+            "mean_chance": self.mean_chance if means else None,
             "entries_share_questions": self.shared,
             "comparisons": [each.to_json() for each in self.comparisons],
             "comparable": [[each.run.run_id for each in group] for group in self.comparable()],

@@ -48,7 +48,7 @@ class Refused:
     def __init__(self, broker: Broker, say: Say) -> None:
         self._broker = broker
         self._say = say
-        #: As last seen.
+        #: Whether it does, as last seen.
         self.lasts = False
         #: Settled questions when Redis was last seen to take verdicts.
         self._written = -1

@@ -1,4 +1,4 @@
-"""A Redis that is away for a while, as those who watch are told."""
+"""Waiting for a Redis that is away for a while, and saying so to those who watch."""
 
 from __future__ import annotations
 
