@@ -68,21 +68,21 @@ class RunComparison:
 
     def comparisons(self) -> list[ComparisonView]:
         """Return the comparisons of the first run with each of the others, in their order."""
-        found = [self._view(self._runs[0], other) for other in self._runs[1:]]
+        found = [self._view(other) for other in self._runs[1:]]
         made = {at: each.found.p_value for at, each in enumerate(found) if each.found}
         if len(made) > 1:
             for at, adjusted_p in zip(made, holm(list(made.values())), strict=True):
                 found[at] = replace(found[at], adjusted_p=adjusted_p)
         return found
 
-    def _view(self, a: Run, b: Run) -> ComparisonView:
-        pairing = self._pairings[b.run_id]
+    def _view(self, other: Run) -> ComparisonView:
+        first, pairing = self._runs[0], self._pairings[other.run_id]
+        if isinstance(pairing, InputError):
+            return ComparisonView(first, other, None, str(pairing))
         try:
-            if isinstance(pairing, InputError):
-                raise pairing
-            return ComparisonView(a, b, pairing.comparison(self._ledger))
-        except InputError as trouble:
-            return ComparisonView(a, b, None, str(trouble))
+            return ComparisonView(first, other, pairing.comparison(self._ledger))
+        except InputError as trouble:  # nothing to compare, as only the questions tell
+            return ComparisonView(first, other, None, str(trouble))
 
 
 def _adding(results: Results, to: First | Pairing) -> Results:
