@@ -171,7 +171,7 @@ def test_a_run_says_how_many_messages_are_taken_before_it_while_nothing_of_it_is
 ) -> None:
     broker.live.append(worker(run.spec.model))
     broker.urgent = 7
-    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker)
+    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker, [])
 
     script = Script({2: lambda: settle_open(ledger, run, 2), 20: lambda: settle_open(ledger, run)})
     watch(Watcher(ledger, broker, run, screen), clock=script.clock())
