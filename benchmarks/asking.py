@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ from benchmarks.command import Parser, existing_file, positive
 from benchmarks.stand import USERS_DEPLOY, Stand, verdicts, wait_until_settled
 from contract.errors import RunConfigError
 from contract.settings import PREFIX, Settings
+from contract.spec import Prompt
 from producer.broker import RedisBroker
 from producer.intake.selection import Selection
 from producer.readers import Source
 from producer.runs.planning import Plan, plan
 from producer.runs.runconfig import load_run_config
 from producer.runs.submit import submit
-from producer.runs.templates import load_prompt
 from workers.engines import make_engine
 from workers.engines.arguments import for_this_cpu
 from workers.engines.base import Engine
@@ -73,18 +72,22 @@ class Asking:
         """Return what a record says of the questions and the settings."""
         return {"questions": self.source.shown, "asked": self.shown, "settings": speed_settings(settings)}
 
-    def planned(self, settings: Settings, mark: str, folder: Path) -> Plan:
+    def planned(self, settings: Settings, mark: str) -> Plan:
         """Return a run whose prompts begin with `mark`, so that no prefix of another mark's run is in the cache."""
         config = load_run_config(None, self.overrides)
-        template = folder / f"{config.mode}-{mark}.j2"
-        template.write_text(f"Set {mark}.\n{load_prompt(config.prompt, config.mode).text}")
-        asked = config.model_copy(update={"prompt": str(template)})
-        return plan(self.source, asked, settings, Selection(limit=self.limit))
+        planned = plan(self.source, config, settings, Selection(limit=self.limit))
+        prompt = planned.spec.prompt
+        marked = Prompt(name=prompt.name, text=f"Set {mark}.\n{prompt.text}")
+        return replace(planned, spec=planned.spec.model_copy(update={"prompt": marked}))
 
-    def items(self, settings: Settings, mark: str, folder: Path) -> list[Item]:
+    def items(self, settings: Settings, mark: str) -> list[Item]:
         """Return the questions of `planned` for the pipeline."""
-        planned = self.planned(settings, mark, folder)
+        planned = self.planned(settings, mark)
         return [Item(question, planned.spec) for question in planned.survey.questions()]
+
+    def count(self, settings: Settings) -> int:
+        """Return how many questions are asked: `limit`, or as many as the file has."""
+        return self.planned(settings, "to count").survey.digest.count
 
 
 def add_questions(parser: Parser) -> None:
@@ -110,9 +113,7 @@ def add_asking(parser: Parser) -> None:
 def asking_of(options: Namespace, settings: Settings) -> Asking:
     """Return the Asking of the options. Raises InputError for what cannot be asked, before anything boots."""
     asking = Asking(Source(options.questions, str(options.questions)), tuple(options.overrides), options.limit)
-    with tempfile.TemporaryDirectory() as folder:
-        planned = asking.planned(settings, "to see whether it can be asked", Path(folder))
-    if planned.spec.rag:
+    if asking.planned(settings, "to see whether it can be asked").spec.rag:
         raise RunConfigError(
             "rag.enabled: benchmarks start no worker that searches, so no prompt would have a passage.",
             hint="Give the questions their passages as `context`, and set rag.use_context_field=true.",
@@ -179,6 +180,6 @@ def whole_path(at: Stand, asking: Asking, served: Settings, mark: str, *, may_fa
     """
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
         started_at = time.time()
-        run = submit(asking.planned(served, mark, at.folder), at.ledger, broker).run
+        run = submit(asking.planned(served, mark), at.ledger, broker).run
         wait_until_settled(at, run.run_id, run.questions, POLL_S, may_fail=may_fail)
         return max(each.settled_at for each in verdicts(at, run.run_id)) - started_at

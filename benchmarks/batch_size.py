@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import add_asking, asking_of, chosen_model, described, engine_of
+from benchmarks.asking import Asking, add_asking, asking_of, chosen_model, described, engine_of
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import plot, print_table, write
 from contract.settings import load_settings
 from contract.wording import number
+from workers.engines.base import Engine
 from workers.tuning.trials import Shape, Trial, score_in_batches
 
 WITHIN = 0.98
@@ -34,28 +33,19 @@ def main() -> None:
     options = parser.parse_args()
     settings = load_settings(options.config, [f"{name}={value}" for name, value in chosen_model(options).items()])
     asking = asking_of(options, settings)
-    with tempfile.TemporaryDirectory() as folder:
-        count = len(asking.items(settings, "to count", Path(folder)))
-        sizes = [size for size in options.sizes if size <= count]
-        if left_out := [size for size in options.sizes if size > count]:
-            print(
-                f"left out, as only {number(count, 'question')} can be asked: {', '.join(map(str, left_out))}",
-                file=sys.stderr,
-            )
-        if not sizes:
-            parser.error("--sizes: too few questions for any of them; ask more (--limit, --questions)")
-        with engine_of(settings) as engine:
-            trials: dict[int, list[Trial]] = {size: [] for size in sizes}
-            for turn in range(options.rounds + 1):
-                for size in sizes:
-                    items = asking.items(settings, f"{turn} of {size}", Path(folder))
-                    # The first calls of a size allocate and compile, so a short round zero is not counted.
-                    asked = items if turn else items[: size * options.in_flight]
-                    found = score_in_batches(engine, asked, Shape(size, options.in_flight))
-                    if turn:
-                        trials[size].append(found)
-            about = described(engine, settings)
-    rows = [row(size, found) for size, found in trials.items()]
+    count = asking.count(settings)
+    sizes = [size for size in options.sizes if size <= count]
+    if left_out := [size for size in options.sizes if size > count]:
+        print(
+            f"left out, as only {number(count, 'question')} can be asked: {', '.join(map(str, left_out))}",
+            file=sys.stderr,
+        )
+    if not sizes:
+        parser.error("--sizes: too few questions for any of them; ask more (--limit, --questions)")
+    with engine_of(settings) as engine:
+        trials = measure(engine, asking, [Shape(size, options.in_flight) for size in sizes], options.rounds)
+        about = described(engine, settings)
+    rows = [row(shape.batch_size, found) for shape, found in trials.items()]
     optimal = optimal_size(rows)
     print_table(f"{number(count, 'question')} of {asking.source.shown}, {asking.shown}", rows)
     print(f"Optimal batch size: {optimal}")
@@ -63,6 +53,19 @@ def main() -> None:
     path = write("batch_size", rows, options, **more)
     lines = {"questions/s": [(each["batch_size"], each["questions_per_s"]) for each in rows]}
     print(path, plot(path, "Questions per second by batch size", "batch size", "questions/s", lines, log_x=True))
+
+
+def measure(engine: Engine, asking: Asking, shapes: Sequence[Shape], rounds: int) -> dict[Shape, list[Trial]]:
+    """Return the trials of every shape, one per round."""
+    trials: dict[Shape, list[Trial]] = {shape: [] for shape in shapes}
+    for turn in range(rounds + 1):
+        for shape in shapes:
+            items = asking.items(engine.settings, f"{turn} of {shape.batch_size}")
+            if turn:
+                trials[shape].append(score_in_batches(engine, items, shape))
+            else:  # the first calls of a size allocate and compile, so a short round zero is not counted
+                score_in_batches(engine, items[: shape.batch_size * shape.batches_in_flight], shape)
+    return trials
 
 
 def row(size: int, trials: Sequence[Trial]) -> dict[str, Any]:

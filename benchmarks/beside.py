@@ -62,7 +62,7 @@ def row(
     at: Stand, asking: Asking, mode: str, families: Mapping[str, Sequence[psutil.Process]], rounds: int
 ) -> dict[str, Any]:
     """Return the medians over the rounds; `families` are the processes whose CPU time is summed."""
-    count = len(asking.items(at.settings, f"{mode}, to count", at.folder))
+    count = asking.count(at.settings)
     found = [measured(at, asking, f"{mode}, {number}", families) for number in range(rounds + 1)][1:]
     middle = {name: statistics.median(each[name] for each in found) for name in found[0]}
     beside_s = middle["beside"]

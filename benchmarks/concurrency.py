@@ -95,7 +95,7 @@ def clients(at: Stand, asking: Asking, level: int, requests: int, mark: str = ""
 
 def opened(at: Stand, asking: Asking, mark: str, wanted: int) -> tuple[Run, list[Question]]:
     """Open a run of `wanted` questions, the file's repeated under new ids; none is written yet."""
-    planned = asking.planned(at.settings, mark, at.folder)
+    planned = asking.planned(at.settings, mark)
     questions = repeated(list(planned.survey.questions()), wanted)
     found = planned.run().model_copy(update={"questions": wanted})
     at.ledger.open_run(found)

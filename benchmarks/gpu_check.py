@@ -255,7 +255,7 @@ def check_answers(at: Stand, checks: Checks) -> None:
     truth: Mapping[str, Future[list[list[float]]]] = {}
     with ExitStack() as stack:
         with checks.making(*map(others, COMPARED)):
-            some = {mode: asking_in(mode).items(at.settings, MARK, at.folder)[:COMPARED_QUESTIONS] for mode in COMPARED}
+            some = {mode: asking_in(mode).items(at.settings, MARK)[:COMPARED_QUESTIONS] for mode in COMPARED}
             truth = stack.enter_context(scoring_apart(resolve(at.settings.hf_model_id), some))
         with checks.making(BOOT):
             pin(at)

@@ -127,8 +127,7 @@ def main() -> None:
 
 def questions_of(at: Stand, source: Source, limit: int) -> int:
     """Return how many questions are asked. Raises InputError for what cannot be asked, before anything boots."""
-    asking = Asking(source, MODES_ASKED["letter"], limit)
-    count, size = len(asking.items(at.settings, "to count", at.folder)), at.settings.batch_size
+    count, size = Asking(source, MODES_ASKED["letter"], limit).count(at.settings), at.settings.batch_size
     if count % size:
         waits = f"the last one waits for batch_timeout, {at.settings.batch_timeout:g} s"
         print(f"note: {number(count, 'question')}, not in whole batches of {size}: {waits}", file=sys.stderr)
@@ -274,7 +273,7 @@ class Raw:
         """Yield the requests of `count` questions, with their tokens."""
         asking = replace(self._bench.asking(mode), limit=count)
         requests: list[Request] = []
-        for item in asking.items(self._bench.at.settings, mark, self._bench.at.folder):
+        for item in asking.items(self._bench.at.settings, mark):
             requests += requests_of(item)
         for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
             if isinstance(encoded, RequestRejected):
