@@ -2,7 +2,7 @@
 
 The files go to results/benchmarks, which git ignores; `--out benchmarks/recorded` is for the figures in the
 documentation. Shared modules: `command` (options), `record` (table, file, chart), `stand` (server, workers, producer
-commands), `asking` (question source), `made_up` (questions and runs), `waiting`, `jsonl`. `lm_eval`, `agreement`,
-`mc2`, `chat`, `cpu_truth`, `random_model`, `rubbish`, `layout_files`, `fuzz_messages` and `faults/` belong to
-individual programs.
+commands), `asking` (question source), `sides` (what is compared, in turn), `raw` (vLLM alone), `made_up` (questions and
+runs), `waiting`, `jsonl`. `lm_eval`, `agreement`, `mc2`, `chat`, `cpu_truth`, `random_model`, `timed_executor`,
+`rubbish`, `layout_files`, `fuzz_messages` and `faults/` belong to individual programs.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,8 +32,10 @@ from workers.host.placement import plan_first
 from workers.scoring import Item
 
 __all__ = [
+    "MODES_ASKED",
     "Asking",
     "add_asking",
+    "add_modes",
     "add_questions",
     "asking_of",
     "chosen_model",
@@ -46,6 +48,12 @@ __all__ = [
     "whole_path",
 ]
 
+#: Mode → overrides of the run's defaults.
+MODES_ASKED: Mapping[str, Sequence[str]] = {
+    "letter": ["mode=letter"],
+    "likelihood": ["mode=likelihood"],
+    "generate": ["mode=generate", "prompt=lettered", "sampling.max_tokens=48"],
+}
 #: Long, because polling takes CPU from an engine that needs all cores.
 POLL_S = 1.0
 #: Share of a GPU's memory for all engines that are up at the same time; the rest is for what each needs besides.
@@ -96,6 +104,11 @@ def add_questions(parser: Parser) -> None:
     parser.option("--model", str, None, "which one, of a deploy file with several")
     parser.option("--questions", existing_file, Path("demo/questions.jsonl"), "question file")
     parser.option("--limit", positive, 64, "first N questions")
+
+
+def add_modes(parser: Parser, default: Sequence[str] = tuple(MODES_ASKED)) -> None:
+    """Add `--modes`, of MODES_ASKED."""
+    parser.option("--modes", str, tuple(default), "modes", choices=list(MODES_ASKED))
 
 
 def chosen_model(options: Namespace) -> dict[str, str]:

@@ -15,11 +15,19 @@ from typing import Any, TypeAlias
 
 import psutil
 
-from benchmarks.asking import Asking, add_questions, chosen_model, pin, speed_settings, whole_path
+from benchmarks.asking import (
+    MODES_ASKED,
+    Asking,
+    add_modes,
+    add_questions,
+    chosen_model,
+    pin,
+    speed_settings,
+    whole_path,
+)
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import Stand, stand, worker
-from benchmarks.whole_path import MODES_ASKED
 from contract.errors import InputError
 from producer.readers import Source
 
@@ -33,7 +41,7 @@ def main() -> None:
     parser = Parser(__doc__)
     add_questions(parser)
     parser.option("--rounds", positive, 5, "measurements of each mode, after a warm-up")
-    parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
+    add_modes(parser)
     options = parser.parse_args()
     if not Path("/proc/self/schedstat").exists():
         raise InputError("This kernel does not account for the CPU time of threads: /proc/self/schedstat is missing.")

@@ -40,13 +40,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import Asking, pin, speed_settings, whole_path
+from benchmarks.asking import MODES_ASKED, Asking, pin, speed_settings, whole_path
 from benchmarks.command import Parser, existing_file, positive, run
 from benchmarks.cpu_truth import IEEE, differing, scoring_apart
 from benchmarks.random_model import RANDOM_WEIGHTS, largest_fitting, write_model
+from benchmarks.raw import Raw, beside_raw
 from benchmarks.record import print_table, write
+from benchmarks.sides import Bench, row
 from benchmarks.stand import Stand, asked_between, made_up_questions, newest, stand, worker
-from benchmarks.whole_path import MODES_ASKED, Bench, Raw, beside_raw, row
 from contract.errors import EngineError
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
@@ -176,8 +177,9 @@ def main() -> int:
             name = options.model or Path(timed["hf_model_id"]).name
             more |= {"settings": {**speed_settings(at.settings), "hf_model_id": name}, "speeds": []}
             limit_s = None if options.model else CALL_WITHIN_S * max(1.0, options.questions / QUESTIONS)
-            asked = options.questions, options.rounds, limit_s
-            check_speed(impatient(at, options.model), checks, *asked, more["speeds"])
+            check_speed(
+                impatient(at, options.model), checks, options.questions, options.rounds, limit_s, more["speeds"]
+            )
     finally:  # after an interruption, the results so far are kept
         print_table(f"GPU check, {time.monotonic() - started:.0f} s", checks.rows)
         print(keep(checks))

@@ -20,11 +20,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asking import pin, speed_settings
+from benchmarks.asking import add_modes, pin, speed_settings
 from benchmarks.command import Parser, above_zero, existing_file, from_zero, positive, run
+from benchmarks.raw import Raw, beside_raw
 from benchmarks.record import print_table, without, write
+from benchmarks.sides import Bench, Times, row
 from benchmarks.stand import Stand, made_up_questions, stand, worker
-from benchmarks.whole_path import MODES_ASKED, Bench, Raw, Times, beside_raw, row
 from contract.errors import EngineError
 from producer.readers import Source
 from workers.engines.installed import is_cpu_build, require_vllm
@@ -39,7 +40,7 @@ WARM_UP_BATCHES = 2
 def main() -> None:
     parser = Parser(__doc__)
     parser.option("--config", existing_file, Path("configs/deploy/gpu.yaml"), "deploy file; its model is not used")
-    parser.option("--modes", str, ("generate",), "modes", choices=list(MODES_ASKED))
+    add_modes(parser, ("generate",))
     parser.option("--limit", positive, 4096, "questions of a timed run")
     parser.option("--rounds", positive, 2, "rounds that count with each pair of processes, after a warm-up round")
     parser.option("--boots", positive, 2, "fresh pairs of processes for each number of reading processes")

@@ -21,11 +21,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from benchmarks.asking import add_questions, pin, shared_gpu, speed_settings
+from benchmarks.asking import add_modes, add_questions, pin, shared_gpu, speed_settings
 from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import print_table, without, write
+from benchmarks.sides import Bench, draw_ratios, interleaved, questions_of, row
 from benchmarks.stand import newest, stand, worker
-from benchmarks.whole_path import MODES_ASKED, Bench, draw_ratios, interleaved, questions_of, row
 from contract.errors import InputError
 from contract.layers import parse_overrides
 from contract.settings import Settings, load_settings
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("sides", nargs="+", metavar="SIDE", help="settings of a worker: 'NAME=VALUE NAME=VALUE'")
     add_questions(parser)
     parser.option("--rounds", positive, 5, "rounds that count, after a warm-up round")
-    parser.option("--modes", str, tuple(MODES_ASKED), "modes", choices=list(MODES_ASKED))
+    add_modes(parser)
     parser.option("--busy", from_zero, 0, "other processes that are busy all the time")
     options = parser.parse_args()
     if len(set(options.sides)) < max(2, len(options.sides)):

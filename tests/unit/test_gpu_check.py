@@ -18,8 +18,9 @@ import pytest
 
 from benchmarks import gpu_check
 from benchmarks.gpu_check import Checks
+from benchmarks.raw import Raw
+from benchmarks.sides import Bench, interleaved
 from benchmarks.stand import Stand
-from benchmarks.whole_path import Bench, Raw, interleaved
 from contract.errors import EngineError
 from producer.readers import Source
 from tests.support import PATIENCE_S
