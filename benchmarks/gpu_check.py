@@ -43,11 +43,12 @@ from typing import Any
 from benchmarks.asking import MODES_ASKED, Asking, pin, speed_settings, whole_path
 from benchmarks.command import Parser, existing_file, positive, run
 from benchmarks.cpu_truth import IEEE, differing, scoring_apart
+from benchmarks.made_up import made_up_file
 from benchmarks.random_model import RANDOM_WEIGHTS, largest_fitting, write_model
 from benchmarks.raw import Raw, beside_raw
 from benchmarks.record import print_table, write
 from benchmarks.sides import Bench, row
-from benchmarks.stand import Stand, asked_between, made_up_questions, newest, stand, worker
+from benchmarks.stand import Stand, asked_between, newest, stand, worker
 from contract.errors import EngineError
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
@@ -283,7 +284,7 @@ def check_speed(
     `limit_s` is the time limit of a call of the engine alone.
     """
     texts = timed_questions("generate", count)
-    source = Source(made_up_questions(at.folder / "questions.jsonl", WATCHED * texts), "made up")
+    source = Source(made_up_file(at.folder / "questions.jsonl", WATCHED * texts), "made up")
     bench = Bench(
         at,
         source,

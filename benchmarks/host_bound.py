@@ -22,10 +22,11 @@ from typing import Any
 
 from benchmarks.asking import add_modes, pin, speed_settings
 from benchmarks.command import Parser, above_zero, existing_file, from_zero, positive, run
+from benchmarks.made_up import made_up_file
 from benchmarks.raw import Raw, beside_raw
 from benchmarks.record import print_table, without, write
 from benchmarks.sides import Bench, Times, row
-from benchmarks.stand import Stand, made_up_questions, stand, worker
+from benchmarks.stand import Stand, stand, worker
 from contract.errors import EngineError
 from producer.readers import Source
 from workers.engines.installed import is_cpu_build, require_vllm
@@ -75,7 +76,7 @@ def measure(
     at: Stand, modes: Sequence[str], count: int, boots: int, rounds: int, processes: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Return a row per mode and number of reading processes."""
-    source = Source(made_up_questions(at.folder / "questions.jsonl", count), "made up")
+    source = Source(made_up_file(at.folder / "questions.jsonl", count), "made up")
     batch = min(count, at.settings.batch_size)
     warm_up = min(count, WARM_UP_BATCHES * batch)
     bench = Bench(at, source, count, rounds, in_full=False, warm_up=warm_up)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from hashlib import sha256
+from pathlib import Path
 
+from benchmarks.jsonl import write_rows
 from contract.ledger import Run
 from contract.names import run_id_for
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
 
-__all__ = ["LETTERED", "made_up_question", "made_up_run", "made_up_spec"]
+__all__ = ["LETTERED", "made_up_file", "made_up_question", "made_up_run", "made_up_spec"]
 
 BARE = Prompt(name="question", text="Question: {{ question }}\nAnswer:")
 #: For modes in which the model names the label of a choice that it is shown.
@@ -30,6 +32,22 @@ def made_up_question(number: int, **changes: object) -> Question:
         "answer": "ABCD"[number % 4],
     }
     return Question.model_validate(fields | changes)
+
+
+def made_up_file(path: Path, count: int) -> Path:
+    """Write `count` questions of about twenty words with four choices as JSON Lines; return the file."""
+    rows = (
+        {
+            "id": f"q{number:07}",
+            "question": f"A tank holds {number} litres and loses three litres an hour. How many are left after "
+            "two hours, if nothing is added?",
+            "choices": [f"{number - 6 + step} litres" for step in range(4)],
+            "answer": "ABCD"[number % 4],
+            "subject": f"subject {number % 20}",
+        }
+        for number in range(count)
+    )
+    return write_rows(path, rows)
 
 
 def made_up_spec(questions: Sequence[Question], model: str, **changes: object) -> RunSpec:

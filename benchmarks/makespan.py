@@ -15,8 +15,9 @@ from typing import Any
 
 from benchmarks.asking import require_whole_messages, speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
+from benchmarks.made_up import made_up_file
 from benchmarks.record import print_table, write
-from benchmarks.stand import DEPLOY, Stand, asked_between, made_up_questions, settle, stand, verdicts, worker
+from benchmarks.stand import DEPLOY, Stand, asked_between, settle, stand, verdicts, worker
 
 POLL_S = 0.2
 
@@ -29,7 +30,7 @@ def measure(at: Stand, calls_ms: list[float], seconds: float, name: str) -> dict
     with ExitStack() as stack:
         for number, call_ms in enumerate(calls_ms):
             stack.enter_context(worker(at, f"{name}-{number}", simulated={"call_ms": call_ms}))
-        file = made_up_questions(at.folder / f"{name}.jsonl", questions)
+        file = made_up_file(at.folder / f"{name}.jsonl", questions)
         run_id = settle(at, file, "--run", name, poll_s=POLL_S).said["run_id"]
     found = verdicts(at, run_id)
     began_at, ended_at = asked_between(found)

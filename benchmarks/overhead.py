@@ -23,12 +23,12 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.command import Parser, positive, run
+from benchmarks.made_up import made_up_file
 from benchmarks.record import bars, print_table, write
 from benchmarks.stand import (
     Stand,
     Worker,
     cpu_s,
-    made_up_questions,
     producer,
     server_memory_bytes,
     settled,
@@ -85,7 +85,7 @@ def main() -> None:
 
 def measure(at: Stand, count: int) -> Iterator[dict[str, Any]]:
     """Yield a row for each part of the path."""
-    file = made_up_questions(at.folder / "questions.jsonl", count)
+    file = made_up_file(at.folder / "questions.jsonl", count)
     empty_bytes = server_memory_bytes(at.ledger.client)
     enqueued = producer(at.environment, "enqueue", str(file), *RUN, "--json")
     run_id = enqueued.said["run_id"]
@@ -122,7 +122,7 @@ def score(at: Stand, run_id: str, count: int, scoring: Worker) -> dict[str, Any]
 def first_verdict(at: Stand) -> dict[str, Any]:
     """Ask single questions on an idle worker, one after another."""
     waits_ms = []
-    file = made_up_questions(at.folder / "one.jsonl", 1)
+    file = made_up_file(at.folder / "one.jsonl", 1)
     with closing(RedisBroker(at.settings, at.ledger)) as broker:
         for number in range(FIRST_VERDICTS):
             asked = load_run_config(None, ["mode=letter", f"seed={number}"])

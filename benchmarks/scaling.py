@@ -21,8 +21,9 @@ import psutil
 
 from benchmarks.asking import require_whole_messages, speed_settings
 from benchmarks.command import Parser, above_zero, positive, run
+from benchmarks.made_up import made_up_file
 from benchmarks.record import plot, print_table, write
-from benchmarks.stand import DEPLOY, Stand, asked_between, cpu_s, made_up_questions, settle, stand, verdicts, worker
+from benchmarks.stand import DEPLOY, Stand, asked_between, cpu_s, settle, stand, verdicts, worker
 from contract.wording import number
 
 POLL_S = 0.2
@@ -33,7 +34,7 @@ def measure(at: Stand, workers: int, questions: int, name: str) -> dict[str, Any
     with ExitStack() as stack:
         crew = [stack.enter_context(worker(at, f"{name}-{i}")) for i in range(workers)]
         server = psutil.Process(int(at.ledger.client.info("server")["process_id"]))
-        file = made_up_questions(at.folder / f"{name}.jsonl", questions)
+        file = made_up_file(at.folder / f"{name}.jsonl", questions)
         before, server_before = sum(cpu_s(each.process) for each in crew), cpu_s(server)
         done = settle(at, file, "--run", name, poll_s=POLL_S)
         worker_cpu_s = sum(cpu_s(each.process) for each in crew) - before

@@ -1,4 +1,4 @@
-"""The test bench of the benchmarks: a server of their own, real workers, the producer's commands, made-up questions.
+"""The test bench of the benchmarks: a server of their own, real workers, the producer's commands.
 
 Nothing here replaces a part of the product: the server is Valkey, workers are `celery -A workers.app worker`, as
 started by hand or by `workers up`, and files are enqueued with the producer's own command.
@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import redis
 
-from benchmarks.jsonl import read_rows, write_rows
+from benchmarks.jsonl import read_rows
 from benchmarks.waiting import lives
 from contract import variables
 from contract.errors import EngineError, McqueueError
@@ -51,7 +51,6 @@ __all__ = [
     "exported_pairs",
     "host",
     "look_after",
-    "made_up_questions",
     "measured",
     "newest",
     "only_environment",
@@ -295,22 +294,6 @@ def ask_and_export(at: Stand, asking: Sequence[str], folder: Path) -> dict[str, 
     summary = producer(at.environment, "enqueue", *asking, "--watch", *out).said
     producer(at.environment, "export", summary["run_id"], "--format", "jsonl", *out)
     return summary
-
-
-def made_up_questions(path: Path, count: int) -> Path:
-    """Write `count` questions of about twenty words with four choices as JSON Lines; return the file."""
-    rows = (
-        {
-            "id": f"q{number:07}",
-            "question": f"A tank holds {number} litres and loses three litres an hour. How many are left after "
-            "two hours, if nothing is added?",
-            "choices": [f"{number - 6 + step} litres" for step in range(4)],
-            "answer": "ABCD"[number % 4],
-            "subject": f"subject {number % 20}",
-        }
-        for number in range(count)
-    )
-    return write_rows(path, rows)
 
 
 def exported_pairs(results: Path) -> list[tuple[Question, Verdict]]:
