@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,25 +18,35 @@ __all__ = ["Answers", "Compared", "apart", "compare", "control_of", "logged"]
 SIDES = ("lm_eval", "mcqueue")
 #: A row for the table, and the disagreements.
 Compared = tuple[dict[str, Any], list[dict[str, Any]]]
-#: A case, the dtype or name of its row, lm_eval's answers, and ours.
-Answers = tuple[Case, str, Side, Side]
+
+
+class Answers(NamedTuple):
+    """The answers of both sides to a case."""
+
+    case: Case
+    #: The data type of the model, or what else a row is called after.
+    dtype: str
+    theirs: Side
+    ours: Side
 
 
 def apart(answers: Sequence[Answers], spaces: Mapping[str, Mapping[str, float]]) -> Iterator[Answers]:
     """Yield `answers` without the white space that lm_eval counts towards its choices."""
-    for case, dtype, theirs, ours in answers:
-        space = spaces.get(case.task, dict.fromkeys(theirs.scores, 0.0))
+    for each in answers:
+        theirs = each.theirs
+        space = spaces.get(each.case.task, dict.fromkeys(theirs.scores, 0.0))
         scores = {name: [score - space[name] for score in of_one] for name, of_one in theirs.scores.items()}
-        yield case, dtype, replace(theirs, scores=scores), ours
+        yield each._replace(theirs=replace(theirs, scores=scores))
 
 
 def logged(answers: Sequence[Answers], spaces: Mapping[str, Any]) -> list[Answers]:
     """Return the original `answers` of those cases in which `apart` changes them."""
-    return [(case, "as logged", theirs, ours) for case, _, theirs, ours in answers if case.task in spaces]
+    return [each._replace(dtype="as logged") for each in answers if each.case.task in spaces]
 
 
-def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequence[Mapping[str, Any]]) -> Compared:
-    """Return a row for the table, and the disagreements."""
+def compare(answers: Answers, questions: Sequence[Mapping[str, Any]]) -> Compared:
+    """Return a row for the table, and the disagreements; `questions` are those of the set, or more."""
+    case, dtype, theirs, ours = answers
     asked = [each for each in questions if each["id"] in theirs.scores]
     if not theirs.scores.keys() == ours.scores.keys() == {each["id"] for each in asked}:
         raise McqueueError(f"{case.task}: the two sides were not asked the same questions.")
@@ -72,10 +82,9 @@ def compare(case: Case, dtype: str, theirs: Side, ours: Side, questions: Sequenc
 
 def control_of(exact: Answers, ours: Side) -> Answers:
     """Return lm_eval's float32 answers with mcqueue's bfloat16 ones, for the questions that both have."""
-    case, _, theirs, _ = exact
-    scores = {name: theirs.scores[name] for name in ours.scores}
-    prompts = {name: theirs.prompts[name] for name in ours.scores}
-    return case, "control", replace(theirs, scores=scores, prompts=prompts), ours
+    scores = {name: exact.theirs.scores[name] for name in ours.scores}
+    prompts = {name: exact.theirs.prompts[name] for name in ours.scores}
+    return Answers(exact.case, "control", replace(exact.theirs, scores=scores, prompts=prompts), ours)
 
 
 def difference(theirs: Side, ours: Side, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -124,6 +124,8 @@ class Shots:
 
     k: int
     file: Path
+    #: The rows of the file, the first `k` of which are the examples.
+    pool: Sequence[Mapping[str, Any]]
     description: str
 
 
@@ -175,13 +177,12 @@ def write_task(
     rows: Sequence[Mapping[str, Any]],
     folder: Path,
     shots: Shots | None,
-    pool: Sequence[Mapping[str, Any]],
     after_description: str,
 ) -> None:
-    """Write the case as a task of lm_eval, with its questions, and the `pool` whose first ones are the examples."""
+    """Write the case as a task of lm_eval, with its questions and examples."""
     data = {"test": str(write_rows(folder / f"{case.task}.jsonl", rows))}
     if shots:
-        data["dev"] = str(write_rows(folder / f"{case.task}-dev.jsonl", pool))
+        data["dev"] = str(write_rows(folder / f"{case.task}-dev.jsonl", shots.pool))
     _, text, choices, metrics, process_results = TASKS[case.mode]
     task: dict[str, Any] = {
         "task": case.task,

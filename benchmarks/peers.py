@@ -88,6 +88,9 @@ from contract.spec import ChatTemplate, RunSpec
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 
+#: Columns of every table of answers, and of their log-likelihoods.
+HEAD = ("set", "mode", "dtype", "questions")
+DIFFERENCES = ("choices", "mean difference", "99 % below", "max difference")
 COUNTED = {
     "difference": "absolute difference of a choice's log-likelihood in nats, summed over its tokens",
     "control": "lm_eval in float32 against mcqueue in bfloat16: a difference that must be detected",
@@ -98,9 +101,6 @@ COUNTED = {
     "lm_eval tokens": "tokens of prompt + continuation over all its requests, one per choice",
     "mcqueue tokens": "prefill_tokens of all verdicts",
 }
-
-#: lm_eval's answers and ours.
-Both = tuple[Side, Side]
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,8 @@ class Bench:
 
     def prepare(self, case: Case, questions: Sequence[Mapping[str, Any]], folder: Path) -> None:
         """Write the case as a task of lm_eval."""
-        pool = read_questions(self.shots.file, None) if self.shots else []
         after_description = "" if self.chat is ChatTemplate.TURNS else "\n\n"
-        write_task(case, questions, folder, self.shots, pool, after_description)
+        write_task(case, questions, folder, self.shots, after_description)
 
 
 def main() -> None:
@@ -135,13 +134,14 @@ def main() -> None:
     python = make_peer(bench.workdir / "venv")
     answers = compare_exactly(bench, python, questions)
     spaces = spaces_of(bench, answers)
-    exact = [compare(*each, questions[each[0].set]) for each in [*apart(answers, spaces), *logged(answers, spaces)]]
-    record(bench, exact, [], spaces)  # so that the long part is kept, whatever happens to the rest
+    compared = [*apart(answers, spaces), *logged(answers, spaces)]
+    found = [compare(each, questions[each.case.set]) for each in compared]
+    record(bench, found, [], spaces)  # so that the long part is kept, whatever happens to the rest
     timed = [time_round(bench, python, number) for number in range(bench.rounds)]
-    rough = [(case, "bfloat16", *timed[0][case.task]) for case in bench.cases] if timed else []
-    control = [control_of(each, timed[0][each[0].task][1]) for each in answers] if timed else []
-    found = exact + [compare(*each, questions[each[0].set]) for each in [*rough, *control]]
-    speed = [speed_row(case, [each[case.task] for each in timed]) for case in bench.cases] if timed else []
+    if timed:
+        control = [control_of(exact, rough.ours) for exact, rough in zip(answers, timed[0], strict=True)]
+        found += [compare(each, questions[each.case.set]) for each in [*timed[0], *control]]
+    speed = [speed_row(of_case) for of_case in zip(*timed, strict=True)]
     show(found, speed)
     path = record(bench, found, speed, spaces)
     print(path, draw(path, speed) if speed else "")
@@ -181,6 +181,9 @@ def parse() -> Bench:
     cases = [case for several in options.sets for case in several]
     if len({case.task for case in cases}) < len(cases):
         parser.error("two sets have the same name and mode")
+    shots = None
+    if options.shots:
+        shots = Shots(options.shots, options.examples, read_questions(options.examples, None), options.description)
     workdir = options.workdir.resolve()
     model = Path(resolve(load_settings(options.config).hf_model_id))
     if not (model / "tokenizer.json").is_file():
@@ -194,7 +197,7 @@ def parse() -> Bench:
         rounds=options.rounds,
         reuse=options.reuse,
         cases=cases,
-        shots=Shots(options.shots, options.examples, options.description) if options.shots else None,
+        shots=shots,
         chat=options.chat or ChatTemplate.NEVER,
         options=options,
     )
@@ -276,7 +279,7 @@ def spaces_of(bench: Bench, answers: Sequence[Answers]) -> dict[str, dict[str, f
     """Return task → question id → log-likelihood of the chat template's trailing white space; empty without one."""
     if bench.chat is ChatTemplate.NEVER:
         return {}
-    prompts = [(case.task, *each) for case, _, theirs, _ in answers for each in theirs.prompts.items()]
+    prompts = [(each.case.task, *of_one) for each in answers for of_one in each.theirs.prompts.items()]
     settings = load_settings(bench.deploy, ["vllm_args.dtype=float32"])
     found = white_space([text for _, _, text in prompts], settings)
     spaces: dict[str, dict[str, float]] = {case.task: {} for case in bench.cases}
@@ -286,7 +289,7 @@ def spaces_of(bench: Bench, answers: Sequence[Answers]) -> dict[str, dict[str, f
 
 
 def compare_exactly(bench: Bench, python: Path, questions: Mapping[str, list[dict[str, Any]]]) -> list[Answers]:
-    """Ask every case in float32; lm_eval's answers come first."""
+    """Ask every case in float32."""
     folder = bench.workdir / "exact"
     if not bench.reuse:
         emptied(folder)
@@ -301,27 +304,28 @@ def compare_exactly(bench: Bench, python: Path, questions: Mapping[str, list[dic
     for case in bench.cases:
         if ours[case.task].scores.keys() != {each["id"] for each in questions[case.set]}:
             raise InputError(f"{case.task}: {folder} holds the answers to other questions.", hint="Omit --reuse.")
-    return [(case, "float32", theirs[case.task], ours[case.task]) for case in bench.cases]
+    return [Answers(case, "float32", theirs[case.task], ours[case.task]) for case in bench.cases]
 
 
-def time_round(bench: Bench, python: Path, number: int) -> dict[str, Both]:
+def time_round(bench: Bench, python: Path, number: int) -> list[Answers]:
     """Ask every case in bfloat16, each with a run of lm_eval and then with a new worker."""
     print(f"timed round {number + 1} of {bench.rounds}", file=sys.stderr)
     limit = min(bench.timed, bench.limit or bench.timed)
     folder = emptied(bench.workdir / f"round-{number + 1}")
-    sides: dict[str, Both] = {}
+    found = []
     for case in bench.cases:
         bench.prepare(case, read_questions(case.file, limit), folder)
         theirs = ask_peer(python, bench.model, vllm_args(bench, "bfloat16"), [case], folder)[case.task]
         with served(bench, "bfloat16", folder) as at:
-            sides[case.task] = theirs, ask_mcqueue(case, bench, limit, at, folder)
-    return sides
+            found.append(Answers(case, "bfloat16", theirs, ask_mcqueue(case, bench, limit, at, folder)))
+    return found
 
 
-def speed_row(case: Case, rounds: Sequence[Both]) -> dict[str, Any]:
-    """Return the medians over the rounds, and the seconds of each round."""
-    theirs, ours = ([each[i] for each in rounds] for i in range(2))
-    questions = len(rounds[0][0].scores)
+def speed_row(rounds: Sequence[Answers]) -> dict[str, Any]:
+    """Return the medians over the rounds of a case, and the seconds of each round."""
+    case = rounds[0].case
+    theirs, ours = [each.theirs for each in rounds], [each.ours for each in rounds]
+    questions = len(theirs[0].scores)
     seconds = [statistics.median(side.seconds for side in each) for each in (theirs, ours)]
     return {
         "set": case.set,
@@ -343,13 +347,14 @@ def speed_row(case: Case, rounds: Sequence[Both]) -> dict[str, Any]:
 def show(found: Sequence[Compared], speed: Sequence[Mapping[str, Any]]) -> None:
     """Print the tables and every disagreement."""
     rows = [row for row, _ in found]
-    print_table("Log-likelihoods", [without(each, " agree", " lm_eval", " mcqueue", "mc2 ") for each in rows])
+    print_table("Log-likelihoods", rows, (*HEAD, "same prompt", *DIFFERENCES))
     for metric in METRICS:
-        hidden = ("prompt", "choices", "difference", "below", *(f"{other} " for other in METRICS if other != metric))
-        if shown := [without(each, *hidden) for each in rows if f"{metric} agree" in each]:
-            print_table(f"Answers by {metric}", shown)
-    if shown := [without(each, "prompt", "mean ", "below") for each in rows if "mc2 lm_eval" in each]:
-        print_table("Probability of the right choices", shown)
+        if shown := [each for each in rows if f"{metric} agree" in each]:
+            columns = (f"{metric} {of}" for of in ("agree", "lm_eval", "mcqueue"))
+            print_table(f"Answers by {metric}", shown, (*HEAD, *columns))
+    if shown := [each for each in rows if "mc2 lm_eval" in each]:
+        columns = (f"mc2 {of}" for of in ("lm_eval", "mcqueue", "max difference"))
+        print_table("Probability of the right choices", shown, (*HEAD, "choices", "max difference", *columns))
     for each in [each for _, several in found for each in several]:
         print(json.dumps(each))
     if speed:

@@ -23,7 +23,7 @@ import pytest
 from jinja2 import Environment
 
 from benchmarks import beside, command, load, retrieval_overlap
-from benchmarks.agreement import apart, logged
+from benchmarks.agreement import Answers, apart, logged
 from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import Books, books_name, part_of, record_name
@@ -206,7 +206,7 @@ def test_what_a_peer_would_not_be_asked_or_otherwise_is_refused(
 def test_white_space_that_a_peer_counts_to_every_choice_is_taken_off_in_one_row_and_left_in_another() -> None:
     case, ours = Case("set", Path("file"), "letter"), Side({"q": [-1.0, -2.0]}, {"q": "p\n"}, seconds=0, tokens=0)
     theirs = Side({"q": [-1.5, -2.5]}, {"q": "p\n"}, seconds=0, tokens=0)
-    answers, spaces = [(case, "float32", theirs, ours)], {case.task: {"q": -0.5}}
+    answers, spaces = [Answers(case, "float32", theirs, ours)], {case.task: {"q": -0.5}}
 
     assert list(apart(answers, spaces)) == [(case, "float32", ours, ours)]
     assert logged(answers, spaces) == [(case, "as logged", theirs, ours)]
