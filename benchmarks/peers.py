@@ -52,11 +52,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.agreement import Answers, Compared, apart, compare, control_of, logged
-from benchmarks.chat import flags, shown_texts, white_space
 from benchmarks.command import Parser, command_line, existing_file, from_zero, positive, run, writable_folder
 from benchmarks.jsonl import read_rows
-from benchmarks.lm_eval import (
+from benchmarks.peer.agreement import Answers, Compared, apart, compare, control_of, logged
+from benchmarks.peer.chat import flags, shown_texts, white_space
+from benchmarks.peer.lm_eval import (
     LM_EVAL,
     METRICS,
     MODES,
@@ -69,7 +69,7 @@ from benchmarks.lm_eval import (
     read_peer,
     write_task,
 )
-from benchmarks.mc2 import marked, mc2_of
+from benchmarks.peer.mc2 import marked, mc2_of
 from benchmarks.record import bars, print_table, without, write
 from benchmarks.stand import (
     USERS_DEPLOY,

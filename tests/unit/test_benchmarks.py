@@ -23,7 +23,6 @@ import pytest
 from jinja2 import Environment
 
 from benchmarks import beside, command, load, retrieval_overlap
-from benchmarks.agreement import Answers, apart, logged
 from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import Books, books_name, part_of, record_name
@@ -41,9 +40,10 @@ from benchmarks.command import (
 )
 from benchmarks.concurrency import repeated
 from benchmarks.jsonl import read_rows, write_rows
-from benchmarks.lm_eval import TASKS, Case, Side
-from benchmarks.mc2 import compare_mc2, mc2_of
 from benchmarks.overhead import enough
+from benchmarks.peer.agreement import Answers, apart, logged
+from benchmarks.peer.lm_eval import TASKS, Case, Side
+from benchmarks.peer.mc2 import compare_mc2, mc2_of
 from benchmarks.peers import cases_of, read_questions
 from benchmarks.question_files import Set, compare
 from benchmarks.record import bars, commit, plot, print_table, write

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.lm_eval import TASKS, Case, Side
-from benchmarks.mc2 import compare_mc2
+from benchmarks.peer.lm_eval import TASKS, Case, Side
+from benchmarks.peer.mc2 import compare_mc2
 from contract.errors import McqueueError
 
 __all__ = ["Answers", "Compared", "apart", "compare", "control_of", "logged"]
