@@ -19,9 +19,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -44,6 +45,7 @@ DIMENSIONS = 384
 TOPICS = 1000
 
 Row = dict[str, Any]
+Measured = TypeVar("Measured")
 #: Called with a batch of queries.
 Search = Callable[[Any], object]
 
@@ -58,28 +60,26 @@ def main() -> None:
     for part in options.parts:
         for name, measurement in measurements(part, options.sizes, options.words):
             print(name, file=sys.stderr, flush=True)
-            rows.append({"what": name, **alone(*measurement)})
+            rows.append({"what": name, **alone(measurement)})
     print_table("Retrieval", rows)
     print(write("_".join(["retrieval_speed", *options.parts]), rows, options))
 
 
-def measurements(
-    part: str, sizes: Sequence[int], words: int
-) -> Iterator[tuple[str, tuple[Callable[..., Row], tuple[Any, ...]]]]:
+def measurements(part: str, sizes: Sequence[int], words: int) -> Iterator[tuple[str, Callable[[], Row]]]:
     """Yield the measurements of a part, with their names."""
     if part == "encoder":
-        yield part, (measure_encoder, ())
+        yield part, measure_encoder
     elif part == "bm25":
-        yield from ((f"bm25 {size:,}", (measure_bm25, (size, words))) for size in sizes)
+        yield from ((f"bm25 {size:,}", partial(measure_bm25, size, words)) for size in sizes)
     else:
         for precision, size in product(Precision, sizes):
-            yield f"{part} {precision} {size:,}", (measure_dense, (Structure(part), precision, size))
+            yield f"{part} {precision} {size:,}", partial(measure_dense, Structure(part), precision, size)
 
 
-def alone(function: Callable[..., Row], arguments: tuple[Any, ...]) -> Row:
-    """Return the result of `function` in a fresh process."""
+def alone(measure: Callable[[], Measured]) -> Measured:
+    """Return the result of `measure` in a fresh process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
+        return pool.submit(measure).result()
 
 
 def measure_bm25(size: int, words: int) -> Row:
@@ -103,7 +103,7 @@ def measure_dense(structure: Structure, precision: Precision, size: int) -> Row:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "dense.faiss"
         options = DenseOptions(structure=structure, precision=precision)
-        built_s = alone(_build_dense, (size, options, path))["built_s"]
+        built_s = alone(partial(_build_dense, size, options, path))
 
         def load() -> Search:
             index = VectorIndex.read(path, options, search_threads())
@@ -113,7 +113,8 @@ def measure_dense(structure: Structure, precision: Precision, size: int) -> Row:
         return report(load, queries, size, built_s, Path(scratch))
 
 
-def _build_dense(size: int, options: DenseOptions, path: Path) -> Row:
+def _build_dense(size: int, options: DenseOptions, path: Path) -> float:
+    """Write an index of made-up vectors; return the seconds of adding them."""
     index = VectorIndex.empty(DIMENSIONS, options)
     built_s = 0.0
     for block in made_up_vectors(size):
@@ -121,7 +122,7 @@ def _build_dense(size: int, options: DenseOptions, path: Path) -> Row:
         index.add(block)
         built_s += time.perf_counter() - started
     index.write(path)
-    return {"built_s": built_s}
+    return built_s
 
 
 def measure_encoder() -> Row:
