@@ -115,32 +115,30 @@ def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
         raise InputError(f"{raw / one.files}: no such file.")
     for path in paths:
         found.read(raw, path, one)
-    line: dict[str, Any] = {
+    reasons: Counter[str] = Counter()
+    compared: int | None = None
+    equal: int | None = None
+    missing = 0
+    if one.norm:
+        ours = Counter(map(_same, found.questions))
+        theirs = Counter(_normal(norm / f"{one.norm}.jsonl"))
+        compared, equal = theirs.total(), (ours & theirs).total()
+        if not one.part:
+            surplus = ours - theirs
+            reasons = _reasons(question for question in found.questions if surplus[_same(question)])
+        if not one.others:
+            missing = (theirs - ours).total()
+    unexplained = reasons.pop("unexplained", 0) + missing
+    return {
         "set": one.name,
         "files": one.files,
         "read as": found.title,
         "rows": found.rows,
         "read": len(found.questions),
         "skipped": found.rows - len(found.questions),
-    }
-    differences: Counter[str] = Counter()
-    equal: int | None = None
-    if one.norm:
-        ours = Counter(map(_same, found.questions))
-        theirs = Counter(_normal(norm / f"{one.norm}.jsonl"))
-        equal = (ours & theirs).total()
-        if not one.part:
-            surplus = ours - theirs
-            differences = _reasons(question for question in found.questions if surplus[_same(question)])
-        if not one.others:
-            differences["missing"] = (theirs - ours).total()
-    unexplained = differences.pop("unexplained", 0) + differences.pop("missing", 0)
-    told = [f"{count:,} {reason}" for reason, count in sorted(differences.items())]
-    return {
-        **line,
-        "norm": sum(theirs.values()) if one.norm else None,
+        "norm": compared,
         "equal": equal,
-        "only read": "; ".join(told),
+        "only read": "; ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items())),
         "unexplained": unexplained,
         "refused": "; ".join(f"{count:,} × {kind}" for kind, count in found.kinds.most_common(3)),
     }
