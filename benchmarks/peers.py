@@ -76,15 +76,16 @@ from benchmarks.stand import (
     Stand,
     ask_and_export,
     emptied,
-    exported_pairs,
     host,
     published_at,
     set_words,
     stand,
 )
 from contract.errors import InputError
+from contract.question import Question
 from contract.settings import load_settings
 from contract.spec import ChatTemplate, RunSpec
+from contract.verdict import Verdict
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 
@@ -273,6 +274,12 @@ def read_mcqueue(case: Case, model: Path, folder: Path) -> Side:
         cached=sum(each.cached_tokens for _, each in pairs),
         mc2=mc2_of(pairs, summary) if TASKS[case.mode].process_results else {},
     )
+
+
+def exported_pairs(results: Path) -> list[tuple[Question, Verdict]]:
+    """Return the questions and verdicts that `producer export --format jsonl` wrote."""
+    rows = read_rows(results)
+    return [(Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows]
 
 
 def spaces_of(bench: Bench, answers: Sequence[Answers]) -> dict[str, dict[str, float]]:

@@ -22,13 +22,11 @@ from typing import Any
 import psutil
 import redis
 
-from benchmarks.jsonl import read_rows
 from benchmarks.waiting import lives
 from contract import variables
 from contract.errors import EngineError, McqueueError
 from contract.layers import merge
 from contract.ledger import RedisLedger
-from contract.question import Question
 from contract.settings import PREFIX, Settings, load_settings
 from contract.verdict import Outcome, Verdict
 from contract.wording import number
@@ -48,7 +46,6 @@ __all__ = [
     "asked_between",
     "cpu_s",
     "emptied",
-    "exported_pairs",
     "host",
     "look_after",
     "measured",
@@ -294,12 +291,6 @@ def ask_and_export(at: Stand, asking: Sequence[str], folder: Path) -> dict[str, 
     summary = producer(at.environment, "enqueue", *asking, "--watch", *out).said
     producer(at.environment, "export", summary["run_id"], "--format", "jsonl", *out)
     return summary
-
-
-def exported_pairs(results: Path) -> list[tuple[Question, Verdict]]:
-    """Return the questions and verdicts that `producer export --format jsonl` wrote."""
-    rows = read_rows(results)
-    return [(Question.model_validate(row["question"]), Verdict.model_validate(row["verdict"])) for row in rows]
 
 
 def emptied(folder: Path) -> Path:
