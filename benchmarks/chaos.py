@@ -69,15 +69,11 @@ LONG: Mapping[str, int] = {"Redis away for 60 s": 3}
 def main() -> int:
     options = parse()
     left_out = {**network.left_out(), **producers.left_out()}
-    possible = WITH_VLLM if options.engine == "vllm" else FAULTS
-    if simulated := [each for each in options.only or () if each not in possible]:
-        raise InputError(f"These faults need the simulated engine: {', '.join(simulated)}.")
-    names = options.only or [each for each in possible if each not in left_out]
-    if missing := [f"{each}: {left_out[each]}" for each in names if each in left_out]:
-        raise InputError(f"These faults cannot be injected here: {'; '.join(missing)}.")
+    names = faults_of(options, left_out)
     books = Books(options.folder, books_name(options))
     before = books.played()
     plan = schedule(names, options.rounds, options.seed)
+    # A round keeps the fault that it was played with, though there may have been others to choose from then.
     plan = [before[number]["fault"] if number in before else name for number, name in enumerate(plan)]
     plan += filling(plan, names, options.least, options.seed)
     part, parts = options.part
@@ -112,6 +108,17 @@ def parse() -> Namespace:
     parser.option("--part", part_of, "1/1", "only every N-th round, with its own processes", metavar="K/N")
     parser.option("--folder", writable_folder, Path(".mcqueue/chaos"), "keeps the finished rounds")
     return parser.parse_args()
+
+
+def faults_of(options: Namespace, left_out: Mapping[str, str]) -> list[str]:
+    """Return the faults to inflict. Raises InputError for one that was asked for and is impossible here."""
+    possible = WITH_VLLM if options.engine == "vllm" else FAULTS
+    if simulated := [each for each in options.only or () if each not in possible]:
+        raise InputError(f"These faults need the simulated engine: {', '.join(simulated)}.")
+    names = options.only or [each for each in possible if each not in left_out]
+    if missing := [f"{each}: {left_out[each]}" for each in names if each in left_out]:
+        raise InputError(f"These faults cannot be injected here: {'; '.join(missing)}.")
+    return list(names)
 
 
 def record_name(engine: str, only: Sequence[str] | None) -> str:
