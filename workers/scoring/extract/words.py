@@ -41,9 +41,10 @@ __all__ = [
 _EAST_ASIAN_OR_THAI = r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u9fff\uac00-\ud7af]"
 _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 
-#: An end, a sign, or a script in which the next word cannot be taken for part of the answer.
+#: An end, a sign, a tag (`<eoa>`), or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
     \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s(?:[(\[|]|-(?!-?>))
+    |\s?</?[a-z_]{{2,20}}>
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: Not right of, next to or about something: "A is right next to B", "B is right about the speed".
