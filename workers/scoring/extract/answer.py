@@ -14,7 +14,10 @@ from workers.scoring.extract.words import CONDITION, DENIED_BEFORE, HESITANT, OF
 
 __all__ = ["MIGHT", "STATES", "Answer", "is_taken_back", "sentence_before", "stated"]
 
-_SENTENCE_END = re.compile(r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；।۔؟]")
+_SENTENCE_END = re.compile(
+    r"[.!?;](?=[\"')\]]{0,2}(?:\s|$))|\n|[。！？；।۔؟]"
+    r"|\",(?=\s?\"(?:$|\w{1,40}\"\s?:))"  # the next field of a JSON object
+)
 #: How far back a sentence is read.
 _BEFORE = 200
 #: How far back an example begins, and with one of which words.

@@ -108,7 +108,9 @@ def _read_said(said: str, options: Options) -> Extraction:
     labels = {label for found in read for label in (found.label, *found.candidates) if label}
     if len(labels) > 1:
         return Extraction(None, "ambiguous", tuple(sorted(labels)))
-    return next((found for found in read if found.label), None) or _read(Answer.of(said, options))
+    if read:
+        return next((found for found in read if found.label), read[0])
+    return _read(Answer.of(said, options))
 
 
 def _read(answer: Answer) -> Extraction:
