@@ -250,7 +250,7 @@ RETRACTED = compiled(rf"""
     |\b(?:the above|my) (?:reasoning|answer) (?:is|was) (?:flawed|wrong|incorrect)\b
     |\bnone of the (?:options|choices|answers) (?:is|are|seems?) (?:correct|right)\b
     |\b(?:not|no longer) sure any ?more\b
-    |\bor (?:is it|not)\b
+    |\bor is it\b|^[^\w\n]{{0,5}}or not\s?(?:[.?!)]|$)
     |(?:^|(?<![a-z])[.!?,;。]|\n)\s?不对|(?:^|[.!?。]|\n)\s?(?:等等|等一下)
     |让我们(?:再次|重新)(?:检查|审视|考虑|思考|计算)
     |^\.{{0,3}}[,;]? ?(?:
