@@ -1,10 +1,11 @@
 """Published texts of models: which choice do the rules for written answers read in them?
 
-FOLDER holds what these repositories publish: MMLU-Pro's `eval_results/model_outputs_*.zip`, BIG-Bench Hard's
-`code-davinci-002-outputs/` and GAOKAO-Bench's `Results/`. Each of their prompts asks for the answer in certain words
-("The answer is (X)", "【答案】 X"). A text that says these words of one letter only, and of one that is a choice, is
-`clear`; it is then counted which choice is read in it. Of the others, which say them of several letters or not at all,
-many of them cut off, it is counted in how many any choice is read.
+FOLDER holds what these repositories publish: MMLU-Pro's `eval_results/model_outputs_*.zip`, MIRAGE's `benchmark.json`
+beside `prediction/`, BIG-Bench Hard's `code-davinci-002-outputs/` and GAOKAO-Bench's `Results/`. Each of their prompts
+asks for the answer in certain words ("The answer is (X)", `"answer_choice": "X"`, "【答案】 X"). A text that says these
+words of one letter only, and of one that is a choice, is `clear`; it is then counted which choice is read in it. Of the
+others, which say them of several letters or not at all, many of them cut off, it is counted in how many any choice is
+read.
 """
 
 from __future__ import annotations
@@ -71,6 +72,21 @@ def mmlu_pro(folder: Path) -> Iterator[Published]:
                 yield Published(model, question, text, _announced(_ANSWER_IS, text))
 
 
+_FIELD = re.compile(r'"answer_choice"\s*:\s*"([A-Z]\b(?:(?:/|, ?| and | or )[A-Z]\b)*)')
+
+
+def mirage(folder: Path) -> Iterator[Published]:
+    """Yield MIRAGE's answers about medicine, in JSON, half of them to prompts with retrieved passages."""
+    for predictions in sorted(folder.rglob("prediction/")):
+        sets = json.loads((predictions.parent / "benchmark.json").read_text(encoding="utf-8"))
+        for path in sorted(predictions.rglob("*.json")):
+            name, _, _, model, *_ = path.relative_to(predictions).parts
+            asked = sets[name][path.stem.partition("_")[2]]
+            texts = json.loads(path.read_text(encoding="utf-8"))
+            if texts and (question := _question(asked["question"], asked["options"].values())):
+                yield Published(model, question, texts[0], _announced(_FIELD, texts[0]))
+
+
 _OPTION = re.compile(r"^\(([A-Z])\) (.+)$", re.MULTILINE)
 
 
@@ -104,6 +120,7 @@ def gaokao(folder: Path) -> Iterator[Published]:
 
 SOURCES: Mapping[str, Callable[[Path], Iterator[Published]]] = {
     "MMLU-Pro": mmlu_pro,
+    "MIRAGE": mirage,
     "BIG-Bench Hard": bbh,
     "GAOKAO-Bench": gaokao,
 }

@@ -63,6 +63,17 @@ def test_no_more_texts_of_a_model_are_read_than_asked_for(tmp_path: Path, monkey
     assert (row["texts"], row["as announced"]) == (5, 5)
 
 
+def test_answers_of_mirage_are_taken_from_the_field_that_its_prompt_asks_for(tmp_path: Path) -> None:
+    asked = {"question": QUESTION, "options": dict(zip("ABCD", METALS, strict=True)), "answer": "A"}
+    (tmp_path / "benchmark.json").write_text(json.dumps({"metals": {"17": asked}}))
+    for model, choice in (("one", "A"), ("other", "A/B")):
+        folder = tmp_path / "prediction" / "metals" / "cot" / "Someone" / model
+        folder.mkdir(parents=True)
+        (folder / "test_17.json").write_text(json.dumps([json.dumps({"reason": "Neon?", "answer_choice": choice})]))
+    one, several = SOURCES["MIRAGE"](tmp_path)
+    assert (one.model, one.question.choices, one.clear, several.clear) == ("one", tuple(METALS), "A", None)
+
+
 def test_chains_of_thought_of_big_bench_hard_are_read_up_to_the_question_that_they_make_up(tmp_path: Path) -> None:
     options = "\n".join(f"({label}) {text}" for label, text in zip("ABCD", METALS, strict=True))
     example = f"Q: An example?\nOptions:\n{options}\nA: So the answer is (D)."
@@ -92,5 +103,5 @@ def test_of_gaokao_bench_questions_with_one_right_choice_are_taken(tmp_path: Pat
 
 
 def test_a_folder_without_such_texts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"has no texts of MMLU-Pro, BIG-Bench Hard, GAOKAO-Bench"):
+    with pytest.raises(InputError, match=r"has no texts of MMLU-Pro, MIRAGE, BIG-Bench Hard, GAOKAO-Bench"):
         counted(tmp_path, monkeypatch)
