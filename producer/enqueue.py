@@ -21,7 +21,7 @@ from contract.wording import number
 from producer.engine_differences import differs_json, not_those_running
 from producer.export.files import refuse_unwritable
 from producer.export.formats import formats_option, refuse_unused
-from producer.intake.options import how_to_read, reading_options, selection_of, selection_options
+from producer.intake.options import file_argument, how_to_read, reading_options, selection_of, selection_options
 from producer.intake.qrels import Qrels
 from producer.options import KEEPS_PRIORITY, again_to, as_json, folder, priority_option, run_config_options, to_weight
 from producer.output import Lines, echo_json, echo_lines, optional_line
@@ -65,7 +65,7 @@ class _How:
 
 
 @click.command(short_help="Enqueue the questions of FILE: JSON, CSV, Parquet, a folder, a dataset.")
-@click.argument("file")
+@file_argument
 @run_config_options("Run configuration file, as in configs/runs/.")
 @click.option("--model", default="", metavar="NAME", help="The model: the name that workers serve it under, or its id.")
 @click.option("--run", "name", default="", metavar="NAME", help="Name of the run [default: from file, model and mode].")

@@ -15,7 +15,7 @@ from contract.spec import RunSpec
 from contract.wording import number, percent
 from producer.intake.answer_keys import key_warnings
 from producer.intake.contradictions import contradiction_warnings
-from producer.intake.options import describe_reading, how_to_read, reading_options
+from producer.intake.options import describe_reading, file_argument, how_to_read, reading_options
 from producer.intake.profile import MOST_GUESSED, Lengths, Profile
 from producer.intake.survey import Inspector
 from producer.options import as_json, run_config_options
@@ -33,7 +33,7 @@ MOST_LISTED = 12
 
 
 @click.command()
-@click.argument("file")
+@file_argument
 @reading_options
 @click.option("--model", default="", metavar="NAME", help="Count tokens for this model: a folder, or a hub id.")
 @run_config_options("Run configuration to render the questions with, as in configs/runs/.")

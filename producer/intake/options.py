@@ -19,6 +19,7 @@ from producer.readers import PARTS, HowToRead, QuestionFile
 __all__ = [
     "check_encoding",
     "describe_reading",
+    "file_argument",
     "how_to_read",
     "map_pairs",
     "reading_options",
@@ -68,6 +69,21 @@ _SELECTION = (
     click.option("--seed", type=click.IntRange(min=0), help="Seed of --sample. Default: the configuration's seed."),
     click.option("--subject", "subjects", multiple=True, metavar="NAME", help="Use only questions of this subject."),
 )
+
+
+def file_argument(command: Command) -> Command:
+    """Add the argument `FILE`. Several, which a shell makes of a pattern, are refused with what takes them."""
+    return click.argument("file", metavar="FILE", nargs=-1, required=True, callback=_only)(command)
+
+
+def _only(_context: click.Context, _argument: click.Parameter, files: tuple[str, ...]) -> str:
+    if len(files) > 1:
+        begin = ", ".join(files[:2]) + (", …" if len(files) > 2 else "")
+        raise click.UsageError(
+            f"FILE is one file or folder, not {len(files)} ({begin}). For one run over all of them, put them into a"
+            " folder and name that; for a run of each, and one table, list them in a suite (docs/questions.md)."
+        )
+    return files[0]
 
 
 def reading_options(command: Command) -> Command:

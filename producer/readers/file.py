@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from glob import glob
 from pathlib import Path
 
 from contract.chunks import TOGETHER, chunks
@@ -116,8 +117,11 @@ def refuse_missing(source: Source) -> None:
     with explaining(source.shown):
         if source.shown == STDIN or source.hub_name or path.exists():
             return
+        is_pattern = bool(glob(str(path)))  # noqa: PTH207 - also one in the name of a folder, or absolute
         beside = [each.name for each in path.parent.glob("*")]
     hint = nearest(path.name, beside) or "Check the path; a dataset on the hub is written hf:owner/name."
+    if is_pattern:
+        hint = "Patterns are not read: name the folder. --subset (in a suite, subset) selects some of its files."
     raise QuestionFileError("no such file.", path=source.shown, hint=hint)
 
 

@@ -58,6 +58,15 @@ def test_a_mistake_is_one_line_and_exit_code_1(
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["enqueue", "inspect"])
+def test_several_files_are_refused_with_what_takes_several(producer: Producer, five: Path, command: str) -> None:
+    told = producer(command, str(five), str(five), str(five), exit_code=2).stderr
+
+    assert "FILE is one file or folder, not 3" in told
+    assert "put them into a folder" in told
+    assert "suite" in told
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -246,6 +246,15 @@ def test_a_missing_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None
         rows_of(tmp_path / "question.json")
 
 
+def test_a_quoted_pattern_is_refused_with_what_takes_several_files(tmp_path: Path) -> None:
+    write(tmp_path, "law.jsonl", json.dumps(GOOD))
+
+    with pytest.raises(QuestionFileError, match=r"no such file\. Patterns are not read: name the folder"):
+        rows_of(tmp_path / "*.jsonl")
+    with pytest.raises(QuestionFileError, match=r"no such file\. (Did you mean|Check the path)"):
+        rows_of(tmp_path / "*.csv")
+
+
 @pytest.mark.parametrize(
     ("how", "wanted"),
     [({"split": "test"}, "has no split 'test', nor any other"), ({"subset": "law"}, "JSONL has no subset 'law'")],
