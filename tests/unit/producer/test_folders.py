@@ -267,6 +267,12 @@ def test_rows_that_name_their_subject_keep_it_and_ids_of_several_files_are_told_
     assert [(each.id, each.subject) for each in questions(path)] == [("a-1", "their own"), ("b-1", "b")]
 
 
+def test_without_the_subjects_that_rows_name_each_file_is_one(tmp_path: Path) -> None:
+    files = {f"{name}.json": json.dumps([{**GOOD, "subject": "their own"}]) for name in ("law", "art")}
+
+    assert subjects(laid_out(tmp_path, files), mapping={"subject": ""}) == ["art", "law"]
+
+
 def test_how_answers_are_meant_is_told_by_all_files_together(tmp_path: Path) -> None:
     # Alone, the second file's answers could count from 0.
     header = "question,A,B,C,answer\n"
