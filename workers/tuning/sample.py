@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from contract.chunks import chunks
-from contract.errors import InputError
+from contract.errors import InputError, RunConfigError
 from contract.ledger import Ledger, Run
-from contract.prompts import wants_passages
+from contract.prompts import turns_of, wants_passages
 from contract.question import Question
 from contract.settings import Settings
+from contract.spec import RunSpec
 from contract.verdict import Passage
 from contract.wording import number
 from workers.engines.encoding import PromptEncoder
@@ -26,9 +27,10 @@ from workers.tuning.output import line_of, warnings_of
 from workers.tuning.search import Tuned, tune
 from workers.tuning.trials import SHAPES
 
-__all__ = ["Effort", "items_of", "most_context", "tune_by"]
+__all__ = ["Effort", "items_of", "most_context", "to_measure", "tune_by"]
 
-#: Number of questions whose length in tokens is measured, and of longest ones, by characters, that are always measured.
+#: Number of questions whose length in tokens is measured, and of those with the longest prompts, by bytes, that always
+#: are.
 MEASURED = 2000
 LONGEST = 20
 CHUNK = 500
@@ -52,7 +54,7 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     """Return the best settings for the run's questions; `say` receives progress. Raises InputError, EngineError."""
     draw = random.Random(effort.seed)
     questions = [question for question, _ in ledger.results(run.run_id)]
-    measured = _measured(questions, draw)
+    measured = to_measure(questions, run.spec, draw)
     model = resolve(settings.hf_model_id)
     prepare_environment(model)
     items = list(items_of(run, measured, ledger))
@@ -71,11 +73,24 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     return found
 
 
-def _measured(questions: Sequence[Question], draw: random.Random) -> list[Question]:
-    """Return a random sample and the longest questions, as those that are not measured must fit too."""
+def to_measure(questions: Sequence[Question], spec: RunSpec, draw: random.Random) -> list[Question]:
+    """Return a random sample and those with the longest prompts, as those that are not measured must fit too."""
     drawn = draw.sample(questions, min(MEASURED, len(questions)))
-    longest = heapq.nlargest(LONGEST, questions, key=lambda each: len("".join((each.question, *each.choices))))
+    longest = heapq.nlargest(LONGEST, questions, key=lambda each: _prompt_bytes(each, spec))
     return list({each.id: each for each in (*drawn, *longest)}.values())
+
+
+def _prompt_bytes(question: Question, spec: RunSpec) -> int:
+    """Return the bytes of the question's prompt, with its context and examples, and of its longest choice.
+
+    Without passages: those that do not fit are left out. 0 if the prompt cannot be rendered.
+    """
+    try:
+        turns = turns_of(question, spec)
+    except RunConfigError:
+        return 0
+    choice = max((len(each.encode()) for each in question.choices), default=0)
+    return sum(len(each.text.encode()) for each in turns) + choice
 
 
 def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterator[Item]:

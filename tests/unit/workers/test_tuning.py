@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -21,7 +22,17 @@ from contract import MemoryLedger, Mode, Outcome, Question, Settings, Verdict
 from contract.errors import EngineError, InputError, ModelNotFound, SettingsError
 from contract.prompts import turns_of
 from contract.settings import load_fleet, load_settings
-from contract.spec import ChatTemplate, FewShot, IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
+from contract.spec import (
+    ChatTemplate,
+    ExampleSelection,
+    FewShot,
+    IndexKind,
+    Judge,
+    Prompt,
+    Retrieval,
+    RunSpec,
+    Sampling,
+)
 from contract.turns import Role
 from contract.verdict import Passage
 from tests.support import (
@@ -43,7 +54,7 @@ from workers.scoring.judge import grading_prompt
 from workers.tuning import engine_process
 from workers.tuning.lengths import COMPLAINT_TOKENS, Lengths, lengths
 from workers.tuning.output import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
-from workers.tuning.sample import items_of, most_context
+from workers.tuning.sample import items_of, most_context, to_measure
 from workers.tuning.search import Tuned, best_of, tune
 from workers.tuning.trials import Shape, Trial, long_enough, marked, score_in_batches
 
@@ -127,6 +138,25 @@ def test_lengths_count_no_passages_that_max_context_tokens_leaves_out() -> None:
     passages = tuple(Passage(id=f"p{n}", score=1.0, text="word " * 10) for n in range(50))
     item = Item(question_of(10), make_spec(rag=rag, prompt=template), passages)
     assert lengths([item], ENCODER).longest == 2 * 10 + 10 + 1 + 1
+
+
+def test_of_many_questions_those_with_the_longest_prompts_are_measured_whatever_makes_them_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workers.tuning.sample.MEASURED", 5)
+    template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
+    solved = (make_question(-1, subject="law", question="word " * 500), make_question(-2, subject="art"))
+    few_shot = FewShot(k=1, selection=ExampleSelection.SUBJECT, pool=solved)
+    many = [make_question(at, subject="art", question="word " * 9) for at in range(300)]
+    by_context, by_example = make_question(9000, context="word " * 500), make_question(9001, subject="law")
+
+    def measured(question: Question, spec: RunSpec) -> list[Question]:
+        return to_measure([*many, question], spec, random.Random(0))
+
+    assert by_context in measured(by_context, make_spec(prompt=template, use_context_field=True))
+    assert by_context not in measured(by_context, make_spec(prompt=template))
+    assert by_example in measured(by_example, make_spec(few_shot=few_shot))
+    assert measured(by_context, make_spec(prompt=Prompt(name="broken", text="{{ question.none.at_all }}")))
 
 
 def test_nothing_can_be_tuned_by_no_question() -> None:
