@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import Any, TypeGuard
 
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
@@ -57,6 +58,8 @@ def _explain_one(entry: dict[str, Any], model: type[BaseModel], source: str) -> 
         message = "expected a list"
         if entry["input"] is not None:
             message += f", for example {brief([entry['input']])}"
+    elif entry["type"] == "string_type" and isinstance(entry["input"], bool | int | float | date):
+        hint = "In quotes it is text" + (": --set 'NAME=\"VALUE\"'." if source == "--set" else ".")  # of YAML
     elif entry["type"] in {"enum", "literal_error"} and isinstance(entry["input"], str):
         hint = nearest(entry["input"], re.findall(r"'([^']*)'", entry["ctx"]["expected"]))
     secret = bool(entry["loc"]) and _is_secret(model, entry["loc"])

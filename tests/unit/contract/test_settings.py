@@ -191,6 +191,15 @@ def test_groups_that_are_none_are_refused_with_what_they_may_mean(groups: str, s
     assert refusal(None, f"gpu_groups={groups}") == f"--set: gpu_groups: {wanted}{says}"
 
 
+def test_a_text_that_yaml_reads_as_something_else_is_refused_with_how_it_stays_text(tmp_path: Path) -> None:
+    path = tmp_path / "deploy.yaml"
+    path.write_text("model: no\n", encoding="utf-8")
+
+    assert refusal(path).endswith("found False. In quotes it is text.")
+    assert refusal(None, "model=7").endswith("""found 7. In quotes it is text: --set 'NAME="VALUE"'.""")
+    assert load_settings(None, ['model="7"']).model == "7"
+
+
 def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "deploy.yaml"
     path.write_text("batch_size: 3\nvllm_args: {a: 1\nengine: vllm\n", encoding="utf-8")
