@@ -61,16 +61,20 @@ class Outcomes:
         """
         keyed = Counter(counts.outcomes)
         keyless = Counter({Outcome.ANSWERED: keyed.pop(Outcome.ANSWERED, 0)})
+        # Right and wrong ones have a key. Of those without a choice, from `fewest` to `most` have none.
         without_choice = keyed[Outcome.FAILED] + keyed[Outcome.UNANSWERED]
-        too_many = fewest = max(0, keyed.total() - (counts.total - without_key))
+        fewest = max(0, keyed.total() - (counts.total - without_key))
         most = max(fewest, min(without_choice, without_key - keyless[Outcome.ANSWERED]))
-        mixed = keyed[Outcome.FAILED] > 0 < keyed[Outcome.UNANSWERED] and 0 < fewest < without_choice
+        # It may be known how many have none, but not which of both kinds they are.
+        both_kinds = keyed[Outcome.FAILED] > 0 and keyed[Outcome.UNANSWERED] > 0
+        mixed = both_kinds and 0 < fewest < without_choice
         # If none is answered, it depends on those that failed whether there is an accuracy at all.
         keys_known = fewest == most and not (mixed and keyed.total() == without_choice)
+        left = fewest
         for outcome in (Outcome.FAILED, Outcome.UNANSWERED):
-            keyless[outcome] = min(keyed[outcome], too_many)
+            keyless[outcome] = min(keyed[outcome], left)
             keyed[outcome] -= keyless[outcome]
-            too_many -= keyless[outcome]
+            left -= keyless[outcome]
         return cls(
             keyed,
             keyless,

@@ -118,12 +118,13 @@ class Gathering(Generic[T]):
         than `batch_size` is a batch by itself, so batches count as that large.
         """
         waiting = sum(questions for of, questions in self._waiting_questions.items() if of <= priority)
-        to_follow = 0 if self._queue_is_short and self._fills_a_batch else 1
-        batches = max(self.batches_in_flight, self._running + self._takes_one_more()) + to_follow
+        # One batch ahead of those that may run; of a short queue that still fills one, it is left to other workers.
+        ahead = 0 if self._queue_is_short and self._fills_a_batch else 1
+        batches = max(self.batches_in_flight, self._running + self._takes_one_more()) + ahead
         room = batches * self._largest_batch() - waiting - self._running_questions
-        if self._queue_is_short:
+        if self._queue_is_short:  # batch by batch
             room = min(room, self._largest_batch() - waiting)
-        return -(-max(0, room) // self._largest_recent)
+        return -(-max(0, room) // self._largest_recent)  # items, rounded up
 
     def left_waiting(self, items: int, other_workers: int) -> None:
         """Record how many items are left in the queue, and how many other workers share it.
