@@ -76,6 +76,7 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
         "the terminal was closed (SIGHUP); in tmux, with nohup or as a systemd unit, workers would go on"
         in said.read_text()
     )
+    assert said.read_text().endswith(": stopped\n"), "and how it ended"
     assert "\x1b" not in said.read_text(), "nor is a table drawn into the file"
     assert attempts(redis_ledger, run) == [1] * 8, "the batch in flight was ended, not asked again"
 

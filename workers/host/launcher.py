@@ -282,6 +282,8 @@ class Supervisor:
         if child.process is None or child.process.poll() is None:
             return child.process is None
         child.kill_rest()
+        code = child.process.returncode
+        self._tell(child, f"ended with {_meaning(code)}" if code else "stopped")
         child.process, child.state = None, "stopped"
         return True
 
