@@ -268,7 +268,8 @@ def test_rows_that_name_their_subject_keep_it_and_ids_of_several_files_are_told_
 
 
 def test_without_the_subjects_that_rows_name_each_file_is_one(tmp_path: Path) -> None:
-    files = {f"{name}.json": json.dumps([{**GOOD, "subject": "their own"}]) for name in ("law", "art")}
+    rows = json.dumps([{**GOOD, "subject": "their own"}])
+    files: dict[str, str | bytes] = {"law.json": rows, "art.json": rows}
 
     assert subjects(laid_out(tmp_path, files), mapping={"subject": ""}) == ["art", "law"]
 
