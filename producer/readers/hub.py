@@ -5,6 +5,7 @@ Requires the extra `hf`. Only the hub requires network access.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ __all__ = ["is_dataset", "read_dataset"]
 _OF_QUESTIONS = re.compile(r".+\.(parquet|arrow|jsonl|ndjson|csv|tsv)(\.gz|\.zst)?", re.IGNORECASE)
 #: The list of subsets in a dataset's card.
 _CONFIGS = re.compile(r"^configs:", re.MULTILINE)
+#: Loggers that print by a handler of their own what goes into this process's log as well.
+_TELL_TWICE = ("datasets", "huggingface_hub")
 #: Files that mark a folder as a saved dataset.
 _SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 
@@ -148,6 +151,8 @@ def _library() -> Any:
             "Hugging Face datasets require the library datasets.", hint="Install it: pip install 'mcqueue[hf]'"
         ) from None
     datasets.disable_progress_bars()
+    for each in _TELL_TWICE:
+        logging.getLogger(each).handlers.clear()
     return datasets
 
 

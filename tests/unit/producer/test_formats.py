@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import logging
 import lzma
 import zipfile
 from datetime import date, datetime, timedelta
@@ -464,6 +465,16 @@ def test_a_datasets_card_may_say_which_files_are_read_and_its_subsets_are_told(t
     assert question.question == "law"
     with pytest.raises(QuestionFileError, match=r"Config name is missing.*\['law', 'art'\]\. Check the name"):
         list(understand(Source(tmp_path, "set")).rows())
+
+
+def test_what_libraries_log_of_a_dataset_is_printed_once(tmp_path: Path) -> None:
+    needed_package("datasets")
+    rows = [{"question": "q", "choices": ["x", "y"], "answer": 1}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "law.parquet")
+
+    assert len(questions(understand(Source(tmp_path, "set")))) == 1
+
+    assert [logging.getLogger(each).handlers for each in ("datasets", "huggingface_hub")] == [[], []]
 
 
 def test_without_the_library_the_person_learns_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
