@@ -74,7 +74,10 @@ class BatchWork(abc.ABC):
         return self._recorder.refused
 
     def _hindrance(self, spec: RunSpec) -> str:  # noqa: ARG002 - used by overrides
-        """Return why this worker cannot do this stage for such a run now, though it may later; empty if it can."""
+        """Return why this worker cannot do this stage for such a run now, though another one may; empty if it can.
+
+        The questions go back to the queue, and cost no attempt.
+        """
         return ""
 
     @abc.abstractmethod

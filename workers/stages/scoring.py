@@ -45,6 +45,11 @@ class BatchScorer(BatchWork):
         self._generated = context.generated
 
     def _hindrance(self, spec: RunSpec) -> str:
+        if spec.adapter and spec.adapter not in self._settings.adapters:
+            known = ", ".join(self._settings.adapters) or "none"
+            return f"the run asks for the adapter {spec.adapter!r}, this worker has {known}: see `adapters`"
+        if spec.vllm_version and spec.vllm_version != (here := self._engine.describe().get("vllm", "none")):
+            return f"the run asks for vLLM {spec.vllm_version}, this worker has {here}"
         said = self._judge_waits_for(spec.judge) if spec.judge and spec.judge.server else ""
         return said and _no_judge(said)
 
@@ -52,15 +57,6 @@ class BatchScorer(BatchWork):
         if not self._settings.serves(spec.model):
             message = f"the run asks for {spec.model}, this worker serves {self._settings.served_model}"
             return Failure(type="WrongModel", message=message)
-        if spec.adapter and spec.adapter not in self._settings.adapters:
-            known = ", ".join(self._settings.adapters) or "none"
-            message = f"the run asks for the adapter {spec.adapter!r}, this worker has {known}: see `adapters`"
-            return Failure(type="NoAdapter", message=message)
-        if spec.vllm_version and spec.vllm_version != (here := self._engine.describe().get("vllm", "none")):
-            message = (
-                f"the run asks for vLLM {spec.vllm_version}, this worker has {here}: requeue it for another worker"
-            )
-            return Failure(type="WrongEngine", message=message)
         if spec.rag and spec.rag.max_context_tokens and not self._engine.counts_tokens:
             message = (
                 "the run limits its passages by max_context_tokens, and this worker's server does not count tokens "

@@ -78,7 +78,7 @@ def test_the_end_of_a_circular_run_tells_its_single_rotations_beside_one_guess(
 
 def test_a_run_of_which_all_failed_has_no_speed(ledger: MemoryLedger, producer: Producer) -> None:
     """3 questions that the engine was never asked came at 59,353 questions/s."""
-    error = Failure(type="NoAdapter", message="the run asks for the adapter 'x'")
+    error = Failure(type="WrongModel", message="the run asks for x")
     run = open_run(ledger, make_questions(3))
     failed = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error, settled_at=1 + n) for n in range(3)]
 

@@ -317,26 +317,38 @@ def test_a_halted_run_is_put_aside_unscored_and_its_company_is_scored(
     assert list(books.take_aside(halted.run_id)) == ["q1", "q2"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "failure"),
-    [
-        ({"model": "another"}, "WrongModel"),
-        ({"adapter": "law"}, "NoAdapter"),
-        ({"vllm_version": "0.1.0"}, "WrongEngine"),
-    ],
-)
-def test_what_this_worker_must_not_score_is_failed_with_the_reason(
-    books: MemoryLedger, engine: CountingEngine, spec: dict[str, object], failure: str
+def test_what_no_worker_of_this_queue_may_score_is_failed_with_the_reason(
+    books: MemoryLedger, engine: CountingEngine
 ) -> None:
-    run = open_run(books, make_questions(1), "test", **spec)
+    run = open_run(books, make_questions(1), "test", model="another")
     batch = score(books, engine, message(run, "q0"))
     verdict = verdict_of(books, run, "q0")
     assert verdict.error is not None
-    assert verdict.error.type == failure
+    assert verdict.error.type == "WrongModel"
     assert (engine.calls, batch.begun) == ([], 1)
 
 
-def test_a_worker_with_adapters_scores_the_runs_that_ask_for_one_of_them_and_names_them_to_others(
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"adapter": "law"}, "the run asks for the adapter 'law', this worker has none: see `adapters`"),
+        ({"vllm_version": "0.1.0"}, "the run asks for vLLM 0.1.0, this worker has none"),
+    ],
+)
+def test_what_another_worker_of_this_queue_may_score_is_left_to_it_with_the_reason_and_costs_no_attempt(
+    books: MemoryLedger, engine: CountingEngine, spec: dict[str, object], why: str
+) -> None:
+    run = open_run(books, make_questions(1), "test", **spec)
+    stage = scorer(books, engine, SETTINGS)
+    batch = batch_of(message(run, "q0"))
+    stage.run(batch)
+    assert (batch.held[0].settlement, engine.calls) == (Settlement.REQUEUE, [])
+    assert stage.puts_off == {run.run_id: why}
+    assert books.counts(run.run_id).settled == 0
+    assert [each.attempts for each in books.begin(run.run_id, ["q0"])] == [1]
+
+
+def test_a_worker_with_adapters_scores_the_runs_that_ask_for_one_of_them_and_names_them_where_it_puts_others_off(
     books: MemoryLedger, engine: CountingEngine
 ) -> None:
     law, med = (open_run(books, make_questions(1), name, adapter=name) for name in ("law", "med"))
@@ -344,9 +356,7 @@ def test_a_worker_with_adapters_scores_the_runs_that_ask_for_one_of_them_and_nam
     stage = scorer(books, engine, settings)
     stage.run(batch_of(message(law, "q0"), message(med, "q0")))
     assert verdict_of(books, law, "q0").error is None
-    refused = verdict_of(books, med, "q0").error
-    assert refused is not None
-    assert "this worker has law, tax" in refused.message
+    assert "this worker has law, tax" in stage.puts_off[med.run_id]
 
 
 def test_a_worker_scores_a_run_that_spells_the_name_of_its_model_otherwise_since_it_gets_its_questions(
