@@ -10,6 +10,7 @@ from contract.commands import note
 from contract.errors import LedgerError, UnknownRun
 from contract.ledger import Counts, Ledger, Run
 from contract.verdict import Outcome
+from contract.wording import number
 from producer.engine_differences import any_simulated, sampling_lines
 from producer.export.cells import iso
 from producer.options import as_json, run_argument
@@ -61,6 +62,7 @@ def _run_json(run: Run, counts: Counts, made_up: bool) -> dict[str, Any]:
         "source": run.source,
         "model": run.spec.model,
         "mode": run.spec.mode,
+        "index": run.spec.rag.index if run.spec.rag else None,
         "state": counts.standing,
         **Tally.of_counts(counts, run.without_key).to_json(),
         "chance": run.chance,
@@ -73,8 +75,15 @@ def _run_row(run: Run, counts: Counts, made_up: bool) -> tuple[str, ...]:
     failed = f", {counts.of(Outcome.FAILED):,} failed" if counts.of(Outcome.FAILED) else ""
     settled = f"{counts.settled:,}/{counts.total:,}{failed}"
     accuracy = "simulated" if made_up else f"{share.value:.3f}" if share else "-"
-    how = (run.spec.model, run.spec.mode, run.source)
+    how = (run.spec.model, _mode(run), run.source)
     return run.run_id, iso(run.created_at)[:19], counts.standing, settled, accuracy, chance(run.chance), *how
+
+
+def _mode(run: Run) -> str:
+    """Return the mode, and what most often tells runs of one file apart that are named and asked alike."""
+    shots, rag = run.spec.few_shot, run.spec.rag
+    beside = (number(shots.k, "example") if shots else "", f"passages from {rag.index}" if rag else "")
+    return " · ".join([run.spec.mode, *filter(None, beside)])
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
-from tests.support import settle
+from tests.support import build_test_index, settle
 from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
 
 
@@ -132,6 +133,25 @@ def test_runs_are_listed_newest_first(producer: Producer, five: Path) -> None:
     assert lines[0].split()[0] == "run"
     assert [line.split("-")[0] for line in lines[1:]] == ["two", "one"]
     assert [each["total"] for each in producer.json("runs")] == [5, 5]
+
+
+def test_runs_tells_apart_those_of_a_file_that_are_asked_with_passages_or_examples(
+    producer: Producer, five: Path, tmp_path: Path
+) -> None:
+    index = build_test_index(tmp_path / "facts", ["A fact."])
+    with_key = [row for row in map(json.loads, five.read_text().splitlines()) if row["answer"] is not None]
+    Path("dev.jsonl").write_text(
+        "".join(json.dumps({**row, "question": f"And {row['id']}?"}) + "\n" for row in with_key)
+    )
+    producer("enqueue", five)
+    producer("enqueue", five, "--set", "rag.enabled=true", "--set", f"rag.index={index}")
+    producer("enqueue", five, "--set", "few_shot={k: 2, file: dev.jsonl}")
+
+    lines = producer("runs").stdout.splitlines()[1:]
+    wanted = ("likelihood · 2 examples", "likelihood · passages from facts", "likelihood")
+    for line, mode in zip(lines, wanted, strict=True):
+        assert f"  {mode}  " in line
+    assert [each["index"] for each in producer.json("runs")] == [None, "facts", None]
 
 
 def test_a_run_without_any_key_is_told_to_have_none_at_any_time(
