@@ -25,6 +25,7 @@ from workers.scoring.extract.visible_text import (
     before_next_question,
     before_other_choices,
     opened,
+    spoken,
 )
 
 __all__ = ["ask", "extracted", "named", "read", "read_text", "texts_of"]
@@ -61,14 +62,15 @@ def read_text(question: Question, text: str, spec: RunSpec, *, truncated: bool) 
     """The same from a stored text, for reading again with newer rules."""
     found = named(question, text, spec)
     if truncated and found.label and found.rule in _UNANNOUNCED:
-        above, _, last = text.rstrip().rpartition("\n")
-        if above and _words(last) in (_words(found.label), _words(question.choice_text(found.label))):
+        above, _, last = text.rpartition("\n")
+        alone = last.strip() and _words(last) in (_words(found.label), _words(question.choice_text(found.label)))
+        if alone and (spoken(above) or "").strip():
             found = named(question, above, spec)
     return Reading(choice=found.label, rule=found.rule, raw_text=text, truncated=truncated)
 
 
-#: Rules that need no announcement. A last line that is only a label or a choice, and was cut off there, may go on
-#: otherwise: "H" as "Hence", "= 2" as "= 24".
+#: Rules that need no announcement. Below others, a last line that is only a label or a choice, and was cut off there,
+#: may go on otherwise: "H" as "Hence", "= 2" as "= 24".
 _UNANNOUNCED = frozenset({"lone-label", "option-text"})
 
 

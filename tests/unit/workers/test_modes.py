@@ -49,6 +49,9 @@ def test_the_verdict_says_whether_its_text_was_cut_off_and_whether_by_the_contex
         ("It is on the Tiber.\nRome", None),  # … as "Rome is not meant"
         ("It is on the Tiber, so the capital is Rome", "B"),
         ("B\n\nIt is on the", "B"),
+        ("It is on the Tiber.\nB\n", "B"),  # … but its line has ended
+        ("\n\nRome", "B"),  # nothing is above it
+        ("<think>\nThe Tiber.\n</think>\n\nRome", "B"),
         ("The answer is:\nB", "B"),
         ("B", "B"),
     ],

@@ -142,6 +142,7 @@ _HENCE = (
     r"|by (?:process of )?elimination)"
 )
 _LETTER = r"[(\[\"']{0,2}[a-z][)\]\"']{0,2}"
+_IN_BRACKETS = r"\s[(\[][a-z][)\]]"
 _IT_IS = (
     r"(?:it|that|this)"
     r"(?:(?:'s| has)? (?:must|has to|should|would(?: have to)?|can only|got to|gotta) be|'s| is)"
@@ -172,11 +173,13 @@ CUES: tuple[Cue, ...] = (
     Cue("Doğru cevap C'dir.", rf"{_OPEN}(?:{_VERB_LAST})", clear=True, verb_last=True),
     Cue(
         "I would choose option C, I believe.",
-        r"""
+        rf"""
         (?:\bi|\bwe|\blet's|\blet me|\bi'm|\bi am)(?:'d| would| will|'ll| shall| should)?
-        (?: (?:have to|must|also|still|therefore))?(?: choose| chose| select| selected| pick| picked| go with| go for
+        (?: (?:have to|must|also|still|therefore))?(?: get the answer(?={_IN_BRACKETS})
+        | (?:choose|select|pick|take) the (?:best|closest|nearest) option, which is(?={_IN_BRACKETS})
+        | choose| chose| select| selected| pick| picked| go with| go for
         | going with| going for| lock in| lean(?:ing)? towards?| answer| opt for| vote for
-        |(?<!let's)(?<!let me) say(?: that)?| guess(?: that)?| get the answer| settle on| conclude(?: that)?| meant?)\b
+        |(?<!let's)(?<!let me) say(?: that)?| guess(?: that)?| settle on| conclude(?: that)?| meant?)\b
         """,
         clear=True,
     ),
@@ -248,7 +251,7 @@ CUES: tuple[Cue, ...] = (
     Cue(
         "x = 21, which corresponds to option C.",
         r"\bwhich (?:is|corresponds to|matches|means)(?= (?:option|choice|answer)\b)"
-        r"|(?:(?<=option, )which|\b(?:best|correct)(?: supported)? (?:conclusion|inference)) is(?=\s[(\[][a-z][)\]])",
+        rf"|(?<!\ba )(?<!\bone )(?<!-)\b(?:best|correct)(?: supported)? (?:conclusion|inference) is(?={_IN_BRACKETS})",
     ),
 )
 #: Those of them that call what follows the answer.
@@ -256,8 +259,9 @@ ANSWER_IS = (CUES[0], *CUES[2:4])
 
 #: Words between a cue and the answer that it announces.
 FILLERS = compiled(rf"""
-    (?:\s|[\"':,=]|[✓✔✅☑]\ufe0f?|\.{{2,3}}|-(?=\s)|(?:
-    options?|choices?|answers?|letters?|number|closest to|the|either|both|between|that|it is|it's|is|{_ADVERBS}
+    (?:\s|[\"':,=]|[✓✔✅☑]\ufe0f?|\.{{2,3}}|-(?=\s)
+    |(?<=is |be )closest to(?=\s(?:(?:option|choice|answer)\s)?[(\[]?(?:[a-z](?!\w)|\d))|(?:
+    options?|choices?|answers?|letters?|number|the|either|both|between|that|it is|it's|is|{_ADVERBS}
     |therefore|thus|indeed|simply|just|only|still|actually|in fact
     |then|now|again|also|auch|aussi|también|também|anche|hence|to be|possibly
     |die|der|das|buchstabe|antwort|daher|somit|la|le|l'|lettre|réponse|donc|opción|letra|inciso|alternativa|opção

@@ -44,7 +44,7 @@ _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 #: An end, a sign, a tag (`<eoa>`), or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
     \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s(?:[(\[|]|-(?!-?>))
-    |\s?</?[a-z_]{{2,20}}>
+    |\s?(?:</(?!su[bp]>)[a-z_]{{2,20}}|<(?:eo[a-z]|end[a-z_]{{0,20}}|br))>
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: Not right of, next to or about something: "A is right next to B", "B is right about the speed".
@@ -193,10 +193,13 @@ OF_EXAMPLE = compiled(r"""
     [^?]{1,400}?[?？]\s{0,2}(?:[(\[]?[a-z][).:\]][^\n]{1,100}\n{1,2}){0,8}
     (?:(?!\n\n|\b(?:now|this|here|ours?|yours?|you|likewise|similarly|actual|original|back)\b)[^?]){0,300}$
 """)
-#: Where a sentence turns from what was supposed or denied to what is concluded.
+#: A condition or its consequence that is not merely thought of.
+_FACT = r"(?:(?!\b(?:if|were|had|would|could|might|says?|said|claims?|thinks?|suppos\w*|assum\w*)\b)[^,.;:!?\n]){1,120}"
+#: Where a sentence turns from what was supposed or denied to what is concluded; also behind a condition that has its
+#: consequence: "If it holds for few, it holds for many -- the answer".
 TURNS = re.compile(
     r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此"
-    r"|\s--? the (?:correct |right |final )?$"
+    rf"|\bif {_FACT},{_FACT}\s--? the (?:correct |right |final )?$"
 )
 
 #: How a sentence begins that comes to an end.
