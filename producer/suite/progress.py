@@ -50,9 +50,10 @@ class Board:
             self.screen.say(f"{run_ids[0]}: {message}" if alone else message)
         self._remarks.clear()
         under_way = self._under_way()
-        put_off = all(each.put_off or each.counts.halted for each in under_way)
+        going = [each for each in under_way if not each.counts.halted]
+        put_off = bool(going) and all(each.put_off for each in going)
         working = not put_off and any(each.state in AT_WORK for each in self._crew())
-        halted = bool(under_way) and all(each.counts.halted for each in under_way)
+        halted = bool(under_way) and not going
         self._pace.observe(now, self._settled, working=working, halted=halted)
         self.screen.show(self)
 

@@ -283,6 +283,20 @@ def test_runs_that_workers_put_off_are_not_in_the_time_left_of_a_suite(put_off: 
     assert board.line().endswith(f" · {left}")
 
 
+def test_the_mean_of_a_suite_leaves_out_its_pause_but_not_the_work_before_it() -> None:
+    found = cell("a", "m", 0, 60, unsettled=60)
+    board = Board(LineScreen(Console(file=io.StringIO(), width=200)), "mine", [("a", found.run)])
+    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+
+    running, paused = RunState.RUNNING, RunState.PAUSED
+    for second, settled, state in ((0, 0, running), (10, 0, running), (70, 0, paused), (80, 20, running)):
+        counts = Counts(total=60, todo=60 - settled, outcomes={Outcome.CORRECT: settled}, state=state)
+        board.put(Snapshot(found.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member]))
+        board.draw(second)
+
+    assert "1.0/s over 0:20" in board.line()
+
+
 def test_a_cancelled_suite_is_not_done_while_workers_finish_what_they_have_begun() -> None:
     found = cell("a", "m", 0, 60, unsettled=60, state=RunState.CANCELLED)
     board = Board(LineScreen(Console(file=io.StringIO(), width=200)), "mine", [("a", found.run)])
