@@ -94,7 +94,7 @@ class Snapshot:
             return "one of its queues has no worker" if self.crew else "no worker"
         if self.put_off:
             return "put off"
-        if self.ahead and not self.rates.lately:
+        if 0 < self.ahead < self.queued and not self.rates.lately:  # else none of the run's own is queued
             return f"behind {number(self.ahead, 'message')} of higher priority"
         return time_left(self.left_s)
 

@@ -23,6 +23,7 @@ from producer.runs.planning import plan
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import submit
 from producer.watching.outage import Clock
+from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
 from producer.watching.screens import NothingToEnd
 from producer.watching.status import status_lines
@@ -180,6 +181,14 @@ def test_a_run_says_how_many_messages_are_taken_before_it_while_nothing_of_it_is
     assert ("queue", "score.smollm2-135m-instruct: 10 messages waiting, 7 of higher priority") in begun
     assert left[0] == left[-2] == "behind 7 messages of higher priority"
     assert any(each.endswith(" left") for each in left), "some of it are answered all the same"
+
+
+@pytest.mark.parametrize(
+    ("queued", "left"), [(9, "behind 7 messages of higher priority"), (7, "time left unknown")], ids=["waits", "begun"]
+)
+def test_a_run_of_which_no_message_is_queued_any_more_is_behind_nothing(queued: int, left: str) -> None:
+    nothing_yet = Rates(lately=0.0, steady=0.0, mean=0.0, mean_of_s=10.0)
+    assert Snapshot("r", Counts(total=32, todo=32), nothing_yet, queued=queued, ahead=7).left() == left
 
 
 def test_what_a_worker_that_is_not_ready_waits_for_is_said_once(
