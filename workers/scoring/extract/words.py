@@ -44,7 +44,7 @@ _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 #: An end, a sign, a tag (`<eoa>`), or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
     \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s(?:[(\[|]|-(?!-?>))
-    |\s?(?:</(?!su[bp]>)[a-z_]{{2,20}}|<(?:eo[a-z]|end[a-z_]{{0,20}}|br))>
+    |\s?(?:</(?!(?:su[bp]|del|strike)>)[a-z_]{{2,20}}|<(?:eo[a-z]|end[a-z_]{{0,20}}|br))>
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: Not right of, next to or about something: "A is right next to B", "B is right about the speed".
