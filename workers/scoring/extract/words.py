@@ -193,14 +193,8 @@ OF_EXAMPLE = compiled(r"""
     [^?]{1,400}?[?？]\s{0,2}(?:[(\[]?[a-z][).:\]][^\n]{1,100}\n{1,2}){0,8}
     (?:(?!\n\n|\b(?:now|this|here|ours?|yours?|you|likewise|similarly|actual|original|back)\b)[^?]){0,300}$
 """)
-#: A condition or its consequence that is not merely thought of.
-_FACT = r"(?:(?!\b(?:if|were|had|would|could|might|says?|said|claims?|thinks?|suppos\w*|assum\w*)\b)[^,.;:!?\n]){1,120}"
-#: Where a sentence turns from what was supposed or denied to what is concluded; also behind a condition that has its
-#: consequence: "If it holds for few, it holds for many -- the answer".
-TURNS = re.compile(
-    r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此"
-    rf"|\bif {_FACT},{_FACT}\s--? the (?:correct |right |final )?$"
-)
+#: Where a sentence turns from what was supposed or denied to what is concluded.
+TURNS = re.compile(r"\b(?:(?<!if )so|therefore|thus|hence|but|however|aber|daher|donc|pero|mas|но)\b|但|所以|因此")
 
 #: How a sentence begins that comes to an end.
 CONCLUDES = re.compile(r"\s?(?:so|thus|hence|therefore|in conclusion|in summary|overall|ultimately|finally)\b[, ]")
