@@ -140,7 +140,8 @@ def _waiting(run: Run, lengths: Mapping[Priority, int]) -> str:
 def workers_line(run: Run, finished: bool, live: Sequence[WorkerRecord], broker: Broker) -> str:
     """Return which of the `live` workers are the run's, and what to do if one of its queues has none."""
     workers = workers_of(run, live)
-    names = f"{len(workers)} live: {', '.join(map(_named, workers))}" if workers else "none live"
+    none = "none that serves it" if live else "none live"
+    names = f"{len(workers)} live: {', '.join(map(_named, workers))}" if workers else none
     if any_simulated(workers):
         names += "; the engine is simulated, its answers are meaningless"
     unserved = unserved_queues(run, live)

@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from contract.errors import WritesRefused
+from contract.fleet import WorkerRecord, WorkerState
+from contract.keys import score_queue
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.cli import main
@@ -33,6 +35,13 @@ def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: 
     assert "next" in result.stdout
     assert "python -m producer watch questions-" in result.stdout
     assert "5 questions checked" in result.stderr
+
+
+def test_workers_of_another_model_are_not_said_to_be_none(producer: Producer, five: Path, broker: MemoryBroker) -> None:
+    broker.live = [WorkerRecord(name="w", model="another", state=WorkerState.READY, queue=score_queue("another"))]
+    told = producer("enqueue", five).stdout
+    assert "none that serves it; start one: python -m workers up with a deploy file that serves smollm2" in told
+    assert "(live workers serve another;" in told
 
 
 def test_while_a_worker_is_starting_nobody_is_told_to_start_one(
