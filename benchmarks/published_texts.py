@@ -51,7 +51,7 @@ class Published(NamedTuple):
 
 _ANSWER_IS = re.compile(r"\banswer is:? (\([A-Z]\)(?:(?:,|,? and|,? or) \(?[A-Z]\b)*)")
 _GAOKAO = re.compile(r"【答案】[\s:：]*([A-Z](?:[\s，,、和]*[A-Z])*)(?![A-Za-z])")
-_LETTER = re.compile(r"[A-Z]")
+_LETTER = re.compile(r"[A-Z](?![a-z])")
 
 
 def _announced(pattern: re.Pattern[str], text: str) -> frozenset[str]:
@@ -72,7 +72,7 @@ def mmlu_pro(folder: Path) -> Iterator[Published]:
                 yield Published(model, question, text, _announced(_ANSWER_IS, text))
 
 
-_FIELD = re.compile(r'"answer_choice"\s*:\s*"([A-Z]\b(?:(?:/|, ?| and | or )[A-Z]\b)*)')
+_FIELD = re.compile(r'"answer_choice"\s*:\s*"([^"]*)"')
 
 
 def mirage(folder: Path) -> Iterator[Published]:
