@@ -15,7 +15,7 @@ from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.prefix_order import grouped_again
 from contract.priority import Priority
-from contract.queue import held_question_ids, make_celery, publish, queue_lengths, queued_messages
+from contract.queue import held_question_ids, make_celery, publish, queue_lengths, queued_messages, queued_runs
 from contract.sender_lock import sole_sender
 from contract.settings import Settings
 
@@ -54,6 +54,12 @@ class Broker(Protocol):
 
     def messages_of(self, run: Run) -> int:
         """Return the number of messages of `run` waiting in its queues; all messages there are read."""
+
+    def drop_leftovers(self, queue: str) -> int:
+        """Delete the messages waiting in `queue` if no worker would take and drop them; return their number.
+
+        That is if no live worker serves it, and all of them are of purged runs.
+        """
 
     def in_flight(self, run: Run) -> bool:
         """Whether live workers hold messages of `run`; of a halted run, they finish what they have begun."""
@@ -114,6 +120,17 @@ class RedisBroker:
     def messages_of(self, run: Run) -> int:
         with translating(self._ledger.client):
             return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
+
+    def drop_leftovers(self, queue: str) -> int:
+        if any(each.queue == queue for each in self.all_workers()):
+            return 0
+        with translating(self._ledger.client):
+            waiting = queued_runs(self._ledger.client, queue)
+            if not waiting.keys().isdisjoint(["", *self._ledger.run_ids()]):  # "" has malformed ones
+                return 0
+            # Should a run be sent meanwhile, its messages are missed and sent again, as any others that get lost.
+            self._ledger.client.delete(*keys.broker_lists(queue))
+        return waiting.total()
 
     def in_flight(self, run: Run) -> bool:
         queues = keys.route(run.spec)
@@ -204,6 +221,15 @@ class MemoryBroker:
 
     def messages_of(self, run: Run) -> int:
         return sum(run_id == run.run_id for _, run_id, _ in self.messages)
+
+    def drop_leftovers(self, queue: str) -> int:
+        """Do the same with `live` workers and `messages`."""
+        waiting = [each for each in self.messages if each[0] == queue]
+        known = {*self.ledger.run_ids()}
+        if any(each.queue == queue for each in self.live) or any(run_id in known for _, run_id, _ in waiting):
+            return 0
+        self.messages = [each for each in self.messages if each[0] != queue]
+        return len(waiting)
 
     def in_flight(self, run: Run) -> bool:
         """Return what the test has set."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import click
 
+from contract import keys
 from contract.commands import INTERRUPTED, note
 from contract.errors import InputError
 from contract.ledger import Run, RunState, halted
@@ -170,7 +171,8 @@ def _sent(questions: int, messages: int, priority: Priority | None) -> str:
 def purge(session: Session, run_names: tuple[str, ...], yes: bool) -> None:
     """Delete each RUN with its questions and verdicts from the ledger. Exported files are kept.
 
-    Messages of the run that still wait in a queue count there until workers take them, and drop them.
+    Messages of the run that still wait in a queue count there until workers take them, and drop them. Where no worker
+    serves the queue, and nothing else waits there, they are deleted.
     """
     runs = session.runs(run_names)
     if not yes:
@@ -188,10 +190,12 @@ def _with_verdicts(session: Session, run: Run) -> str:
 
 def _purge(session: Session, run: Run) -> None:
     session.ledger.purge(run.run_id)
+    dropped = sum(map(session.broker.drop_leftovers, keys.route(run.spec)))
     # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
     left = session.broker.messages_of(run)
     waiting = f"; {number(left, 'message')} of it {'is' if left == 1 else 'are'} still queued, to be dropped by workers"
-    click.echo(f"deleted {run.run_id}{waiting if left else ''}")
+    deleted = f", and {number(dropped, 'queued message')} that no worker would take" if dropped else ""
+    click.echo(f"deleted {run.run_id}{deleted}{waiting if left else ''}")
 
 
 def _confirm(question: str) -> None:

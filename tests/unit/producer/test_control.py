@@ -11,6 +11,7 @@ import click
 import pytest
 
 from contract.errors import RunHalted
+from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from contract.names import request_id
 from contract.verdict import Outcome, Verdict
@@ -333,8 +334,9 @@ def test_a_run_that_is_not_there_is_told(producer: Producer, run_id: str, verb: 
 
 
 def test_purge_asks_and_takes_no_for_an_answer(
-    producer: Producer, run_id: str, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+    producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    broker.live = [WorkerRecord(name="w", model="m", state=WorkerState.BOOTING, queue=broker.messages[0][0])]
     monkeypatch.setattr("producer.control.someone_to_ask", lambda: True)
     settle(ledger, run_id, "q0")
     refused = producer("purge", run_id, exit_code=1, text="n\n")
@@ -345,6 +347,17 @@ def test_purge_asks_and_takes_no_for_an_answer(
     assert f"deleted {run_id}; {queued}\n" in producer("purge", run_id, text="y\n").stdout
     assert ledger.runs() == []
     assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr
+
+
+def test_messages_that_no_worker_would_drop_are_deleted_with_the_last_run_of_their_queue(
+    producer: Producer, five: Path, broker: MemoryBroker
+) -> None:
+    one, two = (producer.json("enqueue", five, "--run", name, "--model", "typo")["run_id"] for name in ("one", "two"))
+    producer("enqueue", five, "--run", "kept")
+
+    assert "3 messages of it are still queued" in producer("purge", one, "--yes").stdout
+    assert f"deleted {two}, and 6 queued messages that no worker would take\n" in producer("purge", two, "--yes").stdout
+    assert [queue for queue, _, _ in broker.messages] == 3 * ["score.smollm2-135m-instruct"]
 
 
 def test_several_runs_are_deleted_after_one_question_that_names_them(
