@@ -5,6 +5,7 @@ VARIANT ?= auto# cpu, gpu, or auto: what $(VENV) has already, else gpu where nvi
 FORCE   ?=# 1: replace the environment by one with the other build even if processes run from it
 BIN      = $(VENV)/bin
 ARGS    ?=
+PARALLEL = -n 4 --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools demo redis test unit integration acceptance gpu gpu-check check audit clean
@@ -24,9 +25,13 @@ demo: setup ## The main job, from nothing to results/…/results.csv and report.
 redis: setup ## An embedded Valkey until Ctrl-C, for machines without a Redis; prints its URL
 	@$(BIN)/python -m demo.valkey
 
-test unit integration acceptance: setup ## All tests or one level of them, in four processes (ARGS: pytest's options)
+test: setup ## All tests, in four processes (ARGS: pytest's options)
 	@$(BIN)/python -m workers prepare
-	@$(BIN)/python -m pytest $(if $(filter test,$@),,tests/$@) -n 4 --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+unit integration acceptance: setup ## One level of the tests, as `make test` runs it
+	@$(BIN)/python -m workers prepare
+	@$(BIN)/python -m pytest tests/$@ $(PARALLEL) $(ARGS)
 
 gpu gpu-check: VARIANT = gpu
 gpu: setup ## The tests that need an NVIDIA GPU

@@ -253,8 +253,8 @@ class _Gatherer:
         It pauses here, as it would be redelivered at once, and not in its batch, which would keep a slot from other
         questions meanwhile.
         """
-        pause_s = max(0.0, self._requeued_at[message_id] - time.monotonic())
-        self._consumer.timer.call_after(pause_s, self._requeue, (message_id,))
+        left_s = max(0.0, self._requeued_at[message_id] - time.monotonic())
+        self._consumer.timer.call_after(left_s, self._requeue, (message_id,))
 
     def _requeue(self, message_id: str) -> None:
         del self._requeued_at[message_id]
