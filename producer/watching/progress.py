@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from contract.fleet import WorkerState
+from contract.keys import is_score_queue
 from contract.ledger import Counts
 from contract.tables import Column, FittedTable
 from contract.wording import number
@@ -83,7 +84,7 @@ class Snapshot:
         return Tally.of_counts(self.counts, self.without_key)
 
     def workers(self) -> str:
-        """Return `2 workers, fill 98 %, busy 91 % · 12 messages queued`, with percentages averaged over the workers."""
+        """Return `2 workers, fill 98 %, busy 91 % · 12 messages queued`."""
         return f"{describe_workers(self.crew)} · {number(self.queued, 'message')} queued"
 
     def left(self) -> str:
@@ -146,11 +147,15 @@ def whole_percent(share: float | None) -> str:
 
 
 def describe_workers(crew: Sequence[Member]) -> str:
-    """Return `3 workers, 1 booting, fill 98 %, busy 91 %`, with percentages averaged over the workers."""
+    """Return `3 workers, 1 booting, fill 98 %, busy 91 %`, with percentages averaged over those that score, if any.
+
+    Those that retrieve are mostly idle, and not on GPUs.
+    """
     parts = [number(len(crew), "worker")]
     idle = [each.state for each in crew if each.state != WorkerState.READY]  # explains why there is no progress
     parts += [f"{idle.count(state)} {state}" for state in sorted(set(idle))]
-    for name, shares in (("fill", [each.fill for each in crew]), ("busy", [each.busy for each in crew])):
+    scoring = [each for each in crew if is_score_queue(each.queue)] or crew
+    for name, shares in (("fill", [each.fill for each in scoring]), ("busy", [each.busy for each in scoring])):
         known = [each for each in shares if each is not None]
         parts += [f"{name} {whole_percent(sum(known) / len(known))}"] if known else []
     return ", ".join(parts)

@@ -12,7 +12,7 @@ from contract.ledger import Counts, RunState
 from contract.verdict import Outcome
 from producer.options import progress_console
 from producer.watching.pace import Rates
-from producer.watching.progress import Snapshot
+from producer.watching.progress import Snapshot, describe_workers
 from producer.watching.screens import BarScreen, LineScreen, screen_for
 from producer.watching.worker_status import Member
 
@@ -27,6 +27,13 @@ def snapshot(settled: int = 0, lately: float = 0.0, state: RunState = RunState.R
     outcomes = {Outcome.CORRECT: settled - 1, Outcome.FAILED: 1} if settled else {}
     counts = Counts(total=1000, todo=1000 - settled, outcomes=outcomes, state=state)
     return Snapshot("run-1", counts, Rates(lately, lately, 2.5, 90.0), CREW, 12)
+
+
+def test_a_worker_that_searches_does_not_make_those_that_score_look_idle() -> None:
+    engine = Member("gpu0@there", "ready", "score.small", 80.0, 0.9, 0.9, on_gpu=True)
+    index = Member("retrieve-facts@there", "ready", "retrieve.facts", 80.0, 0.1, 0.01, on_gpu=False)
+    assert describe_workers([engine, index]) == "2 workers, fill 90 %, busy 90 %"
+    assert describe_workers([index]) == "1 worker, fill 10 %, busy 1 %"
 
 
 def test_a_run_of_which_all_has_failed_so_far_is_shown_without_an_accuracy() -> None:
