@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from contract.errors import InputError, McqueueError
 from contract.fleet import WorkerRecord
+from contract.keys import index_of, is_score_queue
 from contract.ledger import Ledger
 from contract.question import Question
 from contract.settings import Settings
@@ -171,9 +172,11 @@ def _add_looking(app: FastAPI, ledger: Ledger, workers: Callable[[], Sequence[Wo
 
     @app.get("/health")
     def health() -> dict[str, Any]:
-        """Report the live workers by model; 503 within seconds if Redis is unavailable."""
-        by_model = Counter(record.model for record in workers())
-        return {"status": "ok" if by_model else "no workers", "workers": by_model}
+        """Report the live workers by model, and those that search by index; 503 within seconds without Redis."""
+        live = workers()
+        by_model = Counter(each.model for each in live if is_score_queue(each.queue))
+        by_index = Counter(index for each in live if (index := index_of(each.queue)))
+        return {"status": "ok" if by_model else "no workers", "workers": by_model, "indexes": by_index}
 
 
 def _add_metrics(app: FastAPI, door: Door, more: Sequence[Collector]) -> Histogram:

@@ -287,7 +287,7 @@ def test_fifty_callers_with_one_question_each_share_batches(door: Caller) -> Non
 def test_without_a_worker_nobody_waits(alone: Caller) -> None:
     status, answer = alone.post("/score", **QUESTION)
     assert (status, f"No worker serves '{SIMULATED_MODEL}'" in answer["detail"]) == (503, True)
-    assert alone.get("/health") == Answer(200, {"status": "no workers", "workers": {}})
+    assert alone.get("/health") == Answer(200, {"status": "no workers", "workers": {}, "indexes": {}})
 
 
 def test_where_redis_takes_no_writes_nobody_is_told_that_workers_are_missing(
@@ -358,7 +358,9 @@ def test_the_key_is_asked_for_everywhere_but_at_health(door: Caller) -> None:
     for key in ("", "wrong"):
         assert door.post("/score", key=key, **QUESTION).status == 401
         assert door.get("/runs", key=key).status == 401
-        assert door.get("/health", key=key) == Answer(200, {"status": "ok", "workers": {SIMULATED_MODEL: 1}})
+        assert door.get("/health", key=key) == Answer(
+            200, {"status": "ok", "workers": {SIMULATED_MODEL: 1}, "indexes": {}}
+        )
     assert door.get("/runs") == Answer(200, [])
 
 
@@ -452,7 +454,7 @@ def test_prometheus_and_probes_are_told_that_redis_is_silent_while_others_still_
         assert all(each.status == 503 and "No Redis answers at" in each.body["detail"] for each in healths)
         assert others_wait
         assert waiting.result().status == 200
-    assert alone.get("/health") == Answer(200, {"status": "no workers", "workers": {}})
+    assert alone.get("/health") == Answer(200, {"status": "no workers", "workers": {}, "indexes": {}})
 
 
 def test_the_door_describes_itself(door: Caller) -> None:

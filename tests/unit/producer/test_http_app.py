@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,7 +22,7 @@ from contract.errors import (
     UnknownRun,
     WorkerStays,
 )
-from contract.fleet import WorkerRecord
+from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, Run
 from contract.settings import Settings
 from contract.spec import Sampling
@@ -224,6 +225,21 @@ def test_an_expected_error_has_the_status_that_tells_a_client_what_to_do(
     found = answered(make_app(Settings(), ledger, broker, RunConfig(model="m"), fails, []), "/health")
 
     assert (found.status, json.loads(found.body)) == (status, {"detail": "It went wrong. Do this."})
+
+
+def test_health_counts_the_workers_of_models_apart_from_those_that_search(
+    ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    live = [
+        WorkerRecord(name=queue, model=queue.partition(".")[2], state=WorkerState.READY, queue=queue)
+        for queue in ("score.m", "score.m", "retrieve.facts")
+    ]
+    told = []
+    for workers in (live, live[2:]):
+        app = make_app(Settings(), ledger, broker, RunConfig(model="m"), partial(list, workers), [])
+        told.append(json.loads(answered(app, "/health").body))
+    assert told[0] == {"status": "ok", "workers": {"m": 2}, "indexes": {"facts": 1}}
+    assert told[1] == {"status": "no workers", "workers": {}, "indexes": {"facts": 1}}
 
 
 def test_paths_that_do_not_exist_are_counted_as_one(app: ASGIApp) -> None:
