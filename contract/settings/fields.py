@@ -294,7 +294,7 @@ class Settings(BaseSettings):
     def refuse_several_models(self) -> None:
         """Raise SettingsError if the file has several models and none was selected."""
         if self.models:
-            names = [model_name(each) for each in self._each_model()]
+            names = self.every_model
             hint = (
                 f"Name one: --set model={names[0]} (--model of enqueue and of benchmarks, `models` in a suite's file),"
                 f" or MCQUEUE_MODEL={names[0]}."
@@ -313,6 +313,11 @@ class Settings(BaseSettings):
         alike = {distinct_slug(spelled): name for spelled, name in exact.items()}
         by_default = default_name(model) if "/" in model else model
         return exact.get(model) or alike.get(distinct_slug(model), by_default)
+
+    @property
+    def every_model(self) -> list[str]:
+        """Names that the models are served under."""
+        return [model_name(each) for each in self._each_model()]
 
     @property
     def every_adapter(self) -> set[str]:

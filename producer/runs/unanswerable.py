@@ -9,6 +9,7 @@ from contract import keys
 from contract.errors import RunConfigError
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger
+from contract.names import distinct_slug
 from contract.settings import Settings
 from contract.spec import ChatTemplate, RunSpec
 from producer.runs.planning import Plan
@@ -37,13 +38,28 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, live: Sequence[Wo
 
 
 def worker_doubts(spec: RunSpec, settings: Settings, live: Sequence[WorkerRecord]) -> list[str]:
-    """Return warnings about what the `live` workers may lack for such a run."""
+    """Return warnings about what the `live` workers, or those that these settings start, may lack for such a run."""
     workers = _scoring(spec, live)
-    return _adapter_doubt(spec, settings, workers) + _context_doubt(spec, workers)
+    return [
+        *_model_doubt(spec, settings, workers),
+        *_adapter_doubt(spec, settings, workers),
+        *_context_doubt(spec, workers),
+    ]
 
 
 def _scoring(spec: RunSpec, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     return [each for each in live if each.queue == keys.route(spec)[-1]]
+
+
+def _model_doubt(spec: RunSpec, settings: Settings, workers: Sequence[WorkerRecord]) -> list[str]:
+    """Return a warning about a model that these settings do not name and no live worker serves: it may be misspelt."""
+    named = settings.every_model
+    if workers or distinct_slug(spec.model) in map(distinct_slug, named):
+        return []
+    return [
+        f"model: {spec.model!r} is not among those of these settings ({_listed(named)}): the questions wait until a"
+        " worker with another deploy file serves it"
+    ]
 
 
 def _adapter_doubt(spec: RunSpec, settings: Settings, workers: Sequence[WorkerRecord]) -> list[str]:
@@ -78,8 +94,8 @@ def _context(engine: Mapping[str, Any]) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _listed(adapters: Sequence[str]) -> str:
-    return ", ".join(adapters) or "none"
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _obstacles(spec: RunSpec, worker: WorkerRecord) -> Iterator[tuple[str, str]]:

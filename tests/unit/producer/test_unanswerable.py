@@ -130,6 +130,19 @@ def test_an_adapter_that_the_settings_do_not_have_is_pointed_out_where_no_worker
     assert "adapter" not in producer("--deploy", "deploy.yaml", "enqueue", five, "--set", "adapter=law").stderr
 
 
+def test_a_model_that_neither_the_settings_name_nor_a_live_worker_serves_is_pointed_out(
+    producer: Producer, five: Path
+) -> None:
+    (worker,) = live({"engine": "simulated"})
+    elsewhere = worker.model_copy(update={"model": "another", "queue": score_queue("another")})
+    producer.session.broker.live.append(elsewhere)  # type: ignore[attr-defined]
+    warning = f"model: 'smolm2' is not among those of these settings ({MODEL}): the questions wait until"
+    for options in ((), ("--dry-run",)):
+        assert warning in producer("enqueue", five, "--model", "smolm2", *options).stderr
+    for served in ("another", MODEL.upper()):
+        assert "model:" not in producer("enqueue", five, "--model", served).stderr
+
+
 @pytest.mark.parametrize(
     ("engines", "most", "own", "is_sent"),
     [
