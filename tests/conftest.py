@@ -27,18 +27,18 @@ ACCEPTANCE = "tests/acceptance/"
 APART = {f"{ACCEPTANCE}test_{name}.py" for name in ("engines", "engine_arguments", "demo")}
 #: To import torch, transformers and vLLM takes longer than these do: one process imports them, not each of four.
 WITH_TORCH = {
-    f"tests/unit/workers/test_{name}.py"
+    f"tests/unit/workers/{name}.py"
     for name in (
-        "adapters",
-        "arguments",
-        "chat",
-        "cpu_norm",
-        "dense_retrieval",
-        "diagnostics",
-        "encoding",
-        "mig_instance",
-        "model_tokenizer",
-        "retrieval",
+        "engines/test_adapters",
+        "engines/test_arguments",
+        "engines/test_chat",
+        "engines/test_cpu_norm",
+        "engines/test_encoding",
+        "engines/test_mig_instance",
+        "engines/test_model_tokenizer",
+        "host/test_diagnostics",
+        "retrieval/test_bm25",
+        "retrieval/test_dense",
     )
 }
 #: What other tests add to their niceness.

@@ -13,7 +13,7 @@ from celery.events.dispatcher import EventDispatcher
 
 from contract.ledger.memory import MemoryLedger
 from tests.support import make_questions, open_run, wait_until
-from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.messages.batches import batch_of, message
 from workers.messages.batch import Batch, Settlement
 from workers.monitoring import events
 

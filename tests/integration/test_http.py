@@ -38,8 +38,8 @@ from tests.support import (
     wait_until,
     worker,
 )
-from tests.unit.workers.openai_reasoner import Reasoner
-from tests.unit.workers.openai_server import serving
+from tests.unit.workers.engines.openai.reasoner import Reasoner
+from tests.unit.workers.engines.openai.server import serving
 
 KEY = "s3cret"
 QUESTION: dict[str, Any] = {"question": "What is two plus two?", "choices": ["3", "4", "5"], "answer": "B"}

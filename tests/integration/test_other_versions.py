@@ -25,7 +25,7 @@ from producer.watching.worker_status import RunWorkers
 from tests.integration.ledgers import verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.producer.conftest import session_on
-from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.messages.batches import batch_of, message
 from workers.engines.simulated import SimulatedEngine
 from workers.host.fleet_diagnostics import clocks
 from workers.janitor import Janitor

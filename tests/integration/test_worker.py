@@ -35,7 +35,7 @@ from tests.support import (
     wait_until,
     worker,
 )
-from tests.unit.workers.openai_server import Script, serving
+from tests.unit.workers.engines.openai.server import Script, serving
 
 
 def test_every_question_gets_its_verdict_and_every_message_its_acknowledgement(

@@ -9,7 +9,7 @@ import pytest
 
 from contract.settings import load_fleet
 from tests.support import ROOT
-from tests.unit.workers.gpus import EIGHT
+from tests.unit.workers.gpus.hosts import EIGHT
 from workers.gpus.groups import Device
 from workers.host.diagnostics import check_batching
 from workers.host.machine import Machine

@@ -11,7 +11,7 @@ from contract import Mode, Normalization, Outcome, Prompt, Question, load_settin
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory
 from contract.verdict import Failure, Verdict
 from tests.support import make_question, make_questions, make_spec
-from tests.unit.workers.engines import ReadyEngine, SlowTexts
+from tests.unit.workers.ready_engine import ReadyEngine, SlowTexts
 from workers.engines.base import Completion, Engine, Part, Request, ScoreRequest, UnexpectedFailure
 from workers.pipeline import score_batch, score_in_parts
 from workers.scoring import Item

@@ -9,7 +9,7 @@ from typing import Any
 from contract import Mode, Prompt, Question, Verdict, load_settings
 from contract.spec import Judge, Sampling
 from tests.support import make_question, make_spec
-from tests.unit.workers.engines import LETTERED, ReadyEngine
+from tests.unit.workers.ready_engine import LETTERED, ReadyEngine
 from workers.engines.base import Completion, GenerateRequest, Request, ScoreRequest, Text
 from workers.pipeline import score_batch
 from workers.scoring import Item

@@ -10,7 +10,7 @@ from contract.errors import EngineDead
 from contract.queue import QuestionBatch
 from contract.verdict import Failure, Verdict
 from tests.support import SIMULATED_MODEL
-from tests.unit.workers.batches import batch_of
+from tests.unit.workers.messages.batches import batch_of
 from workers.engines.base import Completion, Engine, Request
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Batch, HeldMessage

@@ -14,8 +14,8 @@ from contract.errors import EngineDead, WaitEnded
 from contract.ledger import UNCOUNTED
 from contract.verdict import Failure, Verdict
 from tests.support import make_question, make_questions, open_run, settle
-from tests.unit.workers.batches import batch_of, message
-from tests.unit.workers.engines import SlowTexts
+from tests.unit.workers.messages.batches import batch_of, message
+from tests.unit.workers.ready_engine import SlowTexts
 from tests.unit.workers.stages.support import (
     SETTINGS,
     CountingEngine,

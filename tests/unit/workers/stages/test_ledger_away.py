@@ -12,7 +12,7 @@ from contract import MemoryLedger
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
-from tests.unit.workers.batches import away_at_first, batch_of, message
+from tests.unit.workers.messages.batches import away_at_first, batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, score, scorer, verdict_of
 from workers.messages.batch import Settlement
 

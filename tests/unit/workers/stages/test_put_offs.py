@@ -12,7 +12,7 @@ from contract import MemoryLedger, RunState
 from contract.errors import RedisUnreachable, UnreadableRun
 from contract.queue import MESSAGE_VERSION
 from tests.support import PATIENCE_S, make_questions, open_run
-from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.messages.batches import batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, at_once, score, scorer
 from workers.messages.batch import Settlement
 from workers.stages.pauses import RETRY_PAUSE_S, Pauses

@@ -19,8 +19,8 @@ from contract.keys import score_queue
 from contract.spec import Mode, Sampling
 from contract.verdict import Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run, settle
-from tests.unit.workers.batches import PUBLISHED_AT, away_at_first, batch_of, message
-from tests.unit.workers.engines import SlowTexts
+from tests.unit.workers.messages.batches import PUBLISHED_AT, away_at_first, batch_of, message
+from tests.unit.workers.ready_engine import SlowTexts
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, at_once, nowhere, score, scorer, verdict_of
 from workers.engines.base import Completion, Request
 from workers.messages.batch import Batch, Settlement

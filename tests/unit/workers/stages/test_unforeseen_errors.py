@@ -15,7 +15,7 @@ from contract.question import Question
 from contract.spec import Stage
 from contract.verdict import Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
-from tests.unit.workers.batches import batch_of, message
+from tests.unit.workers.messages.batches import batch_of, message
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, score, scorer, verdict_of
 from workers.engines.base import Request
 from workers.messages.batch import Settlement

@@ -1,0 +1,122 @@
+"""A judge on an OpenAI-compatible server of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from contract import Outcome, Prompt, Settings, load_settings
+from contract.settings import OpenAiSettings
+from contract.spec import Judge, Mode, Sampling
+from tests.support import make_questions, make_spec
+from tests.unit.workers.engines.openai.server import Script, serving
+from tests.unit.workers.writer import Writer
+from workers.engines import JudgeEngines
+from workers.engines.base import UnexpectedFailure
+from workers.pipeline import score_batch
+from workers.scoring import Item
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+
+GRADED = '{"correct": true, "reason": "fine"}'
+
+
+@pytest.fixture
+def judged() -> Iterator[tuple[Script, Settings]]:
+    script = Script(text=GRADED)
+    with serving(script):
+        yield script, load_settings(None, ["judge_api_key=s3cret"])
+
+
+def verdicts_of(url: str, settings: Settings, count: int) -> tuple[list[Any], Writer]:
+    judge = Judge(prompt=Prompt(name="grade", text="Grade: {{ response }}"), server=url, model="grader")
+    spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    own, judges = Writer(lambda _: ["It is four."]), JudgeEngines(settings)
+    try:
+        return score_batch([Item(each, spec) for each in make_questions(count)], own, judges.engine_of), own
+    finally:
+        judges.close()
+
+
+def test_another_servers_model_grades_what_this_one_answered(judged: tuple[Script, Settings]) -> None:
+    script, settings = judged
+    verdicts, own = verdicts_of(script.url, settings, 6)
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 6
+    assert [len(call) for call in own.calls] == [6]
+    assert {seen["messages"][0]["content"] for seen in script.asked} == {"Grade: It is four."}
+    assert set(script.keys) == {"Bearer s3cret"}
+
+
+def test_a_judge_whose_model_chooses_its_own_temperature_is_not_told_one(judged: tuple[Script, Settings]) -> None:
+    """OpenAI's reasoning models take no other than their own, and their limit of tokens by another name."""
+    script, settings = judged
+    script.unsupported = {"max_tokens": "unsupported_parameter", "temperature": "unsupported_value"}
+    verdicts, _ = verdicts_of(script.url, settings, 6)
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 6
+    graded = [each for each in script.asked if "max_tokens" not in each and "temperature" not in each]
+    assert [each["max_completion_tokens"] for each in graded] == [256] * 6
+
+
+@pytest.mark.parametrize(
+    "said", ["Unsupported parameter: 'response_format'", "This response_format type is unavailable now"]
+)
+def test_a_judge_whose_server_takes_no_schema_is_asked_without_one(said: str, judged: tuple[Script, Settings]) -> None:
+    class NoSchemas(Script):
+        def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            if "response_format" in body:
+                return 400, {"error": {"message": said, "type": "invalid_request_error", "param": None, "code": None}}
+            return super().answer(path, body)
+
+    script = NoSchemas(text=GRADED)
+    with serving(script):
+        verdicts, _ = verdicts_of(script.url, judged[1], 3)
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 3
+
+
+def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong() -> None:
+    (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
+    assert verdict.outcome is Outcome.FAILED
+    assert (verdict.error.type, "127.0.0.1:1" in verdict.error.message) == ("APIConnectionError", True)
+    assert "is judge.server correct, running, and reachable from the workers?" in verdict.error.message
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (401, "set MCQUEUE_JUDGE_API_KEY for the workers"),
+        (403, "set MCQUEUE_JUDGE_API_KEY for the workers"),
+        (404, "Check judge.server and judge.model."),
+        (400, "This is what judge.server answers."),
+    ],
+)
+def test_a_judge_that_refuses_is_told_with_the_setting_to_look_at(
+    judged: tuple[Script, Settings], status: int, remedy: str
+) -> None:
+    script, settings = judged
+    script.refusals = [status]
+    (verdict,), _ = verdicts_of(script.url, settings, 1)
+    assert verdict.outcome is Outcome.FAILED
+    assert remedy in verdict.error.message
+    assert "s3cret" not in verdict.error.message
+
+
+def test_a_judge_that_is_busy_is_asked_again_and_one_that_is_away_is_not(judged: tuple[Script, Settings]) -> None:
+    script, settings = judged
+    script.refusals = [429] * (1 + OpenAiSettings().max_retries)
+    (busy,), _ = verdicts_of(script.url, settings, 1)
+    (away,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
+    assert isinstance(busy.error, UnexpectedFailure)
+    assert not isinstance(away.error, UnexpectedFailure)
+
+
+def test_a_grade_that_the_judges_server_broke_off_is_asked_for_again_and_no_fault_of_the_judge(
+    judged: tuple[Script, Settings],
+) -> None:
+    script, settings = judged
+    script.endings = ["abort"]
+    (verdict,), _ = verdicts_of(script.url, settings, 1)
+    assert isinstance(verdict.error, UnexpectedFailure)
+    assert len(script.asked) == 1
