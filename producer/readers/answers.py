@@ -302,7 +302,9 @@ def _several(answer: str, given: Given) -> tuple[str, ...]:
         words = list(words[0])
         if words != sorted(set(words)):
             return ()
-    return _different([_by_label(word, given) for word in words]) if len(words) > 1 else ()
+    if not 1 < len(words) <= len(given.choices):  # a text: of more words, not all can be labels of different choices
+        return ()
+    return _different([_by_label(word, given) for word in words])
 
 
 def _no_choice(given: Given, way: Way) -> FieldTrouble:
