@@ -31,7 +31,7 @@ REQUEUE, ACKNOWLEDGE = Settlement.REQUEUE, Settlement.ACKNOWLEDGE
 
 
 class Timer:
-    """Celery's timer, which a reconnect empties. It calls when the test says so."""
+    """Celery's timer. It calls when the test says so."""
 
     def __init__(self) -> None:
         self._once: list[Callable[[], object]] = []
@@ -46,6 +46,10 @@ class Timer:
 
     def call_repeatedly(self, every_s: float, call: Callable[[], object]) -> None:
         self._repeated.append((every_s, call))
+
+    def clear(self) -> None:
+        self._once.clear()
+        self._repeated.clear()
 
     def all_is_due(self) -> None:
         due, self._once = self._once, []
@@ -86,26 +90,24 @@ class Stand:
         Task.settings = settings.model_copy(update={"batch_size": 2, "batch_timeout": BATCH_TIMEOUT_S})
         self._task = Task()
         app.register_task(self._task)
+        self.timer = Timer()
+        self.blueprint = SimpleNamespace(state=bootsteps.RUN)
+        self._consumer = SimpleNamespace(
+            pool=SimpleNamespace(limit=3, apply_async=self._start),
+            timer=self.timer,
+            hostname="w0@test",
+            connection_errors=Transport.connection_errors,
+            blueprint=self.blueprint,
+            call_soon=lambda call, *arguments: call(*arguments),
+        )
         self.connect()
 
     def connect(self) -> None:
         """Connect, as at first or after the connection broke."""
-        self.timer = Timer()
-        self._connection = Connection(
+        self._connection = self._consumer.connection = Connection(
             self._url, transport=Transport, transport_options={**BOOKS, "queue_order_strategy": "priority"}
         )
-        pool = SimpleNamespace(limit=3, apply_async=self._start)
-        self.blueprint = SimpleNamespace(state=bootsteps.RUN)
-        consumer = SimpleNamespace(
-            connection=self._connection,
-            pool=pool,
-            timer=self.timer,
-            hostname="w0@test",
-            connection_errors=self._connection.connection_errors,
-            blueprint=self.blueprint,
-            call_soon=lambda call, *arguments: call(*arguments),
-        )
-        handle = self._task.Strategy(self._task, self._app, consumer)
+        handle = self._task.Strategy(self._task, self._app, self._consumer)
 
         def on_message(message: Any) -> None:
             try:
@@ -118,8 +120,11 @@ class Stand:
         queue = Queue(QUEUE, routing_key=QUEUE)
         Consumer(self._channel, [queue], on_message=on_message, accept=["json"]).consume()
 
-    def reconnect(self) -> None:
+    def reconnect(self, *, before_the_loop: bool = False) -> None:
+        """Lose the connection and connect again; `before_the_loop` of Celery began, whose end clears the timer."""
         self.close()
+        if not before_the_loop:
+            self.timer.clear()
         self.connect()
 
     def close(self) -> None:
@@ -221,6 +226,19 @@ def test_a_message_that_waits_for_its_next_attempt_goes_back_although_the_connec
     stand.end_batch(REQUEUE, requeue_after_s=5.0)
     stand.reconnect()
     assert stand.books == (1, 0)
+    stand.timer.all_is_due()
+    assert stand.books == (0, 1)
+
+
+def test_a_message_that_waits_for_its_next_attempt_goes_back_once_although_a_new_connection_breaks_at_once(
+    stand: Stand, app: Celery
+) -> None:
+    """Celery logged the traceback of a KeyError."""
+    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
+    stand.receive()
+    stand.end_batch(REQUEUE, requeue_after_s=5.0)
+    stand.reconnect()
+    stand.reconnect(before_the_loop=True)
     stand.timer.all_is_due()
     assert stand.books == (0, 1)
 

@@ -68,10 +68,10 @@ class Aggregator(Task):  # type: ignore[misc]  # celery ships no types
     def Strategy(self, _: Task, app: Any, consumer: Any) -> Callable[..., None]:  # noqa: N802 - Celery's name
         """Celery's hook, called at every (re)connect: gathered messages stay, timers and channel are new."""
         if self._gatherer is None:
-            self._gatherer = _Gatherer(self, consumer.pool)
+            self._gatherer = _Gatherer(self, app, consumer)
         else:
             self.audit_soon()
-        self._gatherer.attach(app, consumer)
+        self._gatherer.attach()
         return self._gatherer.on_message
 
     def room_came(self) -> None:
@@ -86,11 +86,19 @@ class _Gatherer:
     Everything but `_work`, `_worked` and `room_came` runs in the event loop.
     """
 
-    def __init__(self, task: Aggregator, pool: Any) -> None:
+    def __init__(self, task: Aggregator, app: Any, consumer: Any) -> None:
         settings = task.settings
-        most = min(task.most_batches(), pool.limit)
+        most = min(task.most_batches(), consumer.pool.limit)
         self._task = task
-        self._pool = pool
+        self._app = app
+        #: One for as long as the worker lives; its connection and channel are new after each reconnect.
+        self._consumer = consumer
+        self._utc = app.uses_utc_timezone()  # a lookup under a lock
+        self._request_class = create_request_cls(
+            symbol_by_name(task.Request), task, consumer.pool, consumer.hostname, None, app=app
+        )
+        #: Of the current channel; see `attach`.
+        self._qos: Any = None
         self._gathering: Gathering[HeldMessage] = Gathering(
             batch_size=settings.batch_size if settings.enable_batching else 1,
             batch_timeout_s=settings.batch_timeout if settings.enable_batching else 0.0,
@@ -100,28 +108,27 @@ class _Gatherer:
         self._held: dict[str, HeldMessage] = {}
         #: Ids of held messages that are requeued later, and when, by the monotonic clock.
         self._requeued_at: dict[str, float] = {}
+        #: Calls `_tick` when the oldest message has waited long enough; None: nothing waits, or no batch may begin.
         self._timer: Any = None
         self._batches = 0
         self._failures_in_a_row = 0
 
-    def attach(self, app: Any, consumer: Any) -> None:
-        """Use this consumer's timer, channel and request class from now on."""
-        self._consumer = consumer
-        self._app = app
-        self._utc = app.uses_utc_timezone()  # a lookup under a lock
-        self._request_class = create_request_cls(
-            symbol_by_name(self._task.Request), self._task, consumer.pool, consumer.hostname, None, app=app
-        )
+    def attach(self) -> None:
+        """Use the consumer's present channel from now on, and set all timers again.
+
+        Celery has cleared them if its event loop broke, but not if the connection broke again before that began. So
+        each may come more than once, and must do no harm then.
+        """
         # Celery's own worker_disable_prefetch limits consumption by the same hook.
-        self._qos = qos = consumer.connection.default_channel.qos
+        self._qos = qos = self._consumer.connection.default_channel.qos
         qos.can_consume = self._gathering.has_room
         qos.room_for = self._gathering.room_for_items
         qos.left_waiting = self._left_waiting
         qos.kept = self._kept
         self._renew()
         self._take_over()
-        self._timer = None  # Celery has cleared the old event loop's timers
-        consumer.timer.call_repeatedly(RENEW_S, self._renew)
+        self._timer = None
+        self._consumer.timer.call_repeatedly(RENEW_S, self._renew)
         for message_id in self._requeued_at:
             self._await_requeue(message_id)
         self._pump()
@@ -212,7 +219,7 @@ class _Gatherer:
         batch = Batch(self._batches, gathered.items, gathered.questions, gathered.flush, gathered.waited_s)
         for held in batch.held:
             state.task_accepted(held.request)
-        self._pool.apply_async(self._work, (batch,), callback=self._worked)
+        self._consumer.pool.apply_async(self._work, (batch,), callback=self._worked)
 
     def _work(self, batch: Batch) -> Batch:
         try:
@@ -257,8 +264,8 @@ class _Gatherer:
         self._consumer.timer.call_after(left_s, self._requeue, (message_id,))
 
     def _requeue(self, message_id: str) -> None:
-        del self._requeued_at[message_id]
-        self._settle(self._held[message_id])
+        if self._requeued_at.pop(message_id, None) is not None:
+            self._settle(self._held[message_id])
 
 
 def _read(request: Request) -> HeldMessage:
