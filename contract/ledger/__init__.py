@@ -3,14 +3,13 @@
 `Ledger` is the interface; `RedisLedger` and `MemoryLedger` implement it.
 """
 
-from contract.ledger.base import REQUEST_ENDED, UNCOUNTED, Begun, Ledger
+from contract.ledger.base import REQUEST_ENDED, Begun, Ledger
 from contract.ledger.memory import MemoryLedger
 from contract.ledger.redis import RedisLedger
 from contract.ledger.run import Counts, Run, RunState, Taken, halted
 
 __all__ = [
     "REQUEST_ENDED",
-    "UNCOUNTED",
     "Begun",
     "Counts",
     "Ledger",

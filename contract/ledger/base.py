@@ -15,12 +15,10 @@ from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
-__all__ = ["REQUEST_ENDED", "UNCOUNTED", "Begun", "Ledger", "OpenRuns", "unknown"]
+__all__ = ["REQUEST_ENDED", "Begun", "Ledger", "OpenRuns", "unknown"]
 
 log = logging.getLogger(__name__)
 
-#: As `suspect_from`: count no attempts; the caller only wants to know which questions are unsettled.
-UNCOUNTED = -1
 #: What became of the run of an HTTP request that is not there any more.
 REQUEST_ENDED = "It was a request to the HTTP server, which deletes each once it is answered or nobody waits for it."
 #: Maximum number of runs that a message lists by name.
@@ -152,12 +150,13 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def begin(
-        self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+        self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
     ) -> list[Begun]:
         """Return the unsettled ones of `question_ids`, and count an attempt of this stage for each.
 
-        A question with `suspect_from` attempts already (0: no limit) is returned uncounted, so that the caller can
-        begin it alone: it may have killed the earlier batches. With `UNCOUNTED` no attempt is counted at all.
+        With `count_below`, it is counted only for those with fewer attempts than that so far. The others are returned
+        uncounted, so that the caller can begin each alone: it may have killed the earlier batches. With 0 none is
+        counted: the caller only wants to know which questions are unsettled.
 
         Raises RunHalted for a paused or cancelled run, after putting the unsettled ones aside: drop their message.
         Raises UnreadableRun, with no attempt counted, if another version of mcqueue wrote one of them.

@@ -89,7 +89,7 @@ class MemoryLedger(Ledger):
             return {each: there[each] for each in question_ids if each in there}
 
     def begin(
-        self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+        self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
     ) -> list[Begun]:
         with self._lock:
             books = self._books(run_id)
@@ -100,7 +100,7 @@ class MemoryLedger(Ledger):
                 raise halted(run_id, books.state)
             begun = []
             for each in open_ones:
-                counted = not suspect_from or attempts[each] < suspect_from
+                counted = count_below is None or attempts[each] < count_below
                 attempts[each] += counted
                 begun.append(Begun(books.questions[each], attempts[each], counted))
             return begun

@@ -198,12 +198,12 @@ class RedisLedger(Ledger):
         return found
 
     def begin(
-        self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+        self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
     ) -> list[Begun]:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.questions, own.todo, own.attempts_at(stage), own.state, own.aside]
-        call = _new_call()
-        found = self._step(self._begin, run_id, script_keys, [call, suspect_from, *question_ids])
+        call, limit = _new_call(), "" if count_below is None else count_below
+        found = self._step(self._begin, run_id, script_keys, [call, limit, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
         try:

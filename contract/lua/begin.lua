@@ -1,8 +1,7 @@
 -- Hand out the requested questions that have no verdict yet, and count an attempt for each.
 -- KEYS  1 meta  2 questions  3 todo  4 attempts  5 state  6 aside
 -- ARGV  1 this call, in hexadecimal digits
---       2 suspect_from: a question with this many attempts is handed out without counting (0: count all,
---         negative: count none)
+--       2 count only for questions with fewer attempts than this so far; empty: for all
 --       then question ids, each once
 -- Returns false for a purged run, the state of a paused or cancelled one, else a flat list: Question as JSON, attempts
 -- so far, 1 if this one was counted.
@@ -24,14 +23,14 @@ local function unsettled(ids)
   return found
 end
 
-local function hand_out(ids, call, suspect_from, out)
+local function hand_out(ids, call, count_below, out)
   local bodies = redis.call('HMGET', KEYS[2], unpack(ids))
   local begun = redis.call('HMGET', KEYS[4], unpack(ids))
   local counts = {}
   for place, id in ipairs(ids) do
     local before, changed_by = string.match(begun[place] or '0', '^(%d+) ?(%x*)$')
     local attempts, counted = tonumber(before), changed_by == call and 1 or 0
-    if counted == 0 and (suspect_from == 0 or attempts < suspect_from) then
+    if counted == 0 and attempts < count_below then
       attempts, counted = attempts + 1, 1
       counts[#counts + 1] = id
       counts[#counts + 1] = attempts .. ' ' .. call
@@ -55,7 +54,7 @@ for first = 3, #ARGV, STEP do
   if #ids > 0 and state then
     redis.call('SADD', KEYS[6], unpack(ids))
   elseif #ids > 0 then
-    hand_out(ids, ARGV[1], tonumber(ARGV[2]), out)
+    hand_out(ids, ARGV[1], tonumber(ARGV[2]) or math.huge, out)
   end
 end
 return state or out

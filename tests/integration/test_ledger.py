@@ -12,7 +12,6 @@ import pytest
 from contract import Counts, Ledger, Mode, Outcome, Run
 from contract.engine_info import EngineUsed
 from contract.errors import RunConflict, UnknownRun
-from contract.ledger import UNCOUNTED
 from contract.question import Body
 from contract.spec import Stage
 from contract.verdict import Passage
@@ -231,13 +230,13 @@ def test_only_unsettled_questions_of_the_run_are_handed_out(ledger: Ledger) -> N
     ]
 
 
-@pytest.mark.parametrize("suspect_from", [UNCOUNTED, 0, 1, 2])
+@pytest.mark.parametrize("count_below", [0, 1, 2])
 def test_questions_that_are_numbered_are_handed_out_only_if_they_are_asked_for(
-    ledger: Ledger, suspect_from: int
+    ledger: Ledger, count_below: int
 ) -> None:
     run = open_run(ledger, [make_question(number, id=str(number)) for number in range(-1, 5)])
-    assert [each.question.id for each in ledger.begin(run.run_id, ["4", "3"], suspect_from)] == ["4", "3"]
-    assert ledger.begin(run.run_id, [str(suspect_from)])[0].attempts == 1
+    assert [each.question.id for each in ledger.begin(run.run_id, ["4", "3"], count_below)] == ["4", "3"]
+    assert ledger.begin(run.run_id, [str(count_below)])[0].attempts == 1
 
 
 def test_nothing_is_handed_out_once_all_is_settled(ledger: Ledger) -> None:
@@ -257,7 +256,7 @@ def test_each_beginning_counts_as_an_attempt_of_that_question_alone(ledger: Ledg
 def test_a_question_that_is_only_asked_for_is_not_begun(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(1))
     for _ in range(3):
-        (asked,) = ledger.begin(run.run_id, ["q0"], suspect_from=UNCOUNTED)
+        (asked,) = ledger.begin(run.run_id, ["q0"], count_below=0)
         assert (asked.question.id, asked.attempts, asked.counted) == ("q0", 0, False)
     (begun,) = ledger.begin(run.run_id, ["q0"])
     assert (begun.attempts, begun.counted) == (1, True)
@@ -266,9 +265,9 @@ def test_a_question_that_is_only_asked_for_is_not_begun(ledger: Ledger) -> None:
 def test_a_suspect_is_handed_out_uncounted_until_it_is_begun_alone(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     for _ in range(2):
-        ledger.begin(run.run_id, ["q0"], suspect_from=2)
+        ledger.begin(run.run_id, ["q0"], count_below=2)
     for _ in range(2):
-        suspect, other = ledger.begin(run.run_id, ["q0", "q1"], suspect_from=2)
+        suspect, other = ledger.begin(run.run_id, ["q0", "q1"], count_below=2)
         assert (suspect.question.id, suspect.attempts, suspect.counted) == ("q0", 2, False)
         assert other.counted
     (alone,) = ledger.begin(run.run_id, ["q0"])

@@ -37,7 +37,7 @@ def test_a_beginning_that_is_repeated_counts_one_attempt(redis_ledger: RedisLedg
     redis_ledger.begin(run.run_id, ["q0", "q1"])
     before = executed(redis_ledger.client)
     with standing_still(redis_ledger.client):
-        begun = impatient.begin(run.run_id, ["q0", "q1", "q2"], suspect_from=2)
+        begun = impatient.begin(run.run_id, ["q0", "q1", "q2"], count_below=2)
     assert executed(redis_ledger.client) > before + 1
     assert [(each.attempts, each.counted) for each in begun] == [(2, False), (2, True), (1, True)]
     assert [each.attempts for each in redis_ledger.begin(run.run_id, ["q0", "q1", "q2"])] == [3, 3, 2]

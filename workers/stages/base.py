@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun, WaitEnded
-from contract.ledger import UNCOUNTED
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure
@@ -189,8 +188,8 @@ class BatchWork(abc.ABC):
         """
         try:
             spec, hindrance = self._spec_or_hindrance(run_id, asked.values())
-            suspect_from = UNCOUNTED if hindrance else self._suspect_from
-            begun = self._ledger.begin(run_id, list(asked), suspect_from=suspect_from, stage=self.stage)
+            count_below = 0 if hindrance else self._suspect_from
+            begun = self._ledger.begin(run_id, list(asked), count_below, self.stage)
         except UnknownRun:
             self._put_offs.end(run_id)
             log.warning("run %s is unknown or purged: %d of its questions are dropped", run_id, len(asked))

@@ -11,7 +11,6 @@ import pytest
 
 from contract import MemoryLedger, Outcome, RunState
 from contract.errors import EngineDead, WaitEnded
-from contract.ledger import UNCOUNTED
 from contract.verdict import Failure, Verdict
 from tests.support import make_question, make_questions, open_run, settle
 from tests.unit.workers.messages.batches import batch_of, message
@@ -151,7 +150,7 @@ def test_a_question_that_had_failed_by_itself_has_no_part_in_how_the_other_half_
     engine.death = death
     stage = scorer(books, engine, stopping=at_once)
     stage.run(batch_of(message(run, "q0", "q1")))
-    counted = [each.attempts for each in books.begin(run.run_id, ["q0", "q1"], suspect_from=UNCOUNTED)]
+    counted = [each.attempts for each in books.begin(run.run_id, ["q0", "q1"], count_below=0)]
     assert counted == [1, attempts]
     told = [books.troubles(run.run_id, each) for each in ("q0", "q1")]
     assert told == [["w@host: ZeroDivisionError: odd"], reasons]
@@ -169,7 +168,7 @@ def test_a_worker_that_ends_amid_a_batch_gives_its_attempts_back_or_tells_why_th
     def end_meanwhile(_: Sequence[Request]) -> bool:
         for end in (stage.uncount_under_way, partial(stage.note_under_way, "it hangs")):
             end()
-            unsettled = books.begin(run.run_id, ["q0", "q1", "q2"], suspect_from=UNCOUNTED)
+            unsettled = books.begin(run.run_id, ["q0", "q1", "q2"], count_below=0)
             attempts.append([each.attempts for each in unsettled])
         return True
 
@@ -188,7 +187,7 @@ def test_what_a_worker_has_given_back_is_no_longer_under_way_there(books: Memory
     stage.note_under_way("it hangs")
     stage.uncount_under_way()
     assert books.troubles(run.run_id, "q0") == ["w@host: ZeroDivisionError: odd"]
-    assert books.begin(run.run_id, ["q0"], suspect_from=UNCOUNTED)[0].attempts == 1
+    assert books.begin(run.run_id, ["q0"], count_below=0)[0].attempts == 1
 
 
 def test_who_is_convicted_is_told_what_its_workers_said_last(books: MemoryLedger, engine: CountingEngine) -> None:

@@ -11,7 +11,7 @@ import pytest
 from contract import Outcome, Passage, Run, Verdict
 from contract.errors import HubUnreachable, IndexUnusable, ModelNotFound
 from contract.index import Bm25Options, Chunking, IndexPlan, IndexSize, Manifest
-from contract.ledger import UNCOUNTED, MemoryLedger, RunState
+from contract.ledger import MemoryLedger, RunState
 from contract.priority import Priority
 from contract.question import Question
 from contract.queue import QuestionBatch
@@ -587,7 +587,7 @@ def test_questions_whose_build_has_just_gone_come_again_and_those_of_other_runs_
     ]
     assert [len(books.passages(run.run_id, ["q0", "q1"])) for run in (first, gone, last)] == [2, 0, 2]
     assert "for index facts 99999999" in books.troubles(gone.run_id, "q1")[0]
-    assert books.begin(gone.run_id, ["q1"], UNCOUNTED, Stage.RETRIEVE)[0].attempts == 1
+    assert books.begin(gone.run_id, ["q1"], 0, Stage.RETRIEVE)[0].attempts == 1
     assert stage.done == 4
 
 

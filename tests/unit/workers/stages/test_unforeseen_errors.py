@@ -55,11 +55,11 @@ def test_a_question_that_cannot_be_read_ends_as_failed_and_its_company_is_scored
 ) -> None:
     class Damaged(MemoryLedger):
         def begin(
-            self, run_id: str, question_ids: Sequence[str], suspect_from: int = 0, stage: Stage = Stage.SCORE
+            self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
         ) -> list[Begun]:
             if "q1" in question_ids:
                 raise ValueError("no question at all")
-            return super().begin(run_id, question_ids, suspect_from, stage)
+            return super().begin(run_id, question_ids, count_below, stage)
 
     books = Damaged()
     run = open_run(books, make_questions(4))
