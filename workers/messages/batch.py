@@ -41,20 +41,20 @@ class HeldMessage:
 
 @dataclass(slots=True)
 class Batch:
-    """Messages that are processed together in one generate call."""
+    """Messages that are processed together in one generate call. From `begun` on, `run_batch` says what came of it."""
 
     number: int
     held: list[HeldMessage]
     questions: int
     flush: Flush
     waited_s: float
-    #: Number of questions that were begun; set by `run_batch`. The others were settled, put off, or of a halted run.
+    #: Number of questions that were begun. The others were settled, put off, or of a halted run.
     begun: int = 0
-    #: Reason why this worker cannot continue; set by `run_batch`.
+    #: Reason why this worker cannot continue.
     fatal: str = ""
-    #: How long `run_batch` pauses because nothing could be done.
-    pause_s: float = 0.0
-    #: How long messages to be requeued are held before, as they are redelivered at once; set by `run_batch`.
+    #: Longest pause that a question needs before its next attempt; 0: no attempt failed.
+    retry_after_s: float = 0.0
+    #: How long messages to be requeued are held before, as they are redelivered at once.
     requeue_after_s: float = 0.0
     #: When it was dispatched: in seconds since the epoch, and by the monotonic clock.
     started_at: float = field(default_factory=time.time, init=False)

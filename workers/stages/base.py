@@ -95,24 +95,24 @@ class BatchWork(abc.ABC):
         """Process `batch`, and settle each of its messages."""
         if events:
             events.started(batch)
-        did_something = True
+        endings: Endings = {}
+        pause_s = 0.0
         try:
             with self._put_offs.during_batch():
                 endings = self._do(batch)
             _settle_messages(batch, endings)
-            did_something = set(endings.values()) != {AGAIN}
-            self._pauses.choose(batch, endings, did_something=did_something)
+            pause_s, batch.requeue_after_s = self._pauses.choose(endings, batch.retry_after_s)
         except EngineDead as trouble:
             batch.fatal = str(trouble)
         except LedgerError as trouble:
             log.warning("batch %d is requeued: %s", batch.number, trouble)
-            batch.pause_s = pauses.RETRY_PAUSE_S
+            pause_s = pauses.RETRY_PAUSE_S
         finally:
             if events:
                 events.ended(batch)
-        if did_something and batch.begun:
+        if batch.begun and set(endings.values()) != {AGAIN}:
             self._log(batch)
-        self._pauses.take(batch.pause_s)
+        self._pauses.take(pause_s)
 
     def note_under_way(self, reason: str) -> None:
         """Record in the ledger why the questions begun here will get no verdict. From any thread."""

@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from workers.messages.batch import Batch
 from workers.stages.work import AGAIN, Endings
 
 __all__ = ["RETRY_PAUSE_S", "Pauses"]
 
+#: Pause after a batch that could not be worked on.
 RETRY_PAUSE_S = 1.0
 
 
@@ -25,22 +25,27 @@ class Pauses:
         self._held: list[tuple[float, int]] = []
         self._holding = threading.Lock()
 
-    def choose(self, batch: Batch, endings: Endings, *, did_something: bool) -> None:
-        """Decide how questions to be retried wait: their messages are held while others go on, or the worker pauses.
+    def choose(self, endings: Endings, retry_after_s: float) -> tuple[float, float]:
+        """Return for how long the worker pauses after a batch, and for how long it holds the messages to be requeued.
 
-        It pauses if several failed together and nothing else was done, or if many are held already: nothing may be
-        wrong with them, and others would only use up their attempts, too. It also pauses after a batch that was put
-        off, which would come back at once.
+        `retry_after_s` is how long questions whose attempt failed should wait for the next. Their messages are held
+        while other questions go on. But if several failed and nothing else was done, or many are held already, the
+        worker pauses: nothing may be wrong with them, and others would only use up their attempts, too.
+
+        It also pauses if all were put off (`retry_after_s` is 0), as they come back at once.
         """
-        failed = Counter(endings.values())[AGAIN] if batch.requeue_after_s else 0
-        if did_something and not failed:
-            return
-        if (did_something or failed == 1) and self._can_hold(failed, batch.requeue_after_s):
-            return
-        batch.pause_s, batch.requeue_after_s = max(batch.requeue_after_s, RETRY_PAUSE_S), 0.0
+        again = Counter(endings.values())[AGAIN]
+        if not again:
+            return 0.0, 0.0
+        others = len(endings) - again
+        if not retry_after_s:
+            return 0.0 if others else RETRY_PAUSE_S, 0.0
+        if (others or again == 1) and self._hold(again, retry_after_s):
+            return 0.0, retry_after_s
+        return retry_after_s, 0.0
 
-    def _can_hold(self, questions: int, pause_s: float) -> bool:
-        """Hold so many more questions for `pause_s`, unless that is too many; return whether they are held."""
+    def _hold(self, questions: int, pause_s: float) -> bool:
+        """Hold so many more questions for `pause_s`; return False, and hold none of them, if that is too many."""
         now_s = time.monotonic()
         with self._holding:
             self._held = [(until_s, count) for until_s, count in self._held if until_s > now_s]

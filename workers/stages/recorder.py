@@ -136,7 +136,7 @@ class Recorder:
         attempts = max(attempts, known)
         if attempts < self._settings.max_attempts:
             log.warning("question %s: attempt %d failed: %s", question_id, attempts, reason)
-            batch.requeue_after_s = max(batch.requeue_after_s, pause_s(attempts))
+            batch.retry_after_s = max(batch.retry_after_s, pause_s(attempts))
             return {(held.run_id, question_id): AGAIN}
         error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
         return self.commit([self.failed(batch, held, question_id, attempts, error)])

@@ -20,16 +20,7 @@ from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of
 from workers.engines.base import Request
 from workers.messages.batch import Settlement
 from workers.scoring import Reading
-from workers.stages.pauses import Pauses
 from workers.verdicts import outcome_of
-
-
-@pytest.fixture
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long a batch would have rested."""
-    pauses: list[float] = []
-    monkeypatch.setattr(Pauses, "take", lambda _, seconds: pauses.append(seconds))
-    return pauses
 
 
 def test_an_error_that_no_engine_should_raise_is_tried_again_with_growing_pauses_and_then_failed_with_every_reason(
