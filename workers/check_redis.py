@@ -90,7 +90,8 @@ def _queues(ledger: RedisLedger, models: Sequence[Settings], records: Sequence[W
     runs, unreadable = ledger.read_open_runs()
     for run, counts in ledger.standings(runs.values()):
         unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
-        rerankers |= {run.spec.rag.reranker} if run.spec.rag and run.spec.rag.reranker else set()
+        if run.spec.rag and run.spec.rag.reranker:
+            rerankers.add(run.spec.rag.reranker)
     yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable.values())
     if any(each.indexes for each in models):
         yield from map(_reranker, sorted(rerankers))

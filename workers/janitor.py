@@ -123,7 +123,11 @@ class Janitor(Rounds):
         stalled: set[str] = set()
         for run in runs:
             try:
-                if self._needs_healing(run, thoroughly, stalled):
+                due = thoroughly or self._is_due(run)
+                if not due and looks_stalled(self._ledger, run):
+                    stalled.add(run.run_id)
+                    due = run.run_id in self._stalled  # twice in a row: once may be a message in flight
+                if due:
                     self._heal(run)
             except UnknownRun:  # purged meanwhile, as the HTTP server does after each request
                 continue
@@ -153,14 +157,9 @@ class Janitor(Rounds):
         log.warning("worker %s is gone: %s requeued", name, number(messages, "message"))
         return messages > 0
 
-    def _needs_healing(self, run: Run, thoroughly: bool, stalled: set[str]) -> bool:
-        """Whether to audit: stalled twice in a row (once may be a message in flight), or long without progress."""
-        settled = self._ledger.counts(run.run_id).settled
-        if thoroughly or self._quiet.is_due(run.run_id, settled, time.monotonic()):
-            return True
-        if looks_stalled(self._ledger, run):
-            stalled.add(run.run_id)
-        return run.run_id in stalled and run.run_id in self._stalled
+    def _is_due(self, run: Run) -> bool:
+        """Whether to audit the run because none of its questions was settled for long."""
+        return self._quiet.is_due(run.run_id, self._ledger.counts(run.run_id).settled, time.monotonic())
 
     def _heal(self, run: Run) -> None:
         questions, messages = heal(self._ledger, self._app, run, self._settings.question_batch_size)

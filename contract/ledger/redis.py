@@ -152,8 +152,10 @@ class RedisLedger(Ledger):
             found = self._redis.mget([keys.RunKeys(each).meta for each in ids]) if ids else []
         runs: list[Run] = []
         for run_id, body in zip(ids, cast("list[str | None]", found), strict=True):
+            if body is None:
+                continue
             try:
-                runs += [_run(run_id, body)] if body is not None else []
+                runs.append(_run(run_id, body))
             except UnreadableRun as trouble:
                 log.warning("%s It is skipped.", trouble)
         return runs
@@ -193,8 +195,9 @@ class RedisLedger(Ledger):
             with translating(self._redis):
                 bodies = cast("list[str | None]", self._redis.hmget(keys.RunKeys(run_id).questions, ids))
             for question_id, body in zip(ids, bodies, strict=True):
-                with suppress(ValidationError):
-                    found |= {question_id: _read_question(body)} if body else {}
+                if body is not None:
+                    with suppress(ValidationError):
+                        found[question_id] = _read_question(body)
         return found
 
     def begin(

@@ -142,16 +142,20 @@ class BatchWork(abc.ABC):
         for run_id, asked in asked_by_run(batch).items():
             begun, not_begun = self._begin_what_can_be(batch, run_id, asked)
             endings |= not_begun
-            unfit = self._unfit(begun[0].item.spec) if begun else None
-            if begun and unfit is None:
-                self._recorder.note_engine(run_id, begun[0].item.spec.mode)
+            if not begun:
+                continue
+            spec = begun[0].item.spec
+            unfit = self._unfit(spec)
+            if unfit is None:
+                self._recorder.note_engine(run_id, spec.mode)
             for work in begun:
-                refusal = self._refusal(work, unfit)
-                if refusal is not None:
+                if failure := unfit or self._too_often(work):
                     attempts = min(work.attempts, self._settings.max_attempts)  # one beyond was not begun
-                    refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, refusal))
+                    refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, failure))
+                elif work.attempts <= self._suspect_from:
+                    ready.append(work)
                 else:
-                    (ready if work.attempts <= self._suspect_from else suspects).append(work)
+                    suspects.append(work)
         endings |= self._recorder.commit(refused)
         batch.begun += len(refused)
         endings |= self._attempt(batch, ready)
@@ -217,14 +221,11 @@ class BatchWork(abc.ABC):
             return None, str(trouble)
         return spec, self._hindrance(spec)
 
-    def _refusal(self, work: Work, unfit: Failure | None) -> Failure | None:
-        """Return why this worker must not take the question; None if it may. `unfit` is why for the whole run."""
-        if unfit is not None:
-            return unfit
-        if work.attempts > self._settings.max_attempts:
-            reasons = self._ledger.troubles(work.run_id, work.question_id)
-            return too_many(self._settings.max_attempts, reasons)
-        return None
+    def _too_often(self, work: Work) -> Failure | None:
+        """Return the failure of a question that has had all its attempts; None of any other."""
+        if work.attempts <= self._settings.max_attempts:
+            return None
+        return too_many(self._settings.max_attempts, self._ledger.troubles(work.run_id, work.question_id))
 
     def _attempt_alone(self, batch: Batch, work: Work) -> Endings:
         """Begin a suspect while nothing else is running: if this worker dies now, the ledger knows the culprit."""
