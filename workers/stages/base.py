@@ -206,7 +206,7 @@ class BatchWork(abc.ABC):
         if spec is None:
             return []
         return [
-            Work(Item(each.question, spec), asked[each.question.id], each.attempts + (not each.counted))
+            Work(Item(each.question, spec), asked[each.question.id], each.attempts + (0 if each.counted else 1))
             for each in begun
         ]
 

@@ -48,7 +48,7 @@ class PutOffs:
                 self._running -= 1
 
     def add(self, run_id: str, question_ids: Iterable[str], why: str) -> Endings:
-        """Requeue the questions' messages for another worker, or this one later; return their endings."""
+        """Note that the run is put off, and why; return the endings of these questions, whose messages are requeued."""
         with self._changing:
             current = self.current
             # Without those that other workers have finished.

@@ -116,15 +116,18 @@ class StageContext:
 
 def send_on(send: Send, works: Sequence[Work], stage: Stage, ending: str) -> Endings:
     """Send the questions of `works` on to `stage`, keeping messages together; return `ending` for each."""
-    by_queue: dict[str, dict[int, QuestionBatch]] = defaultdict(dict)
+    by_queue: dict[str, list[QuestionBatch]] = defaultdict(list)
+    #: By the message received.
+    sent_on: dict[int, QuestionBatch] = {}
     for work in works:
-        held, queue = work.held, keys.queue_of(stage, work.item.spec)
-        message = by_queue[queue].setdefault(
-            id(held), QuestionBatch(held.run_id, [], Priority(held.priority), held.published_at)
-        )
-        message.question_ids.append(work.question_id)
+        held = work.held
+        if id(held) not in sent_on:
+            message = QuestionBatch(held.run_id, [], Priority(held.priority), held.published_at)
+            sent_on[id(held)] = message
+            by_queue[keys.queue_of(stage, work.item.spec)].append(message)
+        sent_on[id(held)].question_ids.append(work.question_id)
     for queue, messages in by_queue.items():
-        send(queue, list(messages.values()))
+        send(queue, messages)
     return {(work.run_id, work.question_id): ending for work in works}
 
 
