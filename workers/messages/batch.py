@@ -41,7 +41,10 @@ class HeldMessage:
 
 @dataclass(slots=True)
 class Batch:
-    """Messages that are processed together in one generate call. From `begun` on, `run_batch` says what came of it."""
+    """Messages that are processed together in one generate call, and what came of it.
+
+    `run_batch` sets `begun` and the three fields behind it.
+    """
 
     number: int
     held: list[HeldMessage]
