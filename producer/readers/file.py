@@ -21,8 +21,8 @@ from producer.readers.answers import INDICES, Way, no_key, settle
 from producer.readers.fields import parts_of, to_row
 from producer.readers.fields_used import UsedFields
 from producer.readers.folder import Member, members
-from producer.readers.format import JSON, Format, format_of
-from producer.readers.hub import is_dataset, read_dataset
+from producer.readers.format import DATASET, JSON, Format, format_of
+from producer.readers.hub import is_dataset
 from producer.readers.layouts import OWN, Layout, choose, is_question, layout_called
 from producer.readers.mapping import mapped
 from producer.readers.marks import are_usual, without_marks
@@ -169,13 +169,10 @@ def _head(formats: Sequence[Format]) -> list[Record]:
 
 def _formats(source: Source) -> list[Format]:
     """Return the format of the file, or of each of several."""
-    path = source.path
-    if source.hub_name or (path.is_dir() and is_dataset(path)):
-        found = Format("Hugging Face dataset", partial(read_dataset, source), names_split=True)
-        return [with_answers(found, source)]
-    refuse_missing(source)
-    if not _is_one_file(source):
-        return [_format_of(member) for member in members(source)]
+    if not is_dataset(source):
+        refuse_missing(source)
+        if not _is_one_file(source):
+            return [_format_of(member) for member in members(source)]
     found = format_of(source)
     _refuse_what_would_do_nothing(source, found)
     return [with_answers(found, source)]
@@ -195,7 +192,7 @@ def _is_one_file(source: Source) -> bool:
 
 def _refuse_what_would_do_nothing(source: Source, found: Format) -> None:
     """Raise QuestionFileError if a subset is requested of a format without subsets, instead of ignoring the option."""
-    if source.how.subset and found.title != JSON:
+    if source.how.subset and found.title not in {DATASET, JSON}:
         hint = "To select the questions of one subject, use --subject NAME."
         raise QuestionFileError(f"{found.title} has no subset {source.how.subset!r}.", path=source.shown, hint=hint)
 

@@ -1,10 +1,13 @@
-"""Detecting a file's format: Parquet, JSON, JSON Lines or a table. The content decides; the name hardly matters."""
+"""Detecting a source's format: a dataset, Parquet, JSON, JSON Lines or a table.
+
+The content decides; the name hardly matters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +17,7 @@ from producer.readers.csv import read_csv
 from producer.readers.csv_dialect import Dialect, dialect_of
 from producer.readers.csv_headers import mapping_for, refuse_column_before_question, refuse_row_as_header
 from producer.readers.field_names import is_table_header
+from producer.readers.hub import is_dataset, read_dataset
 from producer.readers.json import read_json
 from producer.readers.jsonl import DECODER, read_jsonl
 from producer.readers.layouts import is_question
@@ -26,9 +30,10 @@ from producer.readers.stream import HEAD_BYTES, compression_of, open_bytes
 from producer.readers.text import Text, encoding_among
 from producer.readers.unsupported import refuse_foreign
 
-__all__ = ["JSON", "Format", "format_of"]
+__all__ = ["DATASET", "JSON", "Format", "format_of"]
 
-#: The title of the only format in which one file can hold several subsets.
+#: The titles of the formats that can hold several subsets.
+DATASET = "Hugging Face dataset"
 JSON = "JSON"
 #: Number of rows from which it is told what is wrong with a table.
 _FIRST_RECORDS = 50
@@ -50,7 +55,18 @@ class Format:
 
 
 def format_of(source: Source) -> Format:
-    """Return the format of a file's content. Raises QuestionFileError for content without records."""
+    """Return the format of a file or a dataset. Raises QuestionFileError for content without records."""
+    if is_dataset(source):
+        found = Format(DATASET, partial(read_dataset, source), names_split=True)
+    else:
+        found = _format_of_file(source)
+    records = found.records
+    if not source.how.mapping:
+        records = partial(_unwrapped, records)
+    return replace(found, records=partial(one_by_one, records))
+
+
+def _format_of_file(source: Source) -> Format:
     compression = compression_of(source.path)
     open_again = partial(open_bytes, source.path, source.shown, source.member)
     with open_again() as file:
@@ -59,14 +75,10 @@ def format_of(source: Source) -> Format:
         if compression:
             hint = "Decompress it: Parquet has its own compression. A folder of Parquet files can be read as well."
             raise QuestionFileError(f"is Parquet compressed as {compression}.", path=source.shown, hint=hint)
-        rows = partial(read_parquet, source.path, source.shown)
-        return Format("Parquet", partial(one_by_one, rows), compression=compression)
+        return Format("Parquet", partial(read_parquet, source.path, source.shown))
     refuse_foreign(head, source.shown)
     text = Text(open_again, encoding_among(source.how.encoding, head, source.shown), source.shown)
-    title, records = _text_format(text, source)
-    if not source.how.mapping:
-        records = partial(_unwrapped, records)
-    return Format(title, partial(one_by_one, records), text.encoding, compression)
+    return Format(*_text_format(text, source), text.encoding, compression)
 
 
 #: Fields that hold the question itself in logs of lm-evaluation-harness and in rows from the hub's API.

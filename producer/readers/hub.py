@@ -30,9 +30,13 @@ _TELL_TWICE = ("datasets", "huggingface_hub")
 _SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
-def is_dataset(folder: Path) -> bool:
-    """Whether the folder looks like a saved dataset or a dataset repository."""
-    return _is_saved(folder) or any(each for kind in ("*.parquet", "*.arrow") for each in folder.rglob(kind))
+def is_dataset(source: Source) -> bool:
+    """Whether the source is on the hub, or a folder that looks like a saved dataset or a dataset repository."""
+    if source.hub_name:
+        return True
+    folder = source.path
+    there = (each for kind in ("*.parquet", "*.arrow") for each in folder.rglob(kind))
+    return folder.is_dir() and (_is_saved(folder) or any(there))
 
 
 def _is_saved(folder: Path) -> bool:

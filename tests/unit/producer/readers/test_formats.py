@@ -352,6 +352,25 @@ def test_images_of_a_dataset_are_not_decoded_and_do_not_change_from_one_reading_
     }
 
 
+def test_questions_inside_the_rows_of_a_dataset_are_found_as_in_any_other_file(tmp_path: Path) -> None:
+    """Articles were split and logs unwrapped in JSON only: in a folder of Parquet, their rows were refused."""
+    needed_package("datasets")
+    article = {"article": "Text.", "questions": ["q0", "q1"], "options": [["x", "y"]] * 2, "answers": ["B", "A"]}
+    log = {"doc": {"question": "q", "choices": ["x", "y"], "answer": 1}, "score": 0.5}
+    (tmp_path / "articles").mkdir()
+    (tmp_path / "logs").mkdir()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([article]), tmp_path / "articles" / "all.parquet")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([log]), tmp_path / "logs" / "all.parquet")
+
+    def found(path: str) -> list[tuple[str, str | None, tuple[str, ...]]]:
+        return [
+            (each.question, each.context, each.right) for each in questions(understand(Source(tmp_path / path, path)))
+        ]
+
+    assert found("articles") == found("articles/all.parquet") == [("q0", "Text.", ("B",)), ("q1", "Text.", ("A",))]
+    assert found("logs") == found("logs/all.parquet") == [("q", None, ("B",))]
+
+
 def test_a_saved_dataset_is_read_by_its_folder(tmp_path: Path) -> None:
     datasets = needed_package("datasets")
     features = datasets.Features(
