@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from contract.question import LABELS, MAX_CHOICES, MIN_CHOICES
@@ -21,7 +22,7 @@ _UNSPACED = re.compile(r"[ \t]*(?P<letter>[A-Za-z])(?P<close>\.)(?![A-Za-z]\.)(?
 #: A mark in a tokenised list, with blanks between words and punctuation (MathQA): `a ) 38 , b ) 27.5`.
 _SPACED = re.compile(r"(?:^|,)\s*([a-zA-Z])\s+\)\s*")
 _BULLETS = re.compile(r"\n\s*(?:Options|Choices|Answer choices):[ \t]*\n(?=[ \t]*[-*•] )", re.IGNORECASE)
-_BULLET = re.compile(r"^[ \t]*[-*•][ \t]+(.+)$", re.MULTILINE)
+_BULLET = re.compile(r"^[ \t]*[-*•][ \t]+(?=.)", re.MULTILINE)
 _HEADING = re.compile(r"\n\s*(?:Options|Choices|Answer choices):?\s*$", re.IGNORECASE)
 #: Lead-ins to the answer that a prompt may end with, by language.
 _LEADS = (
@@ -273,6 +274,11 @@ def _bulleted(text: str) -> Inline | None:
     heading = _BULLETS.search(text)
     if heading is None:
         return None
-    choices = tuple(each.strip() for each in _BULLET.findall(text, heading.end()))
+    marks = list(_BULLET.finditer(text, heading.end()))
+    if len(marks) < MIN_CHOICES:
+        return None
+    others = [text[mark.end() : following.start()].strip() for mark, following in pairwise(marks)]
+    last = text[marks[-1].end() :].partition("\n")[0].strip()  # only its line: the prompt may go on below
+    choices = (*others, last)
     labels = tuple(str(at) for at in range(1, len(choices) + 1))
-    return Inline(text[: heading.start()].strip(), labels, choices) if len(choices) >= MIN_CHOICES else None
+    return Inline(text[: heading.start()].strip(), labels, choices)

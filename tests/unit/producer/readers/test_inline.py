@@ -40,6 +40,14 @@ def test_choices_in_two_columns_are_refused_rather_than_joined() -> None:
     assert split_choices("Best? (1) breeding (3) cloning (2) engineering (4) replication") is None
 
 
+def test_a_choice_behind_a_bullet_may_have_several_lines_but_the_last_one_ends_where_the_prompt_goes_on() -> None:
+    """Of a choice on two lines only the first was read, and the question was asked with half of it."""
+    found = split_choices("Is it red?\nOptions:\n- Yes,\n  it is\n* No\n\nA: ")
+    assert found is not None
+    assert (found.stem, found.labels, found.choices) == ("Is it red?", ("1", "2"), ("Yes,\n  it is", "No"))
+    assert split_choices("Is it red?\nOptions:\n- Yes") is None
+
+
 @pytest.mark.parametrize("separator", ["; ", ", ", " | ", " / ", " - ", "； "])
 def test_what_separates_choices_on_one_line_is_no_part_of_them(separator: str) -> None:
     found = split_choices(separator.join(["Which is a city? A) Lyon", "B) Paris", "C) Nice"]))
