@@ -24,7 +24,9 @@ def mentions(texts: Sequence[str], passages: Sequence[str]) -> list[bool]:
     Paraphrases are not found.
     """
     plain = [_plain(each) for each in passages]
-    return [any(_stands_in(text, each) for each in plain) for text in (_plain(each).rstrip(".。") for each in texts)]
+    # "iron ." is a text from which a tokeniser separated its full stop.
+    wanted = [_plain(each).rstrip(".。").rstrip() for each in texts]
+    return [any(_stands_in(text, each) for each in plain) for text in wanted]
 
 
 def _plain(text: str) -> str:

@@ -17,6 +17,7 @@ from producer.stats.mentions import mentions
         ("iron", "environment and iron", True),
         ("static  electricity", "caused by Static\nelectricity", True),
         ("The Sun rises.", "Each day the sun rises, and sets.", True),
+        ("The sun rises .", "Each day the sun rises.", True),
         ("3.5", "3.5 volts", True),
         ("3.5", "13.5 volts", False),
         ("+", "1 + 1", True),
