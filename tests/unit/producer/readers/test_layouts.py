@@ -131,6 +131,52 @@ def test_a_forced_layout_that_does_not_fit_is_refused_row_by_row(tmp_path: Path)
     assert "field 'cop': missing" in str(row.trouble)
 
 
+def test_a_premise_of_copa_is_asked_for_its_cause_or_effect(tmp_path: Path) -> None:
+    beside = {"choice1": "I ate.", "choice2": "It rained."}
+    cause = {"premise": "It fell.", **beside, "question": "cause", "label": 0}
+    effect = {"premise": "I ran.", **beside, "question": "effect", "label": 1}
+
+    file = read(tmp_path, lines(cause, effect))
+
+    assert file.layout.name == "copa"
+    assert [(each.question, each.right) for each in questions(file)] == [
+        ("It fell. What was the cause of this?", ("A",)),
+        ("I ran. What happened as a result?", ("B",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "asked", "question"),
+    [
+        ("Calculate.\n", "What is two and two?", "Calculate.\nWhat is two and two?"),
+        (" ", "What is two and two?", "What is two and two?"),
+        ("Calculate: ", "", "Calculate:"),
+        ("", "", "Which is the sum of two and two?"),
+    ],
+)
+def test_what_a_file_of_big_bench_says_once_belongs_to_each_question(
+    tmp_path: Path, prefix: str, asked: str, question: str
+) -> None:
+    task = {"description": "Which is the sum of two and two?", "task_prefix": prefix}
+    content = json.dumps({**task, "examples": [{"input": asked, "target_scores": {"three": 0, "four": 1}}]})
+
+    (found,) = questions(read(tmp_path, content))
+
+    assert (found.question, found.right) == (question, ("B",))
+
+
+def test_options_behind_bullets_are_choices_and_what_follows_them_is_not(tmp_path: Path) -> None:
+    first = {"inputs": "What is it?\nOptions:\n- red\n- blue\nA: ", "target": "blue"}
+    second = {"inputs": "Which is it?\nOptions:\n- red\n- blue", "target": "red"}
+
+    file = read(tmp_path, lines(first, second))
+
+    assert [(each.question, each.choices, each.right) for each in questions(file)] == [
+        ("What is it?", ("red", "blue"), ("B",)),
+        ("Which is it?", ("red", "blue"), ("A",)),
+    ]
+
+
 def test_every_question_of_an_article_has_the_article_and_an_id_of_its_own(tmp_path: Path) -> None:
     first, second = questions(read(tmp_path, CASES["RACE"].content))
 
