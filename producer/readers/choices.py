@@ -64,17 +64,15 @@ def choices_of(found: object) -> Choices:
     {"text": [...], "label": [...]}; and a text that contains such a list or marked choices: "(A) red (B) blue".
     """
     if isinstance(found, str):
-        found = _in_text(found)
-    if isinstance(found, Choices):
-        return found
+        if found.strip()[:1] not in {"[", "{"}:
+            return _in_text(found)
+        found = decoded(found.strip())
     if isinstance(found, Mapping):
-        found = _in_object(found)
-    elif isinstance(found, list | tuple) and found and all(isinstance(each, Mapping) for each in found):
-        found = _of_objects(found)
-    if isinstance(found, Choices):
-        return labelled(found)
+        return labelled(_in_object(found))
     if not isinstance(found, list | tuple):
         raise no_list(found)
+    if found and all(isinstance(each, Mapping) for each in found):
+        return labelled(_of_objects(found))
     return unmarked(found)
 
 
@@ -200,12 +198,11 @@ def _are_letters_in_brackets(marks: Sequence[Mark]) -> bool:
     return len(letters) == len(marks) and len(rests) > 1 and not any(joins(rest) for rest in rests)
 
 
-def _in_text(found: str) -> object:
-    stripped = found.strip()
-    if stripped[:1] in {"[", "{"}:
-        return decoded(stripped)
-    inside = split_list(stripped) or split_choices(f"?\n{stripped}")
-    return Choices(list(inside.choices), list(inside.labels)) if inside else found
+def _in_text(text: str) -> Choices:
+    inside = split_list(text.strip()) or split_choices(f"?\n{text.strip()}")
+    if inside is None:
+        raise no_list(text)
+    return Choices(list(inside.choices), list(inside.labels))
 
 
 def decoded(cell: str, field: str = "choices", hint: str = EXAMPLE) -> object:
@@ -249,11 +246,9 @@ def _printed(cell: str) -> object:
     return found if isinstance(found, list | dict) else None
 
 
-def _in_object(found: Mapping[Any, Any]) -> object:
+def _in_object(found: Mapping[Any, Any]) -> Choices:
     known = by_spelling(found)
-    texts, labels = (
-        next((known[each] for each in names if each in known), None) for names in (CHOICE_TEXTS, CHOICE_LABELS)
-    )
+    texts, labels = _first_of(CHOICE_TEXTS, known), _first_of(CHOICE_LABELS, known)
     if isinstance(texts, list | tuple):
         marks = [str(each) for each in labels] if isinstance(labels, list | tuple) else []
         if marks and len(marks) != len(texts):
@@ -264,9 +259,14 @@ def _in_object(found: Mapping[Any, Any]) -> object:
     return Choices(as_texts(list(filled.values())), [str(label) for label in filled])
 
 
+def _first_of(names: Sequence[str], known: Mapping[str, Any]) -> Any:
+    """Return the value of the first of `names` that is there, even if that is None; None without any."""
+    return next((known[each] for each in names if each in known), None)
+
+
 def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     first, found = found[0], [by_spelling(each) for each in found]
-    texts: list[Any] = [next((each[name] for name in CHOICE_TEXTS if name in each), None) for each in found]
+    texts: list[Any] = [_first_of(CHOICE_TEXTS, each) for each in found]
     if not any(name in each for each in found for name in CHOICE_TEXTS):
         known = f"{', '.join(CHOICE_TEXTS[:-1])} or {CHOICE_TEXTS[-1]}"
         message = f"found {shown_value(first)}, in which no field is called {known}."
