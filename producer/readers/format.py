@@ -105,9 +105,11 @@ def _inside(fields: Mapping[str, Any]) -> dict[str, Any] | None:
 def _text_format(text: Text, source: Source) -> tuple[str, Records]:
     start = text.head().lstrip()
     name = source.path.name.lower()
-    if _opens_json(start) or (not start and not name.endswith((".csv", ".tsv"))):
+    if not start:
+        return "CSV" if name.endswith((".csv", ".tsv")) else "JSONL", partial(read_jsonl, text)
+    if _opens_json(start):
         looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question
-        if not start or (start.startswith("{") and _is_lines(text, name, looks_right)):
+        if start.startswith("{") and _is_lines(text, name, looks_right):
             return "JSONL", partial(read_jsonl, text)
         wanted = ", ".join(_mapped_fields(source))
         doubt = f"Its questions may lack fields that --map names: {wanted}." if wanted else ""
@@ -115,11 +117,11 @@ def _text_format(text: Text, source: Source) -> tuple[str, Records]:
     dialect = _dialect(text, source)
     if dialect is not None:
         return dialect.title, partial(read_csv, text, dialect)
+    # The reader of what the name says tells what is wrong with it.
+    if ".jsonl" in name:
+        return "JSONL", partial(read_jsonl, text)
     if ".json" in name:
-        reader = read_jsonl if ".jsonl" in name else partial(read_json, is_question=is_question)
-        return JSON, partial(reader, text)
-    if not start:
-        return "CSV", partial(read_jsonl, text)
+        return JSON, partial(read_json, text, is_question)
     message = f"is not JSON, JSON Lines, a table or Parquet: it starts with {start[:20]!r}."
     raise QuestionFileError(message, path=source.shown, hint="Convert it to one of these formats.")
 
