@@ -298,9 +298,10 @@ class Summary:
         """
         constant = self.tally.guessing(ANSWERED).constant(self.run.spec)
         found, chance = self.answered_interval, self.answered_chance
-        if constant is None or found is None or chance is None or not chance < found.low <= constant.value:
+        if constant is None or found is None or chance is None or found.against(chance) != "above":
             return None
-        return Unbeaten(constant, "below" if found.high < constant.value else "not distinguishable from")
+        how = found.against(constant.value)
+        return None if how == "above" else Unbeaten(constant, how)
 
     @property
     def preferred_position(self) -> Preference | None:

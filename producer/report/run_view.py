@@ -59,7 +59,7 @@ class RunView:
         found = self.summary.answered_interval
         if answered is None or found is None or chance is None or self.chance is None:
             return ""
-        how = "above" if found.low > chance else "below" if found.high < chance else "not distinguishable from"
+        how = found.against(chance)
         if answered.of == self.tally.keyed.total():
             return f", {how} chance"
         return f". On the {number(answered.of, 'question')} it answered, it is {how} chance"

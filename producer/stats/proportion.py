@@ -21,6 +21,10 @@ class Interval:
     low: float
     high: float
 
+    def against(self, level: float) -> str:
+        """Return whether the figure is `above` or `below` a level, or `not distinguishable from` it."""
+        return "above" if self.low > level else "below" if self.high < level else "not distinguishable from"
+
     def to_json(self) -> dict[str, Any]:
         """Return the bounds."""
         return {"low": round(self.low, 6), "high": round(self.high, 6)}
