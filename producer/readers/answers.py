@@ -145,9 +145,11 @@ def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None
         return best[0]
     if Way.TEXT in {best[0], *differ}:
         return Way.ANY
-    if best[0] in INDICES and usual is None:
+    if best[0] not in INDICES:
+        return best[0]
+    if usual is None:
         raise _undecided(known)
-    return usual if best[0] in INDICES and usual else best[0]
+    return usual
 
 
 def _mixed(known: Sequence[Given], ways: Sequence[Way]) -> Way:
