@@ -75,6 +75,9 @@ class Contexts:
     Here N questions with mean m are in G clusters, and x_g is the sum over the n_g questions of cluster g. Intervals
     and tests use the standard error of `_error`, and Student's t with G-1 degrees of freedom: A. C. Cameron and D. L.
     Miller, "A practitioner's guide to cluster-robust inference", Journal of Human Resources 50 (2015), section VI.
+
+    The methods give the numbers of one example: ten contexts of four questions, in six of which all four are right, in
+    four two. So N = 40, G = 10 and m = 32/40 = 0.8, and a question's value has the variance m (1 - m) = 0.16.
     """
 
     #: (sum, number of questions) of a cluster → number of such clusters; a question without a context is its own.
@@ -137,6 +140,9 @@ class Contexts:
         the same for as many of them as tell as much as these do (`_effective`). The first alone shrinks to a point if
         all clusters have the same mean, as they often do if nearly all is right: where questions are right or wrong
         together, 20 contexts of 5 questions held an accuracy of 0.95 in 64 of 100 samples, and in all with the third.
+
+        Example: 0.8 ± 2.262 · 0.0816 is 0.615 to 0.985; Wilson's interval is 0.652 to 0.895 for 40 questions and 0.579
+        to 0.921 for 19.2. The widest on either side is 0.579 to 0.985.
         """
         mean, reach = self._mean, _quantile(self._count) * self._error(figure.variance)
         found = figure.interval_at(self._of), figure.interval_at(self._effective(figure.variance))
@@ -171,6 +177,9 @@ class Contexts:
         number of positive counts estimated from survey data", Survey Methodology 24 (1998); for Wilson's interval N.
         Dean and M. Pagano, "Evaluating confidence interval methods for binomial proportions in clustered surveys",
         Journal of Survey Statistics and Methodology 3 (2015).
+
+        Example: independent questions have the squared error 0.16/40 = 0.004, these 0.00667; the design effect is 1.667
+        and leaves 24, times (2.023 / 2.262)² is 19.2. With the same values in all of a cluster, 40/4 = 10 are left.
         """
         least = self._of / self.largest_design_effect
         if not variance:
@@ -187,6 +196,8 @@ class Contexts:
         and D. G. Steigerwald, "Asymptotic behavior of a t-test robust to cluster heterogeneity", Review of Economics
         and Statistics 99, 2017). The other one is that of `_modelled`. With clusters of one size, both are the same, or
         the second is 0.
+
+        Example: √(10/9 · (6 · 0.8² + 4 · 1.2²)) / 40 = √10.67 / 40 = 0.0816, as x_g is 4 or 2, and m n_g is 3.2.
         """
         robust = self._count / (self._count - 1) * self._squares
         return math.sqrt(max(robust, self._modelled(variance))) / self._of
@@ -198,6 +209,10 @@ class Contexts:
         b = (B - W) / n₀ the variance of the clusters' own means, and n₀ = (N - Σ_g n_g² / N) / (G-1). Source: M. S.
         Ridout, C. G. B. Demétrio and D. Firth, "Estimating intraclass correlation for binary data", Biometrics 55
         (1999).
+
+        Example: the squares between clusters are 6 · 4 · 0.2² + 4 · 4 · 0.3² = 2.4, and all are 40 · 0.16 = 6.4. So
+        W = 4.0/30 = 0.133, B = 2.4/9 = 0.267, n₀ = (40 - 160/40) / 9 = 4, b = 0.0333, and the variance is 40 · 0.133 +
+        0.0333 · 160 = 10.67.
         """
         of, count, mean = self._of, self._count, self._mean
         if count == of:

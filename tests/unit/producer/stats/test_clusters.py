@@ -194,6 +194,18 @@ def test_where_most_share_a_hidden_context_a_question_asked_twice_does_not_outwe
     assert (Contexts.of([found]).sharing, Contexts.of([found]).by_text) == (100, False)
 
 
+def test_the_example_of_the_docstrings_has_these_numbers() -> None:
+    found, whole = Contexts(Counter({(4, 4): 6, (2, 4): 4})), accuracy(32, 40)
+
+    assert found._error(whole.variance) == pytest.approx(0.0816, abs=5e-5)
+    assert found._modelled(whole.variance) == pytest.approx(10.67, abs=5e-3)
+    assert found._effective(whole.variance) == pytest.approx(19.2, abs=0.05)
+    within, of_these = found.clustered(whole), whole.interval_at(19.2)
+    assert [round(each, 3) for each in (whole.low, whole.high)] == [0.652, 0.895]
+    assert [round(each, 3) for each in (of_these.low, of_these.high)] == [0.579, 0.921]
+    assert [round(each, 3) for each in (within.low, within.high)] == [0.579, 0.985]
+
+
 def test_twenty_questions_that_a_file_has_five_times_each_tell_no_more_than_twenty() -> None:
     found = contexts(*((str(at % 20), 1) for at in range(100))).interval(accuracy(100, 100))
 
