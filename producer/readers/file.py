@@ -26,7 +26,7 @@ from producer.readers.hub import is_dataset
 from producer.readers.layouts import OWN, Layout, choose, is_question, layout_called
 from producer.readers.mapping import mapped
 from producer.readers.marks import are_usual, without_marks
-from producer.readers.overlooked_key import possible_keys, refuse_overlooked_key
+from producer.readers.misnamed import possible_keys, refuse_doubtful_questions, refuse_overlooked_key
 from producer.readers.own_answers import are_supposed_indices, refuse_doubtful_numbers
 from producer.readers.parts import PAIRED, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row, head_of
@@ -34,7 +34,6 @@ from producer.readers.shapes import place_of_questions, refuse_row_per_choice
 from producer.readers.source import STDIN, HowToRead, Source
 from producer.readers.splits import chosen
 from producer.readers.stream import compression_of, explaining, files_in_zip
-from producer.readers.suspicious_fields import refuse_doubtful_questions
 from producer.readers.unsupported import refuse_sheet
 
 __all__ = ["QuestionFile", "refuse_missing", "understand"]

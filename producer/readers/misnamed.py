@@ -1,23 +1,25 @@
-"""Finding fields with unknown names that may be the key of a file in which no field with a usual name is.
+"""Refusing files in which a field holds something else than its name suggests, which accuracies would not reveal.
 
-Such a file would be asked without a key, and the run would have no accuracy. Labels and texts of choices are hardly
-anything else, nor are positions under a name like `gold_idx`: the file is refused until the user says. Other small
-numbers may as well be levels, or pages: a warning names their fields.
+The question may be in another field than the one that is called so. And a field with an unknown name may be the key of
+a file in which no field with a usual name is: it would be asked without a key, and the run would have no accuracy.
+Labels and texts of choices are hardly anything else, nor are positions under a name like `gold_idx`: such a file is
+refused until the user says. Other small numbers may as well be levels, or pages: a warning names their fields.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from producer.readers.answer_fields import name_all, say_by_label_or_text
 from producer.readers.answers import INDICES, Given, is_number, no_key, read_as
-from producer.readers.field_names import spelled
+from producer.readers.field_names import PARTS, spelled
 from producer.readers.parts import Parts
-from producer.readers.record import FieldTrouble
+from producer.readers.record import FieldTrouble, Record, shown_value
 
-__all__ = ["possible_keys", "refuse_overlooked_key"]
+__all__ = ["possible_keys", "refuse_doubtful_questions", "refuse_overlooked_key"]
 
-#: With fewer rows, a field that names choices may do so by chance.
+#: With fewer rows, a text may be repeated, or a field name choices, by chance.
 _LEAST_ROWS = 3
 #: The same for numbers, unless the field's name speaks of a key.
 _LEAST_ROWS_OF_NUMBERS = 8
@@ -25,6 +27,36 @@ _LEAST_ROWS_OF_NUMBERS = 8
 _MOST = 0.9
 #: Words in names of keys.
 _OF_KEYS = frozenset(["answer", "answers", "ans", "correct", "gold", "golden", "key", "right", "solution", "truth"])
+
+
+def refuse_doubtful_questions(head: Sequence[tuple[Record, Parts]]) -> None:
+    """Raise FieldTrouble if most questions are bare numbers, or the same text while a similar field varies."""
+    texts = [each.question.strip() for _, each in head if isinstance(each.question, str)]
+    if not texts:
+        return
+    record, parts = head[0]
+    field = parts.used.question
+    if sum(text.isdigit() for text in texts) * 2 > len(texts):
+        better = max(_texts_beside(record, parts), key=lambda name: len(str((record.fields or {})[name])), default="")
+        raise _doubtful(field, f"most are numbers, like {shown_value(texts[0])}.", better)
+    text, times = Counter(texts).most_common(1)[0]
+    if len(texts) < _LEAST_ROWS or times * 2 <= len(texts):
+        return
+    for name, value in parts.rest.items():
+        if spelled(name) in PARTS["question"] and isinstance(value, str):
+            others = [each.rest.get(name) for _, each in head]
+            if len({each for each in others if isinstance(each, str)}) * 2 > len(others):
+                raise _doubtful(field, f"most rows have {shown_value(text)}, while {name!r} varies.", name)
+
+
+def _texts_beside(record: Record, parts: Parts) -> list[str]:
+    used = parts.used.all
+    return [name for name, value in (record.fields or {}).items() if name not in used and isinstance(value, str)]
+
+
+def _doubtful(field: str | None, message: str, better: str) -> FieldTrouble:
+    hint = f"Use --map question={better or 'FIELD'}, or question={field} if this is intended."
+    return FieldTrouble(field or "question", message, hint, kind="may not be the question")
 
 
 def refuse_overlooked_key(head: Sequence[Parts]) -> None:
