@@ -132,13 +132,7 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
     ambiguous, InputError for an unknown layout.
     """
     with explaining(source.shown):
-        formats = tuple(_formats(source))
-        head = _head(formats)
-        if not any(each.names_split for each in formats):
-            of_split = chosen([each.records for each in formats], head, source.how.split, source.shown)
-            if of_split is not None:
-                formats = tuple(replace(each, records=only) for each, only in zip(formats, of_split, strict=True))
-                head = _head(formats)
+        formats, head = _begun(source)
         layout = _layout(source, head)
         apart = list(_apart(head, layout))
         marked = are_usual([parts for _, parts in apart])
@@ -159,6 +153,19 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
         used = UsedFields.of([(record, key.taken(parts)) for record, parts in apart])
         maybe = () if told else tuple(possible_keys(all_parts))
         return QuestionFile(source, layout, key, formats, _fields(used, source.how.answers), maybe)
+
+
+def _begun(source: Source) -> tuple[tuple[Format, ...], list[Record]]:
+    """Return the format of each file, with the records of the requested split, and the first of these records."""
+    formats = tuple(_formats(source))
+    head = _head(formats)
+    if any(each.names_split for each in formats):
+        return formats, head
+    of_split = chosen([each.records for each in formats], head, source.how.split, source.shown)
+    if of_split is None:
+        return formats, head
+    formats = tuple(replace(each, records=records) for each, records in zip(formats, of_split, strict=True))
+    return formats, _head(formats)
 
 
 def _head(formats: Sequence[Format]) -> list[Record]:
