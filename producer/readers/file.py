@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob
-from pathlib import Path
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
@@ -152,7 +151,7 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
             raise trouble.at(record.file or source.shown, record.line) from None
         used = UsedFields.of([(record, key.taken(parts)) for record, parts in apart])
         maybe = () if told else tuple(possible_keys(all_parts))
-        return QuestionFile(source, layout, key, formats, _fields(used, source.how.answers), maybe)
+        return QuestionFile(source, layout, key, formats, _fields(used, source.how), maybe)
 
 
 def _begun(source: Source) -> tuple[tuple[Format, ...], list[Record]]:
@@ -272,8 +271,10 @@ def _like(head: Sequence[Parts], like: QuestionFile) -> Way | None:
     return like.key.way if same else None
 
 
-def _fields(used: UsedFields, answers: Path | None) -> UsedFields:
-    """Return `used`, with the answer file's name in place of the internal field, if there is an answer file."""
-    if answers is None:
-        return used
-    return replace(used, answer=tuple(str(answers) if name == PAIRED else name for name in used.answer))
+def _fields(used: UsedFields, how: HowToRead) -> UsedFields:
+    """Return `used`, with what the user named in place of the internal fields for answers and gold passages."""
+    if how.answers:
+        used = replace(used, answer=tuple(str(how.answers) if name == PAIRED else name for name in used.answer))
+    if used.gold_passages and "gold_passages" in how.mapping:
+        used = replace(used, gold_passages=(how.mapping["gold_passages"],))
+    return used

@@ -92,6 +92,17 @@ def test_gold_lists_of_which_only_some_name_choices_are_refused_until_the_user_s
     assert [each.gold_passages for each in passages] == [("B",), ("C",)]
 
 
+def test_passages_of_a_mapped_field_are_said_to_be_from_that_field(tmp_path: Path) -> None:
+    """They were said to be from `gold_passages`, which no field of the file was called."""
+    row = {"question": "q", "options": ["x", "y"], "answer": "x", "gold": ["p1"], "relevant": ["p2"]}
+
+    file = read(tmp_path, lines(row), mapping={"gold_passages": "relevant"})
+
+    assert [each.gold_passages for each in questions(file)] == [("p2",)]
+    assert file.fields.gold_passages == ("relevant",)
+    assert "gold passages ← relevant" in file.fields.describe()
+
+
 def test_a_gold_list_of_passages_is_no_answer(tmp_path: Path) -> None:
     rows = [{"question": f"q{at}", "options": ["x", "y"], "gold": gold} for at, gold in enumerate((["p1"], ["1", "0"]))]
 
