@@ -102,14 +102,19 @@ def _inside(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     return inner if isinstance(inner, dict) and is_question(inner) and not is_question(fields) else None
 
 
+def _is_or_holds_question(fields: Mapping[str, Any]) -> bool:
+    return is_question(fields) or _inside(fields) is not None
+
+
 def _text_format(text: Text, source: Source) -> tuple[str, Records]:
     start = text.head().lstrip()
     name = source.path.name.lower()
     if not start:
         return "CSV" if name.endswith((".csv", ".tsv")) else "JSONL", partial(read_jsonl, text)
     if _opens_json(start):
-        looks_right = is_mapped(source.how.mapping) if source.how.mapping else is_question
-        if start.startswith("{") and _is_lines(text, name, looks_right):
+        mapping = source.how.mapping
+        looks_right = is_mapped(mapping) if mapping else is_question
+        if start.startswith("{") and _is_lines(text, name, looks_right if mapping else _is_or_holds_question):
             return "JSONL", partial(read_jsonl, text)
         wanted = ", ".join(_mapped_fields(source))
         doubt = f"Its questions may lack fields that --map names: {wanted}." if wanted else ""
@@ -134,7 +139,7 @@ def _opens_json(start: str) -> bool:
     return start.startswith("[") and (not inside or inside in '[{]"-' or inside.isdigit())
 
 
-def _is_lines(text: Text, name: str, looks_right: IsQuestion) -> bool:
+def _is_lines(text: Text, name: str, is_row: IsQuestion) -> bool:
     """Whether each line of a text that starts with an object is a complete one, rather than a part of one."""
     lines = (line.strip() for line in _until_trouble(text) if line.strip())
     first, second = next(lines, ""), next(lines, "")
@@ -142,7 +147,7 @@ def _is_lines(text: Text, name: str, looks_right: IsQuestion) -> bool:
         whole = DECODER.decode(first)
     except (ValueError, RecursionError, FieldTrouble):
         return second.startswith("{") or (not second and ".jsonl" in name and bool(first))
-    return bool(second) or looks_right(whole)
+    return bool(second) or is_row(whole)
 
 
 def _until_trouble(text: Text) -> Iterator[str]:

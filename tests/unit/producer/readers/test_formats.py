@@ -597,6 +597,14 @@ def test_a_question_inside_a_log_or_the_hubs_rows_is_found(tmp_path: Path, conte
     assert [(each.question, each.right) for each in found] == [("q0", ("B",)), ("q1", ("B",))]
 
 
+@pytest.mark.parametrize("name", ["doc", "row"])
+def test_a_log_or_a_page_of_one_question_is_read_like_those_of_several(tmp_path: Path, name: str) -> None:
+    """A run of a single question had a log that was refused: its one line was taken for an object of many questions."""
+    (found,) = questions(read(tmp_path, lines({"doc_id": 0, name: WRAPPED[0], "acc": 1.0})))
+
+    assert (found.question, found.right) == ("q0", ("B",))
+
+
 SEVERAL_RIGHT = Question(
     id="007",
     question="Which number is even?",
