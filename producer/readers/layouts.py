@@ -1,7 +1,7 @@
 """The known layouts of question files, and detecting which of them a file has.
 
 Most datasets differ only in field names, which `field_names` handles. A separate layout is for anything else that must
-be known: that MedMCQA counts from 1, that PubMedQA's answers are yes, no or maybe, that TruthfulQA's first choice is
+be known: that PIQA counts from 0, that PubMedQA's answers are yes, no or maybe, that TruthfulQA's first choice is
 always the right one.
 """
 
