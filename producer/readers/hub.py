@@ -91,13 +91,11 @@ def _refuse_other_split(saved: Any, source: Source) -> None:
 
 def _load(source: Source, datasets: Any) -> Any:
     subset = source.how.subset or None
-    if source.hub_name:
-        with _explaining(source):
-            return datasets.load_dataset(source.hub_name, subset)
-    if _is_saved(source.path):
-        with _explaining(source):
-            return datasets.load_from_disk(str(source.path))
     with _explaining(source):
+        if source.hub_name:
+            return datasets.load_dataset(source.hub_name, subset)
+        if _is_saved(source.path):
+            return datasets.load_from_disk(str(source.path))
         builder = datasets.load_dataset_builder(str(source.path.resolve()), subset)
     _refuse_unread_files(builder.builder_configs.values(), source)
     with _explaining(source):
