@@ -7,6 +7,7 @@ from typing import Any
 
 from producer.readers.choices import EXAMPLE, bare_texts, checked, choices_of, decoded, mixed
 from producer.readers.field_names import WRONG_LISTS, Names, names_of, spelled
+from producer.readers.inline import split_choices
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.plain import has_choices
 from producer.readers.record import FieldTrouble, shown_value
@@ -141,9 +142,25 @@ def _said(answer: object) -> object:
 
 
 def says_yes_or_no(fields: Fields, names: Names) -> bool:
+    if names.question is None or has_choices(fields, names):
+        return False
     answer, _ = answer_of(fields, names)
-    said = isinstance(answer, bool) or (isinstance(answer, str) and answer.strip().casefold() in _YES)
-    return said and names.question is not None and not has_choices(fields, names)
+    if not isinstance(answer, str):
+        return isinstance(answer, bool)
+    return answer.strip().casefold() in _YES and not _lists(fields[names.question], answer)
+
+
+def _lists(question: object, answer: str) -> bool:
+    """Whether a question lists its choices, of which the answer is one: `(A) Yes (B) No (C) Not stated`."""
+    try:
+        found = split_choices(question) if isinstance(question, str) else None
+    except FieldTrouble:
+        return False
+    return found is not None and _folded(answer) in map(_folded, found.choices)
+
+
+def _folded(text: str) -> str:
+    return text.strip().rstrip(".").casefold()
 
 
 def is_passage_question(fields: Fields, names: Names) -> bool:

@@ -177,6 +177,20 @@ def test_options_behind_bullets_are_choices_and_what_follows_them_is_not(tmp_pat
     ]
 
 
+@pytest.mark.parametrize("how", [{}, {"mapping": {"question": "asked", "answer": "target"}}])
+def test_yes_and_no_are_two_of_the_choices_that_a_question_lists(tmp_path: Path, how: dict[str, Any]) -> None:
+    """The choices stayed in the question, and it was asked with yes and no alone: nobody could choose the third."""
+    listed = {"asked": "Is it red? (A) Yes (B) No (C) Not stated", "target": "No"}
+    other = {"asked": "Is (1) it red or (2) blue?", "target": "Yes"}
+    named = [{"question": each["asked"], "answer": each["target"]} for each in (listed, other)]
+    first, second = (lines(each) for each in ((listed, other) if how else named))
+
+    (found,), (alone,) = questions(read(tmp_path, first, **how)), questions(read(tmp_path, second, **how))
+
+    assert (found.question, found.choices, found.right) == ("Is it red?", ("Yes", "No", "Not stated"), ("B",))
+    assert (alone.question, alone.choices, alone.right) == (other["asked"], ("yes", "no"), ("A",))
+
+
 def test_every_question_of_an_article_has_the_article_and_an_id_of_its_own(tmp_path: Path) -> None:
     first, second = questions(read(tmp_path, CASES["RACE"].content))
 
