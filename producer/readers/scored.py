@@ -10,6 +10,7 @@ from producer.readers.field_names import WRONG_LISTS, Names, names_of, spelled
 from producer.readers.inline import split_choices
 from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
 from producer.readers.plain import has_choices
+from producer.readers.prose import has_inline
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["apart", "best_and_wrong", "is_passage_question", "listed_targets", "says_yes_or_no", "targets", "yes_no"]
@@ -165,4 +166,5 @@ def _folded(text: str) -> str:
 
 def is_passage_question(fields: Fields, names: Names) -> bool:
     answer, _ = answer_of(fields, names)
-    return not has_choices(fields, names) and (answer is None or _said(answer) in ("yes", "no") or answer == -1)
+    says = answer is None or _said(answer) in ("yes", "no") or answer == -1
+    return says and not has_choices(fields, names) and not has_inline(fields, names)

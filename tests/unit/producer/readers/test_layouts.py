@@ -191,6 +191,32 @@ def test_yes_and_no_are_two_of_the_choices_that_a_question_lists(tmp_path: Path,
     assert (alone.question, alone.choices, alone.right) == (other["asked"], ("yes", "no"), ("A",))
 
 
+@pytest.mark.parametrize(
+    ("answers", "right"),
+    [
+        ({"label": 0}, [("A",), ("B",)]),
+        ({"answer": "Ann"}, [("A",), ("B",)]),
+        ({"answer": "Yes"}, [("A",), ("B",)]),
+        ({}, [(), ()]),
+    ],
+)
+def test_a_question_about_a_passage_that_lists_its_choices_is_not_asked_for_yes_or_no(
+    tmp_path: Path, answers: dict[str, Any], right: list[tuple[str, ...]]
+) -> None:
+    """It was read as BoolQ: `label: 0` meant no, whatever the first choice was."""
+    one, other = ("Yes", "No") if "Yes" in answers.values() else ("Ann", "Bob")
+    second = {name: 1 if value == 0 else other for name, value in answers.items()}
+    rows = [
+        {"passage": f"Text {at}.", "question": f"Who {at}? (A) {one} (B) {other}", **answer}
+        for at, answer in enumerate((answers, second))
+    ]
+
+    found = questions(read(tmp_path, lines(*rows)))
+
+    assert [(each.choices, each.context) for each in found] == [((one, other), "Text 0."), ((one, other), "Text 1.")]
+    assert [each.right for each in found] == right
+
+
 def test_every_question_of_an_article_has_the_article_and_an_id_of_its_own(tmp_path: Path) -> None:
     first, second = questions(read(tmp_path, CASES["RACE"].content))
 
