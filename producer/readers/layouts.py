@@ -22,6 +22,7 @@ from producer.readers.scored import (
     apart,
     best_and_wrong,
     is_passage_question,
+    lacks_choices,
     listed_targets,
     says_yes_or_no,
     targets,
@@ -88,7 +89,8 @@ LAYOUTS: tuple[Layout, ...] = (
         "PubMedQA",
         yes_no("yes", "no", "maybe", said_in="final_decision"),
         _needing("question", "final_decision"),
-        ways=_TEXT,
+        lacks_choices,
+        _TEXT,
     ),
     Layout("boolq", "BoolQ", yes_no("yes", "no"), _needing("question", "passage"), is_passage_question, _TEXT),
     Layout(

@@ -13,7 +13,16 @@ from producer.readers.plain import has_choices
 from producer.readers.prose import has_inline
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["apart", "best_and_wrong", "is_passage_question", "listed_targets", "says_yes_or_no", "targets", "yes_no"]
+__all__ = [
+    "apart",
+    "best_and_wrong",
+    "is_passage_question",
+    "lacks_choices",
+    "listed_targets",
+    "says_yes_or_no",
+    "targets",
+    "yes_no",
+]
 
 
 def apart(fields: Fields, names: Names) -> Parts:
@@ -164,7 +173,11 @@ def _folded(text: str) -> str:
     return text.strip().rstrip(".").casefold()
 
 
+def lacks_choices(fields: Fields, names: Names) -> bool:
+    return not has_choices(fields, names) and not has_inline(fields, names)
+
+
 def is_passage_question(fields: Fields, names: Names) -> bool:
     answer, _ = answer_of(fields, names)
     says = answer is None or _said(answer) in ("yes", "no") or answer == -1
-    return says and not has_choices(fields, names) and not has_inline(fields, names)
+    return says and lacks_choices(fields, names)

@@ -217,6 +217,15 @@ def test_a_question_about_a_passage_that_lists_its_choices_is_not_asked_for_yes_
     assert [each.right for each in found] == right
 
 
+def test_a_final_decision_among_choices_of_their_own_is_not_one_of_yes_no_and_maybe(tmp_path: Path) -> None:
+    """Any row with a question and a final decision was PubMedQA's, and refused, as its answer was none of the three."""
+    row = {"question": "Which is red?", "options": ["rust", "snow"], "final_decision": "A"}
+
+    (found,) = questions(read(tmp_path, lines(row)))
+
+    assert (found.choices, found.right) == (("rust", "snow"), ("A",))
+
+
 def test_every_question_of_an_article_has_the_article_and_an_id_of_its_own(tmp_path: Path) -> None:
     first, second = questions(read(tmp_path, CASES["RACE"].content))
 
