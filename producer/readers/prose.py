@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from contract.question import question_hash
 from producer.readers.choices import checked
@@ -50,7 +51,10 @@ _FORMAT = re.compile(r"\n\s*Answer format:\s*(?P<words>.+?)\s*$", re.IGNORECASE)
 
 
 def instruction(fields: Fields, names: Names) -> Parts:
-    """Extract the parts of an instruction: choices as `Answer1: …`, or the words of `Answer format: yes/no`."""
+    """Extract the parts of an instruction: choices as `Answer1: …`, or the words of `Answer format: yes/no`.
+
+    Its `input`, if there is one, is what it is about: the context.
+    """
     field = names.spelled["instruction"]
     text = fields[field]
     if not isinstance(text, str):
@@ -68,10 +72,14 @@ def instruction(fields: Fields, names: Names) -> Parts:
         texts = [each.strip() for each in form["words"].split("/")] if form else []
         labels = texts
     question = _LEAD.sub("", body).strip()
-    answer = names.spelled.get("answer")
-    used = Used(field, (field,), answer, (names.spelled.get("output"), names.spelled.get("input")))
+    answer, about = names.spelled.get("answer"), names.spelled.get("input")
+    unused = [names.spelled.get("output")]
+    if about and fields[about]:
+        names = replace(names, contexts=(about, *names.contexts))
+    else:
+        unused.append(about)
     return described(
-        fields, names, used,
+        fields, names, Used(field, (field,), answer, tuple(unused)),
         question=question, choices=checked(texts), labels=labels, answer=fields[answer] if answer else None,
     )  # fmt: skip
 
