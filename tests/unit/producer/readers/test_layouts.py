@@ -11,7 +11,11 @@ import pytest
 
 from benchmarks.layout_files import CASES, lines
 from contract.errors import InputError, QuestionFileError
-from contract.question import question_hash
+from contract.ledger import MemoryLedger
+from contract.question import Question, question_hash
+from contract.verdict import Outcome, Verdict
+from producer.export.results import export
+from tests.support import make_questions, open_run
 from tests.unit.producer.readers.reading import questions, read
 
 
@@ -604,3 +608,55 @@ def test_a_mapped_field_that_questions_by_id_or_a_single_one_lack_is_pointed_at(
     content = json.dumps(held({"stem": "q", "choices": ["x", "y"]}))
     with pytest.raises(QuestionFileError, match=r"Its questions may lack fields that --map names: sten, choices\."):
         list(read(tmp_path, content, mapping={"question": "sten", "choices": "choices", "id": ""}).rows())
+
+
+WRAPPED = [{"question": f"q{at}", "options": ["x", "y"], "answer": "B"} for at in range(2)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(*({"doc_id": at, "doc": each, "target": "y", "acc": 1.0} for at, each in enumerate(WRAPPED))),
+        json.dumps({"features": [{"name": "q"}], "rows": [{"row_idx": 0, "row": each} for each in WRAPPED]}),
+    ],
+)
+def test_a_question_inside_a_log_or_the_hubs_rows_is_found(tmp_path: Path, content: str) -> None:
+    found = questions(read(tmp_path, content))
+
+    assert [(each.question, each.right) for each in found] == [("q0", ("B",)), ("q1", ("B",))]
+
+
+@pytest.mark.parametrize("name", ["doc", "row"])
+def test_a_log_or_a_page_of_one_question_is_read_like_those_of_several(tmp_path: Path, name: str) -> None:
+    """A run of a single question had a log that was refused: its one line was taken for an object of many questions."""
+    (found,) = questions(read(tmp_path, lines({"doc_id": 0, name: WRAPPED[0], "acc": 1.0})))
+
+    assert (found.question, found.right) == ("q0", ("B",))
+
+
+SEVERAL_RIGHT = Question(
+    id="007",
+    question="Which number is even?",
+    choices=("3", "4", "6"),
+    answer="B",
+    also_right=("C",),
+    subject="numbers",
+    context="Numbers.",
+    gold_passages=("p1",),
+    metadata={"level": 3, "note": None},
+)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "lm-eval", "questions alone"])
+def test_an_exported_question_is_read_as_it_was_also_with_several_right_choices(
+    ledger: MemoryLedger, tmp_path: Path, kind: str
+) -> None:
+    asked = [SEVERAL_RIGHT, *make_questions(2)]
+    run = open_run(ledger, asked)
+    ledger.commit(run.run_id, [Verdict(question_id=each.id, outcome=Outcome.CORRECT, choice="B") for each in asked])
+    export(ledger, run.run_id, tmp_path, ("jsonl", "lm-eval"))
+    content = next(tmp_path.rglob("samples_*" if kind == "lm-eval" else "results.jsonl")).read_text()
+    if kind == "questions alone":
+        content = lines(*(json.loads(line)["question"] for line in content.splitlines()))
+
+    assert questions(read(tmp_path, content)) == asked
