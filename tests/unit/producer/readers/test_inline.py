@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from benchmarks.layout_files import lines
 from producer.readers.inline import split_choices
 from producer.readers.record import FieldTrouble
+from tests.unit.producer.readers.reading import questions, read
 
 
 @pytest.mark.parametrize(
@@ -160,3 +165,97 @@ def test_a_bracket_that_is_left_open_hides_no_mark() -> None:
 def test_a_mark_that_may_be_in_brackets_or_not_is_refused() -> None:
     with pytest.raises(FieldTrouble, match="in brackets"):
         split_choices("Which? A) tired B) sad :( C) glad")
+
+
+@pytest.mark.parametrize(
+    ("options", "choices"),
+    [
+        ("a ) 38 , b ) 27.675 , c ) 30", ("38", "27.675", "30")),
+        ("A ) x + y , B ) ( a ) or ( b )", ("x + y", "( a ) or ( b )")),
+        ("a ) 3 , b ) 4 , c ) 5, d ) 6", ("3", "4", "5", "6")),
+    ],
+)
+def test_choices_in_one_text_are_parted_at_marks_that_follow_a_comma(
+    tmp_path: Path, options: str, choices: tuple[str, ...]
+) -> None:
+    (question,) = questions(read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"})))
+
+    assert (question.choices, question.answer) == (choices, "B")
+
+
+@pytest.mark.parametrize("options", ["a ) , b ) 4", "a ) 3", "3 , b ) 4 , c ) 5", "none"])
+def test_a_text_that_is_no_list_of_choices_is_a_bad_row(tmp_path: Path, options: str) -> None:
+    (row,) = read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"}), name="file.jsonl").rows()
+
+    assert "'choices'" in str(row.trouble)
+
+
+def test_choices_in_a_question_that_cannot_be_told_apart_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    rows = [{"question": text, "answer": "A"} for text in ("Which? A) x B) y", "Which? A) see B) below B) x C) y")]
+
+    good, bad = read(tmp_path, lines(*rows)).rows()
+
+    assert good.question is not None
+    told = "file:2: field 'choices': they cannot be told apart: 'B)' is there twice in 'Which? A) see B) below"
+    assert str(bad.trouble).startswith(told)
+    assert "Put each choice on a line of its own, or all into a list." in str(bad.trouble)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "\nAnswer:",
+        "\n\n Answer : ",
+        "\r\nANSWER: (",
+        "\nThe answer is",
+        "\nThe correct answer is: [",
+        "\nCorrect answer:\n",
+        "\nThe best option is:",
+        "\n答案：",
+        "\n答:",
+        "\n正确答案是：（",
+        "\nDie richtige Antwort lautet:",
+        "\nRéponse\u00a0:",
+        "\nLa respuesta correcta es:",
+        "\nRisposta:",
+        "\nA resposta correta é:",
+        "\nOdpowiedź:",
+        "\nОтвет:",
+    ],
+)
+@pytest.mark.parametrize("choices", ["\nA) red\nB) seven", " (A) red (B) seven"])
+def test_the_line_that_a_prompt_ends_with_is_none_of_its_last_choice(tmp_path: Path, choices: str, end: str) -> None:
+    asked = {"input": [{"role": "user", "content": f"Which?{choices}{end}"}], "ideal": "B"}
+    kept = {"question": f"Which?{choices}{end}", "answer": "B"}
+
+    for row in (asked, kept):
+        (question,) = questions(read(tmp_path, lines(row)))
+        assert (question.question, question.choices, question.right) == ("Which?", ("red", "seven"), ("B",))
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ("\nA) red\nB) seven answer:", ("red", "seven answer:")),
+        ("\nA) red\nB) seven\nThe answer: eight", ("red", "seven\nThe answer: eight")),
+        ("\nA) red\nB) seven\nShe gave no answer:", ("red", "seven\nShe gave no answer:")),
+        ("\nA) red\nB) seven\nAnswer", ("red", "seven\nAnswer")),
+        ("\nA) Question:\nB) Answer:", ("Question:", "Answer:")),
+        ("\nA) Question:\nB)\nAnswer:", ("Question:", "Answer:")),
+        ("\nA) red\nAnswer:\nB) seven\nAnswer:", ("red\nAnswer:", "seven\nAnswer:")),
+        ("\nA) red\nAnswer:\nB) seven", ("red\nAnswer:", "seven")),
+    ],
+)
+def test_what_a_choice_itself_says_of_an_answer_stays(tmp_path: Path, choices: str, expected: tuple[str, ...]) -> None:
+    (question,) = questions(read(tmp_path, lines({"question": f"Which?{choices}", "answer": "B"})))
+
+    assert question.choices == expected
+
+
+def test_an_open_question_among_them_is_refused_with_its_line(tmp_path: Path) -> None:
+    rows = [{"question": "Which?\nA) red\nB) seven", "answer": "A"}, {"question": "And who?", "answer": "Ann"}]
+
+    good, bad = read(tmp_path, json.dumps(rows, indent=1)).rows()
+
+    assert good.question
+    assert "file:6: field 'choices': no choices in the text 'And who?'" in str(bad.trouble)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,76 +27,6 @@ def test_a_layout_is_recognised_by_its_content_and_read(tmp_path: Path, name: st
     assert (file.layout.name, file.title) == (case.layout, case.title)
     found = [(each.question, list(each.choices), "".join(each.right)) for each in questions(file)]
     assert found == case.questions
-
-
-#: Case → what is told of its fields.
-FIELDS = {
-    "own": "question ← question · choices ← choices · answer ← answer · id ← none",
-    "ARC": "question ← stem · choices ← choices · answer ← answerKey · id ← id",
-    "CommonsenseQA, no key": "question ← stem · choices ← choices · answer ← none · id ← id"
-    " · not used: question_concept",
-    "CMMLU": "question ← Question · choices ← A, B, C, D · answer ← Answer · id ← none",
-    "SciQ": "question ← question · choices ← correct_answer, distractor1, distractor2, distractor3"
-    " · answer ← correct_answer · id ← none · context ← support",
-    "MedQA": "question ← question · choices ← options · answer ← answer_idx (also there: answer) · id ← none",
-    "PubMedQA": "question ← QUESTION · answer ← final_decision · id ← the key of each question · context ← CONTEXTS",
-    "BoolQ": "question ← question · answer ← answer · id ← none · context ← passage",
-    "TruthfulQA": "question ← question · choices ← mc1_targets · answer ← mc1_targets · id ← none",
-    "TruthfulQA CSV": "question ← Question · choices ← Best Answer, Incorrect Answers · answer ← Best Answer"
-    " · id ← none · subject ← Category",
-    "BIG-bench on the hub": "question ← inputs · choices ← multiple_choice_targets · answer ← multiple_choice_scores"
-    " · id ← none",
-    "the predecessor's": "question ← question · choices ← question · answer ← answer · id ← none · context ← text",
-    "instruction": "question ← instruction · choices ← instruction · answer ← answer · id ← none",
-    "chat": "question ← input · choices ← input · answer ← ideal · id ← none",
-}
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_it_is_told_which_fields_were_taken_for_what(tmp_path: Path, name: str) -> None:
-    assert read(tmp_path, CASES[name].content).fields.describe() == FIELDS[name]
-
-
-def test_a_missing_question_is_told_with_the_fields_by_the_names_that_the_file_has_for_them(tmp_path: Path) -> None:
-    """It named `answer_key`, which no field was called, and left out `label`."""
-    (row,) = read(tmp_path, "t,one,two,k,label\nq,x,y,2,A\n", mapping={"answer": "k"}).rows()
-    assert "field 'question': missing; found 't, one, two, k, label'" in str(row.trouble)
-
-
-def test_mapped_fields_are_told_by_the_names_that_the_file_has_for_them(tmp_path: Path) -> None:
-    mapping = {"question": "t", "choices": "one+two", "answer": "k", "base": "1"}
-
-    file = read(tmp_path, "t,one,two,k,label\nq,x,y,2,A\n", mapping=mapping)
-
-    assert file.fields.describe() == "question ← t · choices ← one, two · answer ← k (also there: label) · id ← none"
-
-
-def test_the_fields_of_id_subject_and_context_are_told_as_the_file_spells_them(tmp_path: Path) -> None:
-    own = {"subject": "s", "context": "c", "question": "q", "choices": ["x", "y"], "answer": "A"}
-    usual = {"qid": 7, "Category": "s", "Passage": "p", "Query": "q", "options": ["x", "y"], "label": "A"}
-    empty = {**own, "id": None, "subject": None, "context": None}
-
-    told = {
-        name: read(tmp_path, lines(row, row | {name: 9})).fields.describe().partition(" · id ← ")[2]
-        for name, row in (("id", own | {"id": 8}), ("qid", usual), ("level", empty))
-    }
-
-    assert told == {
-        "id": "id · subject ← subject · context ← context",
-        "qid": "qid · subject ← Category · context ← Passage",
-        "level": "none",
-    }
-
-
-def test_a_column_of_numbers_that_is_not_taken_as_id_is_seen_by_id_none_until_it_is_mapped(tmp_path: Path) -> None:
-    table = "No.,unit,question,A,B,key,one,two\n1,u,q,x,y,B,a,b\n2,u,r,x,y,A,c,d\n"
-
-    alone = read(tmp_path, table)
-    mapped = read(tmp_path, table, mapping={"id": "No.", "subject": "unit", "context": "one+two"})
-
-    assert alone.fields.describe().endswith(" · answer ← key · id ← none")
-    assert mapped.fields.describe().endswith(" · answer ← key · id ← No. · subject ← unit · context ← one, two")
-    assert [(each.id, each.context) for each in questions(mapped)] == [("1", "a\n\nb"), ("2", "c\n\nd")]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -280,22 +209,6 @@ def test_a_bad_question_of_an_article_is_refused_alone(tmp_path: Path) -> None:
     assert bad.raw["question"] == "What is two and two?", "the question that is bad, and not its article's others"
 
 
-@pytest.mark.parametrize(
-    ("options", "choices"),
-    [
-        ("a ) 38 , b ) 27.675 , c ) 30", ("38", "27.675", "30")),
-        ("A ) x + y , B ) ( a ) or ( b )", ("x + y", "( a ) or ( b )")),
-        ("a ) 3 , b ) 4 , c ) 5, d ) 6", ("3", "4", "5", "6")),
-    ],
-)
-def test_choices_in_one_text_are_parted_at_marks_that_follow_a_comma(
-    tmp_path: Path, options: str, choices: tuple[str, ...]
-) -> None:
-    (question,) = questions(read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"})))
-
-    assert (question.choices, question.answer) == (choices, "B")
-
-
 def test_what_begins_a_choice_is_no_mark_if_without_it_two_choices_are_the_same(tmp_path: Path) -> None:
     row = {"question": "Which ratio?", "options": ["4: 1", "2: 1", "1: 2", "3: 1"], "answer": "2: 1"}
 
@@ -314,13 +227,6 @@ def test_empty_choices_at_the_end_are_left_out_and_one_before_others_is_refused(
     assert good.question is not None
     assert (good.question.choices, good.question.answer) == (("1", "2", "3"), "C")
     assert "choice B is empty" in str(bad.trouble), "with it left out, index 2 is another choice"
-
-
-@pytest.mark.parametrize("options", ["a ) , b ) 4", "a ) 3", "3 , b ) 4 , c ) 5", "none"])
-def test_a_text_that_is_no_list_of_choices_is_a_bad_row(tmp_path: Path, options: str) -> None:
-    (row,) = read(tmp_path, lines({"Problem": "q", "options": options, "correct": "b"}), name="file.jsonl").rows()
-
-    assert "'choices'" in str(row.trouble)
 
 
 def test_an_unknown_layout_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -397,74 +303,6 @@ def test_a_file_of_one_question_is_read_though_its_choices_are_objects(
         list(read(tmp_path, content, subset=name).rows())
 
 
-def test_contexts_of_every_kind_become_the_context(tmp_path: Path) -> None:
-    rows = [
-        {"question": "q1", "choices": ["x", "y"], "answer": 0, "contexts": ["one", "two"], "text": "three"},
-        {"question": "q2", "choices": ["x", "y"], "answer": 0, "context": " as it is ", "source_id": "s"},
-    ]
-
-    one, two = questions(read(tmp_path, lines(*rows)))
-
-    assert (one.context, one.metadata) == ("one\n\ntwo\n\nthree", {})
-    assert (two.context, two.metadata) == (" as it is ", {"source_id": "s"})
-
-
-@pytest.mark.parametrize(
-    ("cell", "context"),
-    [
-        ('["passage one", "passage two"]', "passage one\n\npassage two"),
-        (' ["only one"]\n', "only one"),
-        ("['printed by', 'Python']", "printed by\n\nPython"),
-        ("['printed by' 'numpy']", "printed by\n\nnumpy"),
-        ('[{"title": "t", "text": "one"}, {"text": "two"}]', "one\n\ntwo"),
-        ("{'contexts': array(['one', 'two'], dtype=object), 'labels': array(['a', 'b'])}", "one\n\ntwo"),
-        (r"['it\'s \\beta', 'a\nb']", "it's \\beta\n\na\nb"),
-        (r'["$\alpha$ decay", "$\beta$"]', None),
-        ("[Applause] Thank you.", None),
-        ("[1] Iron is a metal.", None),
-        ("[1, 2]", None),
-        ('[["year", 2004]]', None),
-        ('["no end", "of the list"', None),
-        ('{"title": "t"}', None),
-    ],
-)
-def test_a_list_of_texts_in_a_tables_cell_is_a_list_of_contexts_and_any_other_text_stays_as_it_is(
-    tmp_path: Path, cell: str, context: str | None
-) -> None:
-    """The model was shown the brackets and quotes."""
-    quoted = cell.replace('"', '""')
-    header = "question,choices,answer,contexts"
-
-    (of_table,) = questions(read(tmp_path, f'{header}\nq,"[""x"", ""y""]",A,"{quoted}"\n'))
-    row = {"question": "q", "choices": ["x", "y"], "answer": "A", "contexts": cell}
-    (of_text,) = questions(read(tmp_path, lines(row)))
-
-    assert of_table.context == of_text.context == (context or cell)
-
-
-@pytest.mark.parametrize("name", ["text", "passage", "paragraph", "content", "page_content", "context"])
-def test_the_texts_of_passages_with_titles_and_scores_are_the_context(tmp_path: Path, name: str) -> None:
-    """Under another name than `text` they were dropped without a word."""
-    passages = [{"title": "t", name: text, "score": 0.5} for text in ("one", "two")]
-    own = {"question": "q", "choices": ["x", "y"], "answer": "A", "context": passages}
-    named = {"question": "q", "options": ["x", "y"], "answer": "A", "contexts": passages}
-
-    assert [each.context for row in (own, named) for each in questions(read(tmp_path, lines(row)))] == [
-        "one\n\ntwo"
-    ] * 2
-
-
-def test_choices_in_a_question_that_cannot_be_told_apart_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    rows = [{"question": text, "answer": "A"} for text in ("Which? A) x B) y", "Which? A) see B) below B) x C) y")]
-
-    good, bad = read(tmp_path, lines(*rows)).rows()
-
-    assert good.question is not None
-    told = "file:2: field 'choices': they cannot be told apart: 'B)' is there twice in 'Which? A) see B) below"
-    assert str(bad.trouble).startswith(told)
-    assert "Put each choice on a line of its own, or all into a list." in str(bad.trouble)
-
-
 def test_a_query_with_choices_is_no_yes_no_question_though_it_has_a_classification(tmp_path: Path) -> None:
     """It was asked with yes and no, and the index 1 meant yes."""
     rows = [
@@ -488,126 +326,6 @@ def test_the_predecessors_fields_stay_and_its_hash_is_computed_where_it_is_missi
     expected = {"source_chunk_id": "c_0001", "source_path": "a.pdf", "question_hash": question_hash(text, "A")}
     assert plain.metadata == expected
     assert hashed.metadata["question_hash"] == "00ff"
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        "\nAnswer:",
-        "\n\n Answer : ",
-        "\r\nANSWER: (",
-        "\nThe answer is",
-        "\nThe correct answer is: [",
-        "\nCorrect answer:\n",
-        "\nThe best option is:",
-        "\n答案：",
-        "\n答:",
-        "\n正确答案是：（",
-        "\nDie richtige Antwort lautet:",
-        "\nRéponse\u00a0:",
-        "\nLa respuesta correcta es:",
-        "\nRisposta:",
-        "\nA resposta correta é:",
-        "\nOdpowiedź:",
-        "\nОтвет:",
-    ],
-)
-@pytest.mark.parametrize("choices", ["\nA) red\nB) seven", " (A) red (B) seven"])
-def test_the_line_that_a_prompt_ends_with_is_none_of_its_last_choice(tmp_path: Path, choices: str, end: str) -> None:
-    asked = {"input": [{"role": "user", "content": f"Which?{choices}{end}"}], "ideal": "B"}
-    kept = {"question": f"Which?{choices}{end}", "answer": "B"}
-
-    for row in (asked, kept):
-        (question,) = questions(read(tmp_path, lines(row)))
-        assert (question.question, question.choices, question.right) == ("Which?", ("red", "seven"), ("B",))
-
-
-@pytest.mark.parametrize(
-    ("choices", "expected"),
-    [
-        ("\nA) red\nB) seven answer:", ("red", "seven answer:")),
-        ("\nA) red\nB) seven\nThe answer: eight", ("red", "seven\nThe answer: eight")),
-        ("\nA) red\nB) seven\nShe gave no answer:", ("red", "seven\nShe gave no answer:")),
-        ("\nA) red\nB) seven\nAnswer", ("red", "seven\nAnswer")),
-        ("\nA) Question:\nB) Answer:", ("Question:", "Answer:")),
-        ("\nA) Question:\nB)\nAnswer:", ("Question:", "Answer:")),
-        ("\nA) red\nAnswer:\nB) seven\nAnswer:", ("red\nAnswer:", "seven\nAnswer:")),
-        ("\nA) red\nAnswer:\nB) seven", ("red\nAnswer:", "seven")),
-    ],
-)
-def test_what_a_choice_itself_says_of_an_answer_stays(tmp_path: Path, choices: str, expected: tuple[str, ...]) -> None:
-    (question,) = questions(read(tmp_path, lines({"question": f"Which?{choices}", "answer": "B"})))
-
-    assert question.choices == expected
-
-
-def test_an_open_question_among_them_is_refused_with_its_line(tmp_path: Path) -> None:
-    rows = [{"question": "Which?\nA) red\nB) seven", "answer": "A"}, {"question": "And who?", "answer": "Ann"}]
-
-    good, bad = read(tmp_path, json.dumps(rows, indent=1)).rows()
-
-    assert good.question
-    assert "file:6: field 'choices': no choices in the text 'And who?'" in str(bad.trouble)
-
-
-@pytest.mark.parametrize(
-    ("content", "mapping", "expected"),
-    [
-        (
-            lines({"stem": "q", "opts": ["x", "y"], "k": "B"}),
-            {"question": "stem", "choices": "opts", "answer": "k"},
-            "B",
-        ),
-        (lines({"a": {"b": "q"}, "c": ["x", "y"], "k": 0}), {"question": "a.b", "choices": "c", "answer": "k"}, "A"),
-        ("t,one,two,k\nq,x,y,2\n", {"question": "t", "choices": "one+two", "answer": "k", "base": "1"}, "B"),
-        ("o\tq\tx\ty\t1\n", {"question": "2", "choices": "3+4", "answer": "5", "base": "0"}, "B"),
-        ("q,option1,option2,n\nq,x,y,1\n", {"question": "q", "answer": "n", "base": "0"}, "B"),
-        (lines({"question": "q", "choices": ["x", "y"], "label": 0, "guess": "B"}), {"answer": "guess"}, "B"),
-        (lines({"question": "q", "choices": ["x", "y"], "answer": 0, "id": 3}), {"id": ""}, "A"),
-        (lines({"prose": "q\nA) x\nB) y", "k": "b"}), {"question": "prose", "answer": "k"}, "B"),
-    ],
-)
-def test_fields_can_be_mapped_by_hand(tmp_path: Path, content: str, mapping: dict[str, str], expected: str) -> None:
-    (question,) = questions(read(tmp_path, content, mapping=mapping))
-
-    assert (question.question, question.choices, question.right) == ("q", ("x", "y"), (expected,))
-
-
-def test_fields_that_could_be_a_mapped_part_themselves_are_kept_with_the_results(tmp_path: Path) -> None:
-    """An old model's answer, a solution and a second subject were dropped: the user had named the other field."""
-    row = {"question": "q", "choices": ["x", "y"], "answer": "A", "solution": "since", "topic": "t", "gold_label": "B"}
-
-    (question,) = questions(read(tmp_path, lines(row), mapping={"answer": "gold_label", "subject": "topic"}))
-
-    assert (question.right, question.subject) == (("B",), "t")
-    assert question.metadata == {"answer": "A", "solution": "since"}
-
-
-def test_choices_of_mapped_fields_may_be_fewer_in_some_rows(tmp_path: Path) -> None:
-    rows = [{"q": f"q{at}", "a": "x", "b": "y", "c": "" if at else "z", "k": "B"} for at in range(2)]
-    mapping = {"question": "q", "choices": "a+b+c", "answer": "k"}
-
-    assert [each.choices for each in questions(read(tmp_path, lines(*rows), mapping=mapping))] == [
-        ("x", "y", "z"),
-        ("x", "y"),
-    ]
-
-
-def test_a_mapped_field_that_is_missing_is_named(tmp_path: Path) -> None:
-    rows = lines({"stem": "q", "choices": ["x", "y"]}, {"stem": "r", "choices": ["x", "y"]})
-    row, _ = read(tmp_path, rows, mapping={"question": "sten"}).rows()
-
-    assert "field 'sten': there is no such field. Did you mean 'stem'?" in str(row.trouble)
-
-
-@pytest.mark.parametrize("held", [lambda row: {"q1": row, "q2": row}, lambda row: row])
-def test_a_mapped_field_that_questions_by_id_or_a_single_one_lack_is_pointed_at(
-    tmp_path: Path, held: Callable[[object], object]
-) -> None:
-    """It was said that questions by id are expected, in a file that had nothing else."""
-    content = json.dumps(held({"stem": "q", "choices": ["x", "y"]}))
-    with pytest.raises(QuestionFileError, match=r"Its questions may lack fields that --map names: sten, choices\."):
-        list(read(tmp_path, content, mapping={"question": "sten", "choices": "choices", "id": ""}).rows())
 
 
 WRAPPED = [{"question": f"q{at}", "options": ["x", "y"], "answer": "B"} for at in range(2)]
