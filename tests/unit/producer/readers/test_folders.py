@@ -13,14 +13,13 @@ import pyarrow
 import pytest
 
 from contract.errors import QuestionFileError
-from contract.question import Question
 from contract.spec import ExampleSelection
 from producer.intake.survey import rejected_rows, survey
-from producer.readers import HowToRead, Source, understand
+from producer.readers import HowToRead, Source
 from producer.runs.parts import FewShotConfig
+from tests.unit.producer.readers.reading import GOOD, questions_of
 
 SPLITS = ("dev", "test")
-GOOD = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
 
 
 def laid_out(folder: Path, files: dict[str, str | bytes]) -> Path:
@@ -47,14 +46,8 @@ def mmlu(folder: Path) -> Path:
     )
 
 
-def questions(path: Path, **how: Any) -> list[Question]:
-    rows = list(understand(Source(path, path.name, HowToRead(**how))).rows())
-    assert [row.trouble for row in rows if row.trouble] == []
-    return [row.question for row in rows if row.question]
-
-
 def subjects(path: Path, **how: Any) -> list[str | None]:
-    return sorted({each.subject for each in questions(path, **how)}, key=str)
+    return sorted({each.subject for each in questions_of(path, **how)}, key=str)
 
 
 def test_a_folder_is_one_set_whose_files_name_the_subjects(tmp_path: Path) -> None:
@@ -70,15 +63,15 @@ def test_a_folder_is_one_set_whose_files_name_the_subjects(tmp_path: Path) -> No
 def test_of_several_splits_one_is_chosen(tmp_path: Path) -> None:
     path = mmlu(tmp_path)
 
-    assert [each.question for each in questions(path, split="dev")] == [
+    assert [each.question for each in questions_of(path, split="dev")] == [
         f"{name} dev {at}" for name in ("anatomy", "world_history") for at in range(2)
     ]
     assert subjects(path, split="dev") == ["anatomy", "world_history"]
     with pytest.raises(QuestionFileError, match=r"several splits.*: dev \(2\), test \(2\)\. Choose one with --split"):
-        questions(path)
+        questions_of(path)
     with pytest.raises(QuestionFileError, match=r"no split 'tset' among dev \(2\), test \(2\)\. Did you mean 'test'"):
-        questions(path, split="tset")
-    assert len(questions(path, subset="*")) == 10, "whoever asks for all files gets them"
+        questions_of(path, split="tset")
+    assert len(questions_of(path, subset="*")) == 10, "whoever asks for all files gets them"
     assert len(subjects(path, subset="*")) == 4, "and can tell the splits apart"
 
 
@@ -100,10 +93,10 @@ def test_splits_are_not_asked_together_whatever_their_spelling(tmp_path: Path, n
     path = laid_out(tmp_path, {names[0]: first, names[1]: second})
 
     with pytest.raises(QuestionFileError, match="several splits"):
-        questions(path)
-    (asked,) = questions(path, split="Train")
+        questions_of(path)
+    (asked,) = questions_of(path, split="Train")
     assert (asked.question, asked.subject) == (names[0], None)
-    assert len(questions(path, split="*")) == 2
+    assert len(questions_of(path, split="*")) == 2
 
 
 @pytest.mark.parametrize(
@@ -121,9 +114,9 @@ def test_a_word_within_a_name_is_no_split_unless_the_names_differ_in_nothing_els
 ) -> None:
     path = laid_out(tmp_path, {each: json.dumps({**GOOD, "id": each, "question": each}) for each in names})
 
-    assert len(questions(path)) == len(names)
+    assert len(questions_of(path)) == len(names)
     with pytest.raises(QuestionFileError, match="has no split 'test', nor any other"):
-        questions(path, split="test")
+        questions_of(path, split="test")
 
 
 def test_shards_of_one_split_are_no_subjects(tmp_path: Path) -> None:
@@ -146,12 +139,12 @@ def test_the_splits_inside_one_file_are_not_asked_together_either(tmp_path: Path
     path.write_text(content)
 
     with pytest.raises(QuestionFileError, match=r"several splits.*: test \(2\), train \(1\)\. Choose one with --split"):
-        questions(path)
+        questions_of(path)
     with pytest.raises(QuestionFileError, match=r"no split 'tset' among test .*Did you mean 'test'"):
-        questions(path, split="tset")
-    assert [each.id for each in questions(path, split="test")] == ["b", "c"]
-    assert {each.subject for each in questions(path, split="test")} == {None}
-    assert len(questions(path, split="*")) == 3
+        questions_of(path, split="tset")
+    assert [each.id for each in questions_of(path, split="test")] == ["b", "c"]
+    assert {each.subject for each in questions_of(path, split="test")} == {None}
+    assert len(questions_of(path, split="*")) == 3
 
 
 def column(*splits: str) -> str:
@@ -188,42 +181,42 @@ def test_the_splits_inside_the_files_of_a_folder_are_not_asked_together_either(
         path = tmp_path / "set.zip"
 
     with pytest.raises(QuestionFileError, match=r"several splits.*: test \(2\), train \(2\)\. Choose one with --split"):
-        questions(path)
+        questions_of(path)
     with pytest.raises(QuestionFileError, match=r"no split 'tset' among test \(2\).*Did you mean 'test'"):
-        questions(path, split="tset")
-    chosen = questions(path, split="test")
+        questions_of(path, split="tset")
+    chosen = questions_of(path, split="test")
     assert [each.question.split()[0] for each in chosen] == ["test", "test"]
     assert {each.subject for each in chosen} <= {"a", "b", None}, "the split is no subject"
-    assert len(questions(path, split="*")) == 4
+    assert len(questions_of(path, split="*")) == 4
 
 
 def test_a_split_that_neither_files_nor_rows_name_is_refused(tmp_path: Path) -> None:
     path = laid_out(tmp_path, {"a.jsonl": json.dumps(GOOD), "b.jsonl": json.dumps(GOOD)})
 
     with pytest.raises(QuestionFileError, match=r"has no split 'test', nor any other\. Remove --split"):
-        questions(path, split="test")
-    assert len(questions(path, split="*")) == 2
+        questions_of(path, split="test")
+    assert len(questions_of(path, split="*")) == 2
 
 
 def test_files_that_are_named_after_splits_may_have_a_column_with_other_ones(tmp_path: Path) -> None:
     path = laid_out(tmp_path, {"train.csv": column("train", "dev"), "test.csv": column("eval", "test")})
 
-    assert [each.question for each in questions(path, split="test")] == ["eval 0?", "test 1?"]
+    assert [each.question for each in questions_of(path, split="test")] == ["eval 0?", "test 1?"]
 
 
 def test_a_column_called_split_with_other_things_in_it_parts_nothing(tmp_path: Path) -> None:
     path = tmp_path / "set.csv"
     path.write_text("question,A,B,answer,split\nq,x,y,A,easy\nr,x,y,A,hard\n")
 
-    assert len(questions(path)) == 2
-    assert [each.question for each in questions(path, split="hard")] == ["r"]
+    assert len(questions_of(path)) == 2
+    assert [each.question for each in questions_of(path, split="hard")] == ["r"]
 
 
 def test_files_that_are_splits_themselves_are_no_subjects(tmp_path: Path) -> None:
     line = json.dumps(GOOD)
     path = laid_out(tmp_path, {"train.jsonl": line, "dev.jsonl": line, "test.jsonl": line})
 
-    (question,) = questions(path, split="test")
+    (question,) = questions_of(path, split="test")
 
     assert question.subject is None
 
@@ -257,14 +250,14 @@ def test_a_folder_may_have_a_file_for_each_question(tmp_path: Path) -> None:
     question = json.dumps({"question": "Which?", "options": options, "answer": "B"}, indent=1)
     path = laid_out(tmp_path, {"1.json": question, "2.json": question.replace("Which", "What")})
 
-    assert [(each.question, each.right) for each in questions(path)] == [("Which?", ("B",)), ("What?", ("B",))]
+    assert [(each.question, each.right) for each in questions_of(path)] == [("Which?", ("B",)), ("What?", ("B",))]
 
 
 def test_rows_that_name_their_subject_keep_it_and_ids_of_several_files_are_told_apart(tmp_path: Path) -> None:
     rows = [{**GOOD, "id": 1, "subject": "their own"}, {**GOOD, "id": 1}]
     path = laid_out(tmp_path, {"a.json": json.dumps(rows[:1]), "b.json": json.dumps(rows[1:])})
 
-    assert [(each.id, each.subject) for each in questions(path)] == [("a-1", "their own"), ("b-1", "b")]
+    assert [(each.id, each.subject) for each in questions_of(path)] == [("a-1", "their own"), ("b-1", "b")]
 
 
 def test_without_the_subjects_that_rows_name_each_file_is_one(tmp_path: Path) -> None:
@@ -279,7 +272,7 @@ def test_how_answers_are_meant_is_told_by_all_files_together(tmp_path: Path) -> 
     header = "question,A,B,C,answer\n"
     path = laid_out(tmp_path, {"a.csv": header + "q,x,y,z,3\n", "b.csv": header + "r,x,y,z,1\nr2,x,y,z,2\n"})
 
-    assert [each.answer for each in questions(path)] == ["C", "A", "B"]
+    assert [each.answer for each in questions_of(path)] == ["C", "A", "B"]
 
 
 def test_some_files_are_chosen_by_name_or_pattern(tmp_path: Path) -> None:
@@ -287,9 +280,9 @@ def test_some_files_are_chosen_by_name_or_pattern(tmp_path: Path) -> None:
     path = laid_out(tmp_path, {"high_law.jsonl": line, "high_art.jsonl": line, "low_art.jsonl": line})
 
     assert subjects(path, subset="high_*") == ["high_art", "high_law"]
-    assert len(questions(path, subset="low_art")) == 1
+    assert len(questions_of(path, subset="low_art")) == 1
     with pytest.raises(QuestionFileError, match=r"no file 'low_ar' among high_art\.jsonl.*Did you mean 'low_art'"):
-        questions(path, subset="low_ar")
+        questions_of(path, subset="low_ar")
 
 
 @pytest.mark.parametrize("how", [{"subset": "anatomy_test"}, {"subset": "anatomy*", "split": "test"}])
@@ -297,10 +290,10 @@ def test_a_subset_has_the_subject_and_the_ids_that_it_has_in_the_whole(tmp_path:
     rows = {f"{split}/{name}_{split}.jsonl": {**GOOD, "id": "1"} for split in SPLITS for name in ("anatomy", "law")}
     path = laid_out(tmp_path, {name: json.dumps(row) for name, row in rows.items()})
 
-    whole = {each.id: each.subject for each in questions(path, split="test")}
+    whole = {each.id: each.subject for each in questions_of(path, split="test")}
 
     assert whole == {"anatomy-1": "anatomy", "law-1": "law"}
-    assert {each.id: each.subject for each in questions(path, **how)} == {"anatomy-1": "anatomy"}
+    assert {each.id: each.subject for each in questions_of(path, **how)} == {"anatomy-1": "anatomy"}
 
 
 def test_a_subset_of_files_without_splits_has_the_names_of_the_whole(tmp_path: Path) -> None:
@@ -317,9 +310,9 @@ def test_a_subset_is_no_way_around_the_splits(tmp_path: Path) -> None:
     with pytest.raises(
         QuestionFileError, match=r"several splits.*: dev \(1\), test \(1\)\. Choose one .* or all with --split '\*'"
     ):
-        questions(path, subset="anatomy*")
-    assert len(questions(path, subset="anatomy*", split="dev")) == 2
-    assert len(questions(path, subset="anatomy*", split="*")) == 5
+        questions_of(path, subset="anatomy*")
+    assert len(questions_of(path, subset="anatomy*", split="dev")) == 2
+    assert len(questions_of(path, subset="anatomy*", split="*")) == 5
     assert subjects(path, subset="*_dev") == ["anatomy", "world_history"]
 
 
@@ -329,7 +322,7 @@ def test_examples_of_its_subject_are_found_for_a_subset(tmp_path: Path) -> None:
     examples, _ = FewShotConfig(k=2, file=str(path), split="dev", selection=ExampleSelection.SUBJECT).load(source)
     assert examples
 
-    (first, *_) = questions(path, subset="anatomy_test.csv")
+    (first, *_) = questions_of(path, subset="anatomy_test.csv")
 
     assert [each.question for each in examples.by_subject[first.subject]] == ["anatomy dev 0", "anatomy dev 1"]
 
@@ -337,16 +330,16 @@ def test_examples_of_its_subject_are_found_for_a_subset(tmp_path: Path) -> None:
 def test_a_packed_file_of_a_folder_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
     packed = pyarrow.Codec("zstd").compress(json.dumps(GOOD).encode(), asbytes=True)
     (tmp_path / os.fsdecode(b"Pr\xfcfung.jsonl.zst")).write_bytes(packed)
-    assert len(questions(tmp_path)) == 1
+    assert len(questions_of(tmp_path)) == 1
 
 
 def test_what_is_no_question_file_is_passed_over(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"README.md": "# Read", ".cache/a.json": "{}", "q.jsonl": json.dumps(GOOD)}
     path = laid_out(tmp_path, files)
 
-    assert len(questions(path)) == 1
+    assert len(questions_of(path)) == 1
     with pytest.raises(QuestionFileError, match=r"contains no question files\. Expected files that end in \.csv"):
-        questions(laid_out(tmp_path / "other", {"README.md": "# Read"}))
+        questions_of(laid_out(tmp_path / "other", {"README.md": "# Read"}))
 
 
 def test_questions_behind_a_link_to_a_folder_are_not_left_out_in_silence(tmp_path: Path) -> None:
@@ -354,20 +347,20 @@ def test_questions_behind_a_link_to_a_folder_are_not_left_out_in_silence(tmp_pat
     laid_out(tmp_path, {"set/law.jsonl": line, "elsewhere/art.jsonl": line, "pictures/x.png": ""})
     (tmp_path / "set/pictures").symlink_to(tmp_path / "pictures")
     (tmp_path / "set/.cache").symlink_to(tmp_path / "elsewhere")
-    assert len(questions(tmp_path / "set")) == 1
+    assert len(questions_of(tmp_path / "set")) == 1
     (tmp_path / "set/more").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(QuestionFileError, match=r"set: more is a link to a folder, and these are not followed\."):
-        questions(tmp_path / "set")
+        questions_of(tmp_path / "set")
 
 
 def test_a_link_to_a_folder_whose_questions_are_read_is_not_refused(tmp_path: Path) -> None:
     laid_out(tmp_path, {"set/2026/law.jsonl": json.dumps(GOOD), "set/.stored/art.jsonl": json.dumps(GOOD)})
     (tmp_path / "set/latest").symlink_to("2026")
     (tmp_path / "set/itself").symlink_to(".")
-    assert len(questions(tmp_path / "set")) == 1
+    assert len(questions_of(tmp_path / "set")) == 1
     (tmp_path / "set/more").symlink_to(".stored")
     with pytest.raises(QuestionFileError, match=r"more is a link to a folder"):
-        questions(tmp_path / "set")
+        questions_of(tmp_path / "set")
 
 
 def test_a_bad_row_is_named_with_its_file_and_line(tmp_path: Path) -> None:
@@ -421,8 +414,11 @@ def test_a_zip_of_several_files_is_read_like_a_folder(tmp_path: Path) -> None:
             archive.write(each, each.relative_to(tmp_path))
         archive.writestr("__MACOSX/data/._anatomy.csv", b"\x00\x05")
 
-    assert questions(packed, split="test") == questions(path, split="test")
-    assert [each.question for each in questions(packed, subset="anatomy_dev.csv")] == ["anatomy dev 0", "anatomy dev 1"]
+    assert questions_of(packed, split="test") == questions_of(path, split="test")
+    assert [each.question for each in questions_of(packed, subset="anatomy_dev.csv")] == [
+        "anatomy dev 0",
+        "anatomy dev 1",
+    ]
 
 
 def test_the_files_in_a_zip_may_be_packed_themselves(tmp_path: Path) -> None:
@@ -434,7 +430,7 @@ def test_the_files_in_a_zip_may_be_packed_themselves(tmp_path: Path) -> None:
         archive.writestr("b.jsonl.zst", pyarrow.compress(rows[1], codec="zstd", asbytes=True))
         archive.writestr("c.jsonl", rows[2])
 
-    assert [(each.question, each.subject) for each in questions(path)] == [("q0", "a"), ("q1", "b"), ("q2", "c")]
+    assert [(each.question, each.subject) for each in questions_of(path)] == [("q0", "a"), ("q1", "b"), ("q2", "c")]
 
 
 def test_one_file_of_answers_is_not_for_several_of_questions(tmp_path: Path) -> None:
@@ -442,7 +438,7 @@ def test_one_file_of_answers_is_not_for_several_of_questions(tmp_path: Path) -> 
     path = laid_out(tmp_path / "set", {"a.jsonl": json.dumps(GOOD), "b.jsonl": json.dumps(GOOD)})
 
     with pytest.raises(QuestionFileError, match=r"has several files, but --answers is for a single one"):
-        questions(path, answers=answers)
+        questions_of(path, answers=answers)
 
 
 def race(folder: Path, **splits: dict[str, int]) -> Path:
@@ -465,7 +461,7 @@ def race(folder: Path, **splits: dict[str, int]) -> Path:
 def test_the_folders_of_articles_are_their_subjects(tmp_path: Path) -> None:
     path = race(tmp_path, test={"high": 3, "middle": 1}, dev={"high": 1})
 
-    found = questions(path, split="test")
+    found = questions_of(path, split="test")
 
     assert [(each.subject, each.id) for each in found] == [
         *(("high", f"high-high{at}.txt-{n}") for at in range(3) for n in (1, 2)),
@@ -474,21 +470,21 @@ def test_the_folders_of_articles_are_their_subjects(tmp_path: Path) -> None:
     ]
     assert found[0].context == "Article 0."
     with pytest.raises(QuestionFileError, match=r"several splits.*: dev \(1\), test \(4\)"):
-        questions(path)
+        questions_of(path)
 
 
 def test_one_folder_of_articles_has_no_subjects(tmp_path: Path) -> None:
     path = race(tmp_path, test={"high": 3})
 
-    found = questions(path / "test" / "high")
+    found = questions_of(path / "test" / "high")
 
     assert [(each.subject, each.id) for each in found[:2]] == [(None, "high0.txt-1"), (None, "high0.txt-2")]
 
 
 def test_texts_beside_question_files_are_passed_over_and_texts_alone_are_no_questions(tmp_path: Path) -> None:
     path = laid_out(tmp_path / "set", {"a.json": json.dumps([GOOD]), "b.txt": "{}", "c.txt": "Read me."})
-    assert len(questions(path)) == 1
+    assert len(questions_of(path)) == 1
     (path / "a.json").unlink()
     (path / "b.txt").unlink()
     with pytest.raises(QuestionFileError, match="contains no question files"):
-        questions(path)
+        questions_of(path)
