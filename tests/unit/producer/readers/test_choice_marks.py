@@ -1,7 +1,8 @@
-"""What choices begin with: marks that label them, or part of their text; and choices that cannot be told apart."""
+"""What labels choices: marks that they begin with, letters beside them; and choices that cannot be told apart."""
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from benchmarks.layout_files import lines
 from producer.http.bodies import QuestionIn
 from producer.readers.record import FieldTrouble
 from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.readers.keyed import keys, understood
 from tests.unit.producer.readers.reading import questions, read
 
 
@@ -199,3 +201,78 @@ def test_over_http_marks_are_no_part_of_the_choices_either() -> None:
     with pytest.raises(FieldTrouble, match="the choices are marked B, A, C, in this order") as caught:
         QuestionIn(question="q", choices=MIXED, answer="A").to_question()
     assert caught.value.hint == "Remove the marks."
+
+
+def test_marks_are_what_choices_are_called_in_whatever_order(tmp_path: Path) -> None:
+    assert keys(tmp_path, lines({"question": "q", "options": ["(B) red", "(A) blue"], "answer": "A"})) == ["B"]
+    numbered = ["1. red", "2. blue", "3. green"]
+    assert keys(tmp_path, lines(*({"question": f"q{at}", "options": numbered, "answer": at} for at in (1, 2)))) == [
+        "A",
+        "B",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ({"text": ["w", "x", "y"], "label": ["A", "B", "B"]}, "'B' names no choice.*Two choices are labelled B"),
+        ({"text": ["w", "x", "y"], "label": ["A", "B"]}, "found 2 labels for 3 choices. Label all choices"),
+        ([{"label": "A", "text": "w"}, {"text": "x"}, {"label": "B", "text": "y"}], "choice 2 of 3 has no label"),
+    ],
+)
+def test_labels_that_do_not_tell_all_choices_apart_are_refused(tmp_path: Path, choices: Any, told: str) -> None:
+    """The first choice that is called so was the key, or the one in the letter's place."""
+    (row,) = keys(tmp_path, lines({"question": "q", "choices": choices, "answerKey": "B"}))
+
+    assert re.search(told, row)
+
+
+def test_labels_that_are_null_are_none(tmp_path: Path) -> None:
+    choices = [{"label": None, "text": "w"}, {"label": None, "text": "x"}]
+
+    assert keys(tmp_path, lines({"question": "q", "choices": choices, "answerKey": "B"})) == ["B"]
+
+
+def test_our_own_choices_whose_marks_are_in_another_order_are_refused(tmp_path: Path) -> None:
+    content = lines({"question": "q", "choices": ["(B) red", "(A) blue"], "answer": "A"})
+
+    (told,) = keys(tmp_path, content)
+
+    assert "the choices are marked B, A" in told
+    assert "--map choices=choices" in told
+    assert keys(tmp_path, content, choices="choices") == ["B"]
+
+
+def test_values_that_are_letters_are_labels_and_their_labels_are_texts(tmp_path: Path) -> None:
+    options = [{"label": "Paris", "value": "A"}, {"label": "Rome", "value": "B"}]
+
+    (row,) = understood(tmp_path, lines({"question": "q", "options": options, "answer": "B"})).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("Paris", "Rome"), ("B",))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [{"option": "A", "answer": "Paris"}, {"option": "B", "answer": "Rome"}],
+        [{"option": "A", "description": "Paris"}, {"option": "B", "description": "Rome"}],
+        [{"choice": "A", "wording": "Paris", "is_correct": "no"}, {"choice": "B", "wording": "Rome"}],
+    ],
+)
+def test_options_that_are_letters_are_labels_of_the_one_text_beside_them(
+    tmp_path: Path, options: list[dict[str, str]]
+) -> None:
+    (row,) = understood(tmp_path, lines({"question": "q", "options": options, "answer": "B"})).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("Paris", "Rome"), ("B",))
+
+
+def test_choices_that_are_letters_stay_where_no_text_stands_beside_each(tmp_path: Path) -> None:
+    options = [{"option": "A", "color": "red", "shape": "round"}, {"option": "B"}]
+
+    (row,) = understood(tmp_path, lines({"question": "q", "options": options, "answer": "B"})).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("A", "B"), ("B",))

@@ -15,6 +15,7 @@ from contract.question import Question, question_hash
 from contract.verdict import Outcome, Verdict
 from producer.export.results import export
 from tests.support import make_questions, open_run
+from tests.unit.producer.readers.keyed import METALS, keys, refusal, understood
 from tests.unit.producer.readers.reading import questions, read
 
 
@@ -378,3 +379,49 @@ def test_an_exported_question_is_read_as_it_was_also_with_several_right_choices(
         content = lines(*(json.loads(line)["question"] for line in content.splitlines()))
 
     assert questions(read(tmp_path, content)) == asked
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("Question,Text,A,B,answer\n1,What is x?,w,x,A\n2,What is y?,w,x,B\n", "--map question=Text"),
+        (
+            lines(
+                *({"instruction": "Answer.", "input": f"q{at}", "options": METALS, "answer": "B"} for at in range(3))
+            ),
+            "--map question=input",
+        ),
+    ],
+)
+def test_a_field_that_is_hardly_the_question_is_refused(tmp_path: Path, content: str, wanted: str) -> None:
+    assert wanted in refusal(tmp_path, content)
+
+
+def test_one_question_of_many_contexts_is_one(tmp_path: Path) -> None:
+    content = [{"question": "Is it?", "context": f"c{at}", "choices": ["x", "y"], "answer": "A"} for at in range(3)]
+
+    assert keys(tmp_path, json.dumps(content)) == ["A"] * 3
+
+
+def test_columns_called_choice_or_option_go_before_others(tmp_path: Path) -> None:
+    content = "question,option1,option2,answer,ans1,ans2,ans3\nq,x,y,2,1,1,2\n"
+
+    (row,) = understood(tmp_path, content).rows()
+
+    assert row.question
+    assert (row.question.choices, row.question.right) == (("x", "y"), ("B",))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "['Ir' 'Fe' 'In' 'F']",
+        "['Ir' 'Fe'\n 'In' 'F']",
+        "{'text': array(['Ir', 'Fe', 'In', 'F'], dtype=object), 'label': array(['A', 'B', 'C', 'D'], dtype=object)}",
+    ],
+)
+def test_lists_are_read_as_pandas_writes_them_into_csv(tmp_path: Path, cell: str) -> None:
+    (row,) = understood(tmp_path, f'question,choices,answer\nq,"{cell}",B\n').rows()
+
+    assert row.question
+    assert row.question.choices == tuple(METALS)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from producer.readers import Source, understand
+from tests.unit.producer.readers.keyed import keys, refusal
 from tests.unit.producer.readers.reading import questions_of, read, rows_of, write
 
 
@@ -166,3 +167,22 @@ def test_a_cell_with_backslashes_that_neither_json_nor_python_wrote_is_refused(t
     (row,) = rows_of(write(tmp_path, "q.csv", f'question,choices,answer\nq,"{quoted}",A\n'))
 
     assert "field 'choices': malformed JSON in the cell" in str(row.trouble)
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("0,Which is iron?,Ir,Fe,B\n1,Which is gold?,Ag,Au,B\n", "id=1,question=2,choices=3+4,answer=5"),
+        ("metals,Which is iron?,Ir,Fe,B\nmetals,Which is gold?,Ag,Au,B\n", "subject=1,question=2,choices=3+4,answer=5"),
+        ("q-a,Which is iron?,Ir,Fe,B\nq-b,Which is gold?,Ag,Au,B\n", "id=1,question=2,choices=3+4,answer=5"),
+    ],
+)
+def test_a_table_without_header_that_begins_with_an_id_or_a_subject_is_refused(
+    tmp_path: Path, content: str, hint: str
+) -> None:
+    assert f"--map {hint}" in refusal(tmp_path, content)
+    assert keys(tmp_path, content, None, **dict(pair.split("=") for pair in hint.split(","))) == ["B", "B"]
+
+
+def test_a_table_without_header_may_ask_with_one_word(tmp_path: Path) -> None:
+    assert keys(tmp_path, "Iron,a metal,a noble gas,A\nNeon,a metal,a noble gas,B\n") == ["A", "B"]
