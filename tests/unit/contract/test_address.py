@@ -10,6 +10,7 @@ import pytest
 
 from contract import address, load_settings
 from contract.queue import make_celery
+from tests.unit.contract.refusals import refusal
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,65 @@ def test_a_host_is_found_at_its_address_on_the_way_to_redis() -> None:
     mine = {each.address for card in psutil.net_if_addrs().values() for each in card}
     found = address.facing("redis://user:secret@192.0.2.7:6379/0")
     assert found in mine or found == socket.gethostname(), "the latter without a network"
+
+
+PASSWORD = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://:{PASSWORD}@redis.example:6380/2",
+        f"rediss://user:{PASSWORD}@redis.example/0",
+    ],
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    found = load_settings(None, [f"redis_url={url}"])
+    assert found.redis_url.get_secret_value() == url
+    shown = [repr(found), str(found), found.redis_place, repr(found.redis_url), str(found.model_dump())]
+    assert [each for each in (*shown, found.model_dump_json()) if PASSWORD in each] == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://:{PASSWORD}@h/0",
+        f"//:{PASSWORD}@h/0",
+        PASSWORD,
+        f"redis://user:{PASSWORD}@h:port/0",
+        f"redis://user:12/{PASSWORD}@h:6379/0",
+        f"redis:{PASSWORD}@h",
+        f"redis://h:6379/0?password={PASSWORD}",
+        f"rediss://h:6379/0?ssl_cert_reqs={PASSWORD}",
+        f"unix://:{PASSWORD}@/run/redis.sock",
+        f"redis://:{PASSWORD}/with-a-slash@h:6379/0",
+        f"redis://:{PASSWORD}#with-a-hash@h:6379/0",
+        f"redis://[h:{PASSWORD}@h",
+        f"[redis://{PASSWORD}@h]",
+        f"{{{PASSWORD}: h}}",
+    ],
+)
+@pytest.mark.parametrize("layer", ["override", "environment"])
+def test_a_url_that_is_none_is_refused_without_showing_its_password(
+    monkeypatch: pytest.MonkeyPatch, url: str, layer: str
+) -> None:
+    overrides = [f"redis_url={url}"] if layer == "override" else []
+    if layer == "environment":
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", url)
+    message = refusal(None, *overrides)
+    assert message.startswith(("--set" if overrides else "MCQUEUE_REDIS_URL") + ": redis_url: ")
+    assert PASSWORD not in message
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("redis://user:secret@redis.example/3", "redis://redis.example/3"),
+        ("rediss://:secret@redis.example:6380", "rediss://redis.example:6380"),
+        ("rediss://h:1/0?ssl_ca_certs=/secret.pem", "rediss://h:1/0"),
+        ("redis://user:secret@[::1]:6380/3", "redis://[::1]:6380/3"),
+    ],
+)
+def test_a_message_says_where_redis_is_and_nothing_more(url: str, place: str) -> None:
+    assert load_settings(None, [f"redis_url={url}"]).redis_place == place
