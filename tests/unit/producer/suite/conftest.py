@@ -14,6 +14,8 @@ from contract.names import slug
 from contract.verdict import Outcome
 from producer.session import Session
 from producer.suite.cell import Cell
+from producer.suite.render import echo_figures
+from producer.suite.table import Table
 from tests.support import make_spec
 from tests.unit.producer.conftest import Producer, WriteRows, settle_next
 
@@ -62,3 +64,12 @@ def cell(entry: str, model: str, right: int, of: int, **more: Any) -> Cell:
     outcomes = {Outcome.CORRECT: right, Outcome.FAILED: failed, Outcome.WRONG: of - unsettled - failed - right}
     counts = Counts(total=of, todo=unsettled, outcomes=outcomes, state=more.pop("state", RunState.RUNNING))
     return Cell(entry, run, counts, **more)
+
+
+def table(*cells: Cell, shared: bool = False) -> Table:
+    return Table("mine", cells, shared)
+
+
+def shown(found: Table, capsys: pytest.CaptureFixture[str]) -> str:
+    echo_figures(found)
+    return capsys.readouterr().out
