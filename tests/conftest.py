@@ -39,6 +39,8 @@ WITH_TORCH = {
         "host/test_diagnostics",
         "retrieval/test_bm25",
         "retrieval/test_dense",
+        "retrieval/test_encoder",
+        "retrieval/test_rerank",
     )
 }
 #: What other tests add to their niceness.
