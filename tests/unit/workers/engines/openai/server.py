@@ -23,6 +23,24 @@ from workers.engines.openai.engine import OpenAiEngine
 from workers.host.finding import Finding
 from workers.host.machine import Machine
 
+__all__ = [
+    "CHOICES",
+    "LETTERS",
+    "VOCABULARY",
+    "WRITE",
+    "Script",
+    "checked",
+    "logprob",
+    "serving",
+    "settings_for",
+    "started",
+    "weigh",
+    "words",
+]
+
+CHOICES = ScoreRequest(one_turn("What is four?"), (" two and two", " A", " a prime number"))
+
+
 LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
 WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=Chat(ChatTemplate.AUTO))
 VOCABULARY = [f" {letter}" for letter in string.ascii_uppercase]
