@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from openai import InternalServerError
 
 from contract import Failure, MemoryLedger, Outcome, Verdict
-from contract.errors import EngineDead, EngineError, SettingsError
-from contract.spec import Mode, Sampling
-from tests.support import PATIENCE_S, make_questions, make_spec, open_run, wait_until
+from contract.errors import EngineDead, SettingsError
+from tests.support import make_questions, open_run
 from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, serving, settings_for, started
 from tests.unit.workers.messages.batches import batch_of, message
 from tests.unit.workers.stages.support import at_once, scorer
 from workers.engines import make_engine
 from workers.engines.base import UnexpectedFailure
-from workers.engines.openai.connection import Connection
-from workers.engines.openai.patience import Patience
 from workers.messages.batch import Settlement
-from workers.pipeline import score_batch
-from workers.scoring import Item
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -242,110 +234,6 @@ def test_a_question_that_alone_is_refused_at_each_attempt_is_failed_with_what_th
     assert verdict.error.message.count("RateLimitError") == engine.settings.max_attempts
 
 
-@pytest.mark.parametrize("status", [402, 408, 409, 429, 500, 503])
-def test_a_server_that_refuses_everybody_is_waited_for_and_costs_no_question_an_attempt(status: int) -> None:
-    script, books = Script(), MemoryLedger()
-    run = open_run(books, make_questions(8), model="grader")
-    with started(script, max_retries=0) as engine:
-        stage = scorer(books, engine, engine.settings, stopping=at_once)
-        script.refusals = [status] * 40
-        stage.run(batch_of(message(run, *[f"q{i}" for i in range(8)])))
-        assert not script.refusals
-        assert books.counts(run.run_id).settled == 8
-        assert not any(books.troubles(run.run_id, f"q{i}") for i in range(8))
-        assert engine.waits_for == ""
-
-
-def test_requests_that_are_refused_together_are_told_apart_from_a_refusal_of_everybody_by_one_small_request() -> None:
-    script = Script(unwanted={"Write.": 403}, slow_text="Write.")
-    with started(script, concurrency=16) as engine, ThreadPoolExecutor() as pool:
-        asked = pool.submit(engine.generate, [WRITE] * 16)
-        wait_until(lambda: script.at_once == 16, "all requests to arrive")
-        script.slow_text = ""
-        script.released.set()
-        assert all(each.error for each in asked.result())
-    assert len(script.asked) < 16 + 16
-
-
-def test_one_request_that_takes_a_proxy_too_long_ends_no_engine() -> None:
-    script = Script(unwanted={"Write.": 504})
-    with started(script, max_retries=0) as engine:
-        refused, other = engine.generate([WRITE, LETTERS])
-    assert isinstance(refused.error, UnexpectedFailure)
-    assert other.error is None
-
-
-def test_a_server_of_our_own_that_refuses_everybody_is_replaced_and_not_waited_for() -> None:
-    with serving(Script(refusals=[500] * 2)) as url:
-        connection = Connection(settings_for(url).openai)
-        with pytest.raises(InternalServerError) as first:
-            connection.post(("/completions", {"prompt": "Write."}), once=True)
-        patience = Patience(connection, lambda: False, in_chat=False, is_ours=True)
-        with pytest.raises(InternalServerError):
-            patience.outlast(first.value)
-
-
-def test_a_worker_that_stops_waits_no_longer() -> None:
-    script, stopping = Script(), threading.Event()
-    with serving(script) as url:
-        engine = make_engine(settings_for(url, max_retries=0))
-        engine.stopping = stopping.is_set
-        engine.start()
-        with ThreadPoolExecutor() as pool:
-            script.refusals = [429] * 100_000
-            asked = pool.submit(engine.generate, [WRITE, LETTERS])
-            wait_until(lambda: bool(engine.waits_for), "refusal")
-            stopping.set()
-            with pytest.raises(EngineDead, match="stopped while it waited for the server, which refuses everything"):
-                asked.result()
-        engine.close()
-
-
-def test_a_worker_that_is_drained_while_it_waits_costs_no_question_an_attempt() -> None:
-    script, stopping, books = Script(), threading.Event(), MemoryLedger()
-    run = open_run(books, make_questions(4), model="grader")
-    with serving(script) as url:
-        engine = make_engine(settings_for(url, max_retries=0))
-        engine.stopping = stopping.is_set
-        engine.start()
-        stage = scorer(books, engine, engine.settings, stopping=stopping.is_set)
-        batch = batch_of(message(run, "q0", "q1", "q2", "q3"))
-        with ThreadPoolExecutor() as pool:
-            script.refusals = [429] * 100_000
-            running = pool.submit(stage.run, batch)
-            wait_until(lambda: bool(engine.waits_for), "refusal")
-            stopping.set()
-            running.result()
-        engine.close()
-    assert batch.held[0].settlement is Settlement.REQUEUE
-    assert [each.attempts for each in books.begin(run.run_id, ["q0", "q1", "q2", "q3"])] == [1] * 4
-    assert not any(books.troubles(run.run_id, f"q{i}") for i in range(4))
-
-
-def test_what_a_server_that_refuses_everybody_says_is_shown_while_it_is_waited_for() -> None:
-    script = Script()
-    with started(script, max_retries=0, api_key="s3cret") as engine:
-        script.refusals = [429] * 100_000
-        with ThreadPoolExecutor() as pool:
-            asked = pool.submit(engine.generate, [WRITE])
-            wait_until(lambda: bool(engine.waits_for), "refusal")
-            said = engine.waits_for
-            script.refusals = []
-            assert asked.result()[0].error is None
-    assert said.startswith(f"the server, which refuses everything for now: {script.url}/v1: Error code: 429")
-
-
-def test_an_engine_that_is_closed_waits_no_longer() -> None:
-    script = Script(refusals=[])
-    with started(script, max_retries=0) as engine, ThreadPoolExecutor() as pool:
-        script.refusals = [429] * 100_000
-        asked = pool.submit(engine.generate, [WRITE])
-        wait_until(lambda: bool(engine.waits_for), "refusal")
-        engine.close()
-        with pytest.raises(EngineDead, match="stopped while it waited"):
-            asked.result()
-
-
 def test_a_text_that_the_server_does_not_want_fails_its_question_and_not_the_engine() -> None:
     script = Script()
     with started(script) as engine:
@@ -365,76 +253,6 @@ def test_a_key_or_a_model_that_is_taken_away_ends_the_engine_before_it_fails_a_q
         script.refusals = [status] * 2
         with pytest.raises(EngineDead, match=f"no longer serves requests: .* {status}"):
             engine.generate([WRITE])
-
-
-@pytest.mark.parametrize("ending", ["abort", "error", "insufficient_system_resource"])
-def test_a_text_that_the_server_broke_off_is_no_answer_and_its_question_is_asked_again(ending: str) -> None:
-    script, books = Script(), MemoryLedger()
-    run = open_run(books, make_questions(2), model="grader", mode=Mode.GENERATE, sampling=Sampling())
-    with started(script, concurrency=1) as engine:
-        stage = scorer(books, engine, engine.settings, stopping=at_once)
-        script.endings = [ending]
-        batch = batch_of(message(run, "q0", "q1"))
-        stage.run(batch)
-        assert batch.held[0].settlement is Settlement.REQUEUE
-        assert books.counts(run.run_id).settled == 1
-        (why,) = books.troubles(run.run_id, "q0")
-        assert f"{script.url}/v1: the server broke the text off (finish_reason: {ending})" in why
-        stage.run(batch_of(message(run, "q0", "q1")))
-    assert [each.choice for _, each in books.results(run.run_id) if each] == ["B", "B"]
-
-
-def test_a_text_that_the_servers_filter_withheld_makes_its_question_failed_and_not_wrong() -> None:
-    script, spec = Script(text=""), make_spec(mode=Mode.GENERATE, sampling=Sampling())
-    with started(script) as engine:
-        script.endings = ["content_filter"]
-        (verdict,) = score_batch([Item(make_questions(1)[0], spec)], engine)
-    assert verdict.outcome is Outcome.FAILED
-    assert verdict.error is not None
-    assert type(verdict.error) is Failure, "asked again, it would be filtered again"
-    assert verdict.error.type == "ContentFiltered"
-    assert "finish_reason: content_filter" in verdict.error.message
-
-
-def test_a_server_that_says_why_it_broke_a_text_off_is_quoted() -> None:
-    broken = {"message": {"content": "The"}, "finish_reason": "error", "error": {"code": 502, "message": "gone"}}
-    script = Script()
-    with started(script) as engine:
-        script.bodies = [{"choices": [broken]}]
-        (completion,) = engine.generate([WRITE])
-    assert completion.error is not None
-    assert "(finish_reason: error, {'code': 502, 'message': 'gone'})" in completion.error.message
-
-
-@pytest.mark.parametrize(
-    ("ending", "cut"), [("stop", False), ("length", True), ("eos", False), ("tool_calls", False), (None, False)]
-)
-def test_a_text_that_ended_otherwise_is_an_answer_whatever_the_server_calls_its_end(
-    ending: str | None, cut: bool
-) -> None:
-    script = Script()
-    with started(script) as engine:
-        script.endings = [ending]
-        (completion,) = engine.generate([WRITE])
-    assert [(text.text, text.truncated) for text in completion.texts] == [("The answer is B.", cut)]
-
-
-@pytest.mark.parametrize(("ending", "again"), [("abort", True), ("content_filter", False)])
-def test_a_vote_is_not_counted_while_one_of_its_texts_is_missing(ending: str, again: bool) -> None:
-    script, spec = Script(), make_spec(mode=Mode.VOTE, sampling=Sampling(samples=5, temperature=1))
-    with started(script) as engine:
-        script.endings = ["stop", "stop", ending]
-        (verdict,) = score_batch([Item(make_questions(1)[0], spec)], engine)
-    assert verdict.outcome is Outcome.FAILED
-    assert isinstance(verdict.error, UnexpectedFailure) is again
-
-
-def test_labels_that_the_server_broke_off_are_asked_for_again_and_not_called_unlikely() -> None:
-    script = Script(echo=False)
-    with started(script) as engine:
-        script.bodies = [{"choices": [{"text": "", "logprobs": None, "finish_reason": "abort"}]}]
-        (completion,) = engine.generate([LETTERS])
-    assert isinstance(completion.error, UnexpectedFailure)
 
 
 def test_a_request_that_is_refused_fails_alone() -> None:
@@ -461,75 +279,3 @@ def test_a_key_that_is_refused_in_mid_run_costs_no_question() -> None:
         with pytest.raises(EngineDead) as caught:
             engine.generate([WRITE])
     assert "s3cret" not in str(caught.value)
-
-
-def test_a_server_that_never_comes_is_named() -> None:
-    engine = make_engine(settings_for("http://127.0.0.1:1"))
-    with pytest.raises(EngineError, match=r"No server answers: http://127.0.0.1:1/v1"):
-        engine.start()
-    engine.close()
-
-
-def test_a_server_that_is_away_is_waited_for_aloud(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def no_longer(_: float) -> None:
-        raise EngineError("waited enough")
-
-    monkeypatch.setattr("workers.engines.openai.awaiting.time.sleep", no_longer)
-    engine = make_engine(settings_for("http://127.0.0.1:1").model_copy(update={"server_startup_timeout": 600}))
-    with pytest.raises(EngineError, match="waited enough"):
-        engine.start()
-    engine.close()
-    assert engine.waits_for == "the server at http://127.0.0.1:1/v1"
-    (said,) = caplog.messages
-    expected = "waiting up to 600 s for the server at openai.url: No server answers: http://127.0.0.1:1/v1: "
-    assert said.startswith(expected)
-
-
-@pytest.mark.parametrize("status", [502, 503, 504])
-def test_a_server_behind_a_proxy_is_waited_for_until_the_proxy_reaches_it(
-    status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.engines.openai.awaiting.WAIT_S", 0.01)
-    script = Script(away=[status] * 3)
-    with serving(script) as url:
-        engine = make_engine(settings_for(url).model_copy(update={"server_startup_timeout": PATIENCE_S}))
-        engine.start()
-        engine.close()
-    assert not script.away
-
-
-def test_a_proxy_that_never_reaches_its_server_is_named() -> None:
-    with serving(Script(away=[503] * 1000)) as url:
-        engine = make_engine(settings_for(url))
-        with pytest.raises(EngineError, match=r"No server answers: .* 503"):
-            engine.start()
-        engine.close()
-
-
-def test_a_server_that_cannot_list_its_models_is_used_all_the_same() -> None:
-    with started(Script(away=[501])) as engine:
-        assert engine.generate([WRITE])
-
-
-def test_a_server_that_only_fails_at_its_start_is_tried_again_and_no_mistake_in_the_settings() -> None:
-    with serving(Script(refusals=[503] * 1000)) as url:
-        engine = make_engine(settings_for(url, max_retries=0))
-        with pytest.raises(EngineError, match="The server answers no test request"):
-            engine.start()
-        engine.close()
-
-
-def test_a_server_that_is_busy_when_the_worker_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.engines.openai.awaiting.WAIT_S", 0.01)
-    with serving(Script(refusals=[429] * 100)) as url:
-        engine = make_engine(settings_for(url, max_retries=0).model_copy(update={"server_startup_timeout": PATIENCE_S}))
-        engine.start()
-        assert engine.describe()["offers"]["chat_echo"]
-        engine.close()
-
-
-def test_a_server_that_answers_is_waited_for_no_more() -> None:
-    with started(Script()) as engine:
-        assert engine.waits_for == ""
