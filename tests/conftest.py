@@ -41,6 +41,7 @@ WITH_TORCH = {
         "retrieval/test_dense",
         "retrieval/test_encoder",
         "retrieval/test_rerank",
+        "tuning/test_lengths",
     )
 }
 #: What other tests add to their niceness.

@@ -1,0 +1,137 @@
+"""The questions by which tuning measures, and the context that they need."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from contract import MemoryLedger, Mode, Outcome, Question, Verdict
+from contract.errors import InputError
+from contract.settings import load_settings
+from contract.spec import ExampleSelection, FewShot, IndexKind, Prompt, Retrieval, RunSpec, Sampling
+from contract.verdict import Passage
+from tests.support import make_question, make_questions, make_spec, open_run
+from tests.unit.workers.tuning.tuned import judged, question_of
+from workers.engines.encoding import PromptEncoder
+from workers.scoring import Item
+from workers.tuning.lengths import COMPLAINT_TOKENS, lengths
+from workers.tuning.sample import items_of, most_context, to_measure
+
+
+class Words:
+    """A tokenizer whose tokens are words."""
+
+    chat_template = None
+
+    def __call__(self, texts: list[str], **_: bool) -> dict[str, list[list[int]]]:
+        return {"input_ids": [list(range(len(text.split()))) for text in texts]}
+
+
+ENCODER = PromptEncoder(Words())
+
+
+def test_lengths_are_those_of_prompt_and_longest_choice_and_the_token_that_vllm_always_writes() -> None:
+    found = lengths([Item(question_of(10), make_spec())], ENCODER)
+    assert found.longest == len(["Question:"]) + 10 + len(["Answer:"]) + 1 + 1
+
+
+def test_lengths_of_a_mode_that_writes_have_room_for_all_of_the_text() -> None:
+    spec = make_spec(mode=Mode.GENERATE, sampling=Sampling(max_tokens=100), prompt=make_spec().prompt)
+    assert lengths([Item(question_of(10), spec)], ENCODER).longest == 12 + 100
+
+
+def test_a_tuned_context_fails_no_question_for_being_among_the_longest() -> None:
+    many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
+    found = lengths([Item(each, make_spec()) for each in many], ENCODER)
+    assert (found.median, found.p95, found.longest) == (14, 14, 504)
+    assert (found.context, found.beyond) == (512, 0)
+
+
+def test_a_context_has_room_for_what_marks_the_prompts_of_a_trial() -> None:
+    full = [Item(question_of(60), make_spec())]
+    found = lengths(full, ENCODER)
+    assert (found.longest, found.context) == (64, 128)
+
+
+def test_a_context_grows_no_larger_than_the_model_s_and_says_what_it_does_not_hold() -> None:
+    many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
+    found = lengths([Item(each, make_spec()) for each in many], ENCODER, most=500)
+    assert (found.longest, found.context, found.beyond) == (504, 500, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "closed_book", "retrieved"), [([], 512, 512), ([256], 512, 256), ([1024], 1024, 1024)]
+)
+def test_passages_do_not_make_the_context_larger_than_a_deploy_file_has_it(
+    tmp_path: Path, given: list[int], closed_book: int, retrieved: int
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "max_position_embeddings": 512}')
+    settings = load_settings(None, [f"vllm_args.max_model_len={each}" for each in given])
+    books, rag = MemoryLedger(), Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25)
+    runs = open_run(books, make_questions(2), "closed"), open_run(books, make_questions(2), "open", rag=rag)
+    assert [most_context(settings, run, str(tmp_path)) for run in runs] == [closed_book, retrieved]
+
+
+def test_a_model_of_a_kind_that_transformers_does_not_know_has_the_context_of_the_deploy_file(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "of its own"}')
+    run = open_run(MemoryLedger(), make_questions(2), "closed")
+    assert most_context(load_settings(None, ["vllm_args.max_model_len=512"]), run, str(tmp_path)) == 512
+    assert most_context(load_settings(None, []), run, str(tmp_path)) is None
+
+
+def test_lengths_count_no_passages_that_max_context_tokens_leaves_out() -> None:
+    rag = Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25, max_context_tokens=25)
+    template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
+    passages = tuple(Passage(id=f"p{n}", score=1.0, text="word " * 10) for n in range(50))
+    item = Item(question_of(10), make_spec(rag=rag, prompt=template), passages)
+    assert lengths([item], ENCODER).longest == 2 * 10 + 10 + 1 + 1
+
+
+def test_of_many_questions_those_with_the_longest_prompts_are_measured_whatever_makes_them_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workers.tuning.sample.MEASURED", 5)
+    template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
+    solved = (make_question(-1, subject="law", question="word " * 500), make_question(-2, subject="art"))
+    few_shot = FewShot(k=1, selection=ExampleSelection.SUBJECT, pool=solved)
+    many = [make_question(at, subject="art", question="word " * 9) for at in range(300)]
+    by_context, by_example = make_question(9000, context="word " * 500), make_question(9001, subject="law")
+
+    def measured(question: Question, spec: RunSpec) -> list[Question]:
+        return to_measure([*many, question], spec, random.Random(0))
+
+    assert by_context in measured(by_context, make_spec(prompt=template, use_context_field=True))
+    assert by_context not in measured(by_context, make_spec(prompt=template))
+    assert by_example in measured(by_example, make_spec(few_shot=few_shot))
+    assert measured(by_context, make_spec(prompt=Prompt(name="broken", text="{{ question.none.at_all }}")))
+
+
+def test_nothing_can_be_tuned_by_no_question() -> None:
+    with pytest.raises(InputError, match="no question"):
+        lengths([], ENCODER)
+
+
+def test_lengths_of_a_judged_run_hold_the_grading_with_the_answer_and_every_grade_asked_for() -> None:
+    found = lengths([Item(question_of(10), judged(100))], ENCODER)
+    shown = len(["Grade", "against:", "20"])
+    assert found.longest == shown + 100 + 3 * 50 + 2 * COMPLAINT_TOKENS
+
+
+def test_lengths_of_a_run_judged_elsewhere_are_those_of_its_answers() -> None:
+    spec = judged(100, server="http://127.0.0.1:1", model="m")
+    assert lengths([Item(question_of(10), spec)], ENCODER).longest == 12 + 100
+
+
+def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() -> None:
+    books, questions = MemoryLedger(), make_questions(3)
+    run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
+    with pytest.raises(InputError, match="has no passages yet"):
+        list(items_of(run, questions, books))
+    shown = (Passage(id="p", score=1.0, text="It is iron."),)
+    books.attach(run.run_id, {questions[0].id: shown})
+    without_room = tuple(each.model_copy(update={"shown": False}) for each in shown)
+    books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED, passages=without_room)])
+    found = list(items_of(run, questions, books))
+    assert [(each.question.id, each.passages) for each in found] == [(each.id, shown) for each in questions[:2]]
