@@ -22,6 +22,7 @@ from producer.watching.outage import Clock
 from producer.watching.screens import LineScreen
 from tests.unit.producer.conftest import Producer, settle_next
 from tests.unit.producer.suite.conftest import settle_all
+from tests.unit.producer.watching.looking import Script
 
 
 def ready(model: str) -> WorkerRecord:
@@ -32,23 +33,6 @@ def ready(model: str) -> WorkerRecord:
 def away(run_id: str) -> Counts:
     """What a ledger answers whose Redis is away."""
     raise RedisUnreachable("No Redis answers at redis://here (refused).")
-
-
-class Script:
-    """A clock that runs through its sleeps, and does what is due at each time."""
-
-    def __init__(self, events: dict[float, Callable[[], object]]) -> None:
-        self.time = 0.0
-        self._events = dict(events)
-
-    def clock(self) -> Clock:
-        return Clock(now=lambda: self.time, sleep=self.sleep)
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-        assert self.time < 300, "the watch does not end"
-        for due in [each for each in self._events if each <= self.time]:
-            self._events.pop(due)()
 
 
 def watched(
