@@ -1,18 +1,16 @@
-"""`compare` as a person meets it, and what it refuses."""
+"""`compare` as a person meets it: figures, flips, and what could have been found."""
 
 from __future__ import annotations
 
 import pytest
 
-from contract.engine_info import EngineUsed
-from contract.ledger import MemoryLedger, RunState
+from contract.ledger import MemoryLedger
 from contract.question import Question
-from contract.spec import Judge, Mode, Normalization, Prompt, Sampling
+from contract.spec import Judge, Mode, Sampling
 from contract.verdict import Outcome, Verdict
-from producer.compare.spec_differences import differences
 from producer.runs.templates import load_prompt
 from tests.support import make_question
-from tests.unit.producer.compare.conftest import QUESTIONS, RAG, SPEC, Ran, keyed
+from tests.unit.producer.compare.conftest import SPEC, Ran, keyed
 from tests.unit.producer.conftest import Producer
 
 
@@ -131,13 +129,6 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     ]
 
 
-def test_a_setting_is_told_by_the_word_that_sets_it(ran: Ran, compare: Producer) -> None:
-    ran("one", "cc", keyed(2))
-    ran("two", "cc", keyed(2), mode=Mode.LIKELIHOOD)
-
-    assert 'differ in   mode: "letter" → "likelihood"\n' in compare("one", "two").stdout
-
-
 def test_how_many_of_the_pairs_each_run_left_without_an_answer_stands_beside_the_difference(
     ran: Ran, compare: Producer
 ) -> None:
@@ -216,52 +207,6 @@ def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Producer) ->
     assert "failed" not in text
 
 
-def test_the_same_asked_twice_of_unlike_engines_is_told_to_differ_in_them(
-    ledger: MemoryLedger, ran: Ran, compare: Producer
-) -> None:
-    for run_id, dtype in (("one", "float32"), ("other", "bfloat16")):
-        run = ran(run_id, "ccwwwwa")
-        told = "engines     of A and B not identical"
-        assert told not in compare("one", "last").stdout
-        ledger.note_engine(run.run_id, EngineUsed(worker=f"gpu0@{run_id}", since=0.0, engine={"dtype": dtype}))
-
-    assert f'{told}: they differ in dtype ("float32", "bfloat16")' in compare("one", "other").stdout
-    found = compare.json("one", "other")
-    differing = {"within_a": {}, "within_b": {}, "across": {"dtype": ["float32", "bfloat16"]}}
-    assert found["engine_differences"] == differing
-
-
-def test_engines_of_two_models_are_told_to_differ_in_what_the_models_do_not_explain(
-    ledger: MemoryLedger, ran: Ran, compare: Producer
-) -> None:
-    for run_id, model, weights in (("one", "small", "aa"), ("other", "large", "bb")):
-        run = ran(run_id, "ccwwwwa", model=model)
-        engine = {"weights": weights, "adapters": {weights: "cc"}, "dtype": "float32"}
-        ledger.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=engine))
-    assert "engines" not in compare("one", "other").stdout
-
-    ledger.note_engine("other", EngineUsed(worker="gpu1", since=0.0, engine=engine | {"dtype": "bfloat16"}))
-    told = compare("one", "other").stdout
-    assert 'engines     of B not identical: they differ in dtype ("float32", "bfloat16")\n' in told
-    assert told.count("not identical") == 1, "A differs from B in nothing besides"
-
-    ledger.note_engine("one", EngineUsed(worker="gpu1", since=0.0, engine={"weights": "aa", "vllm": "1"}))
-    told = compare("one", "other").stdout
-    assert 'of A not identical: they differ in vllm (null, "1"), dtype ("float32", null)' in told
-    assert 'of A and B not identical: they differ in dtype ("float32", null, "bfloat16")' in told
-
-
-def test_a_model_that_samples_at_its_own_temperature_is_told_to_differ_in_that_from_one_that_does_not(
-    ledger: MemoryLedger, ran: Ran, compare: Producer
-) -> None:
-    for run_id, left in (("one", {}), ("other", {"left_to_model": ["temperature"]})):
-        run = ran(run_id, "ccwwwwa", model=run_id)
-        ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine={"engine": "openai", **left}))
-
-    told = compare("one", "other").stdout
-    assert 'of A and B not identical: they differ in left_to_model (null, ["temperature"])' in told
-
-
 def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None:
     many = [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(100)]
     ran("one", "c" * 60 + "w" * 40, many)
@@ -272,237 +217,6 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
     assert f"detectable  {told}\n" in compare("one", "two").stdout
     found = compare.json("one", "two")
     assert round(found["minimum_detectable_effect"]["value"], 3) == 0.152
-
-
-@pytest.mark.parametrize(
-    ("ids", "wanted"),
-    [
-        (
-            ["q0", "q1", "x2"],
-            "they have 7 and 3 question ids, with 2 in common, of which 2 differ, first in question and subject of q0. "
-            "Enqueue the same file",
-        ),
-        (
-            [f"q{n}" for n in range(7)],
-            "they have 7 and 7 question ids, with 7 in common, but they differ, first in question and subject of q0.",
-        ),
-        (["x"], "they have 7 and 1 question id, with 0 in common."),
-    ],
-    ids=["some", "all", "none"],
-)
-def test_runs_over_different_questions_are_refused(ran: Ran, compare: Producer, ids: list[str], wanted: str) -> None:
-    others = [Question(id=each, question="other", choices=("a", "b"), answer="A") for each in ids]
-    ran("one", "ccccccc")
-    ran("two", "c" * len(others), others, questions_digest="1" * 64)
-
-    result = compare("one", "two", exit_code=1)
-
-    assert "error: Runs one and two asked different questions: " in result.stderr
-    assert wanted in result.stderr
-    assert "--shared" not in result.stderr, "they have nothing to compare"
-    assert result.stdout == ""
-
-
-def test_runs_that_share_some_questions_are_compared_by_these_alone_if_asked(ran: Ran, compare: Producer) -> None:
-    """A run of a file and one of its first questions, or of a repaired version, could not be compared at all."""
-    many = keyed(6)
-    repaired = many[2].model_copy(update={"answer": "B"})
-    renamed = many[3].model_copy(update={"subject": "law", "metadata": {"level": 1}})
-    new = many[0].model_copy(update={"id": "new"})
-    ran("one", "cwccww", many)
-    # In another order.
-    ran("two", "ccwcc", [new, many[1], repaired, renamed, many[0]], questions_digest="1" * 64, model="large")
-
-    refused = compare("one", "two", exit_code=1).stderr
-    text = compare("one", "two", "--shared").stdout
-    found = compare.json("one", "two", "--shared")
-
-    assert "6 and 5 question ids, with 4 in common, of which 1 differ, first in answer of q2." in refused
-    assert "Add --shared to compare the 3 that are the same in both, or enqueue the same file for both, with" in refused
-    assert "pairs       3: both right 2 · only A 0 · only B 1 · neither 0\n" in text
-    assert "left out    4 questions: 2 only in A · 1 only in B · 1 changed between A and B; the figures are" in text
-    assert found["left_out"] == {"only_a": 2, "only_b": 1, "changed": 1}
-    assert (found["pairs"], [each["id"] for each in found["flips"]]) == (3, ["q1"])
-    assert found["spec_differences"] == {"model": {"a": "small", "b": "large"}}
-    mirrored = compare.json("two", "one", "--shared")
-    assert mirrored["left_out"] == {"only_a": 1, "only_b": 2, "changed": 1}
-    assert mirrored["contingency"] == {"both": 2, "only_a": 1, "only_b": 0, "neither": 0}
-
-
-def test_runs_of_which_one_question_was_changed_do_not_differ_in_nothing(ran: Ran, compare: Producer) -> None:
-    many = keyed(3)
-    ran("one", "ccw", many)
-    changed = many[2].model_copy(update={"question": "Another one?"})
-    ran("two", "cc", [many[0], changed], questions_digest="1" * 64)
-
-    text = compare("one", "two", "--shared").stdout
-
-    assert "differ in   nothing but the questions: those of both runs were asked in the same way\n" in text
-    assert "left out    2 questions: 1 only in A · 1 changed between A and B" in text
-
-
-def test_runs_over_the_same_questions_are_compared_alike_with_and_without_the_option(
-    ran: Ran, compare: Producer
-) -> None:
-    ran("one", "ccwwufa")
-    ran("two", "cwcccwa", model="large")
-
-    assert compare("one", "two", "--shared").stdout == compare("one", "two").stdout
-    assert "left out" not in compare("one", "two").stdout
-    assert compare.json("one", "two")["left_out"] == {"only_a": 0, "only_b": 0, "changed": 0}
-
-
-def test_of_shared_questions_chance_is_that_of_these_alone(ran: Ran, compare: Producer) -> None:
-    hard = [
-        Question(id=f"h{at}", question="q", choices=("a", "b", "c", "d"), answer="A", subject="hard") for at in range(4)
-    ]
-    ran("one", "cccccc", [*keyed(2), *hard], chance=0.333)
-    ran("two", "cc", keyed(2), questions_digest="1" * 64)
-
-    found = compare.json("one", "two", "--shared")
-
-    assert (found["chance"], found["a"]["chance"], found["b"]["chance"]) == (0.5, 0.5, 0.5)
-    assert "chance      0.500\n" in compare("one", "two", "--shared").stdout
-
-
-def test_runs_that_share_no_question_or_of_which_one_is_not_settled_are_refused_also_with_the_option(
-    ran: Ran, compare: Producer
-) -> None:
-    ran("one", "cc", keyed(2))
-    ran("two", "c", [keyed(1)[0].model_copy(update={"id": "x"})], questions_digest="1" * 64)
-    ran("three", "-", keyed(1), questions_digest="2" * 64)
-
-    told = compare("one", "two", "--shared", exit_code=1).stderr
-    assert "Runs one and two share no question: 3 questions: 2 only in A · 1 only in B." in told
-    assert "Run three is not settled" in compare("one", "three", "--shared", exit_code=1).stderr
-
-
-def test_runs_of_which_one_has_relevance_judgements_are_refused_with_the_option(ran: Ran, compare: Producer) -> None:
-    ran("closed-book", "cc", keyed(2))
-    judged = [each.model_copy(update={"gold_passages": ("p1",)}) for each in keyed(2)]
-    ran("retrieved", "cc", judged, questions_digest="1" * 64)
-
-    told = compare("closed-book", "retrieved", exit_code=1).stderr
-
-    assert "with 2 in common, but they differ, first in gold_passages of q0. Enqueue the same file, and give" in told
-    assert "give --qrels to both" in told
-
-
-def test_questions_whose_sources_differ_are_not_shared(ran: Ran, compare: Producer) -> None:
-    for name, source in (("one", "7"), ("two", "8")):
-        asked = [each.model_copy(update={"metadata": {"source_id": source}}) for each in keyed(2)]
-        ran(name, "cc", asked, questions_digest=source * 64)
-
-    told = compare("one", "two", exit_code=1).stderr
-    assert "they differ, first in metadata of q0" in told
-    assert "--shared" not in told
-
-
-def test_runs_over_the_same_questions_in_another_order_are_refused(ran: Ran, compare: Producer) -> None:
-    ran("one", "cc", keyed(2))
-    ran("two", "cc", keyed(2)[::-1], questions_digest="1" * 64)
-
-    told = compare("one", "two", exit_code=1).stderr
-    assert "with 2 in common, but in another order. Add --shared to compare the 2 that are the same in both" in told
-    assert "difference  +0.000" in compare("one", "two", "--shared").stdout
-
-
-@pytest.mark.parametrize(("one", "two", "culprit"), [("ccccc-c", "ccccccc", "one"), ("ccccccc", "ccccc-c", "two")])
-def test_a_run_that_is_not_settled_is_refused(ran: Ran, compare: Producer, one: str, two: str, culprit: str) -> None:
-    ran("one", one)
-    ran("two", two)
-
-    result = compare("one", "two", exit_code=1)
-
-    assert f"Run {culprit} is not settled: 6 of 7 questions settled." in result.stderr
-    assert f"python -m producer watch {culprit}" in result.stderr
-
-
-@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
-def test_nobody_is_told_to_wait_for_a_run_that_is_halted(
-    ran: Ran, compare: Producer, ledger: MemoryLedger, state: RunState
-) -> None:
-    ran("one", "ccccc-c")
-    ran("two", "ccccccc")
-    ledger.halt("one", state)
-    told = compare("one", "two", exit_code=1).stderr
-    assert f"6 of 7 questions settled. It is {state}; resume it first: python -m producer resume one" in told
-    assert "or export both as they are and join their results.csv by question_id" in told
-
-
-def test_questions_without_any_key_cannot_be_compared(ran: Ran, compare: Producer) -> None:
-    ran("one", "a", QUESTIONS[6:])
-    ran("two", "a", QUESTIONS[6:], seed=1)
-
-    assert "None of the 1 question has a key" in compare("one", "two", exit_code=1).stderr
-
-
-@pytest.mark.parametrize("other", ["prompts", "two"])
-def test_texts_to_prompts_cannot_be_compared_as_none_is_right_or_wrong(ran: Ran, compare: Producer, other: str) -> None:
-    """A key was asked for, and the field of the file that has it."""
-    prompts = [Question(id="0", question="Tell me a story.", choices=())]
-    ran("prompts", "a", prompts, mode=Mode.FREE, sampling=Sampling())
-    ran("two", "c", QUESTIONS[:1], questions_digest="1" * 64)
-
-    assert compare(other, "prompts", exit_code=1).stderr == (
-        "error: Run prompts (mode free) has no right or wrong answers: its texts are the result. "
-        "Export both runs, and join their results.csv by question_id.\n"
-    )
-
-
-def test_an_unknown_run_is_one_line(ran: Ran, compare: Producer) -> None:
-    ran("one", "ccccccc")
-
-    assert "error: No run 'three'" in compare("one", "three", exit_code=1).stderr
-
-
-def test_specs_differ_by_their_nested_fields() -> None:
-    other = SPEC.model_copy(
-        update={
-            "mode": Mode.LIKELIHOOD,
-            "normalization": Normalization.BYTE,
-            "prompt": Prompt(name="plain", text="Q: {{ question }}"),
-        }
-    )
-
-    assert differences(SPEC, other) == {
-        "mode": ("letter", "likelihood"),
-        "normalization": ("none", "byte"),
-        "prompt.text": ("{{ question }}", "Q: {{ question }}"),
-        "prompt.version": (SPEC.prompt.version, other.prompt.version),
-    }
-    assert differences(SPEC, SPEC) == {}
-
-
-def test_of_a_part_that_one_run_lacks_what_is_not_set_in_the_other_is_no_difference() -> None:
-    retrieving = SPEC.model_copy(update={"rag": RAG})
-    found = differences(SPEC, retrieving)
-    assert found["rag.index"] == (None, RAG.index)
-    assert not found.keys() & {"rag", "rag.reranker", "rag.rerank_from", "rag.question_hashes"}
-    reranking = SPEC.model_copy(update={"rag": RAG.model_copy(update={"reranker": "small"})})
-    assert differences(retrieving, reranking) == {"rag.reranker": ("", "small"), "rag.rerank_from": (None, 50)}
-    writing = SPEC.model_copy(update={"sampling": Sampling()})
-    assert differences(SPEC, writing)["sampling.temperature"] == (None, 0.0)
-
-
-def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Producer) -> None:
-    ran("one", "ccccccc")
-    ran("two", "ccccccc", prompt=Prompt(name="plain", text="long " * 50))
-
-    text = compare("one", "two").stdout
-
-    assert "prompt.version: " in text
-    assert "long long…" in text
-    assert "long " * 50 in compare.json("one", "two")["spec_differences"]["prompt.text"]["b"]
-
-
-def test_long_values_are_shown_where_they_begin_to_differ(ran: Ran, compare: Producer) -> None:
-    for name, end in ("one", "Answer:"), ("two", "The answer is"):
-        ran(name, "ccccccc", prompt=Prompt(name="plain", text=f"{'long ' * 50}{end}"))
-
-    text = " ".join(compare("one", "two").stdout.split())
-
-    assert 'prompt.text: …long long long long Answer:" → …long long long long The answer is"' in text
 
 
 def in_subjects(*subjects: str | None) -> list[Question]:
