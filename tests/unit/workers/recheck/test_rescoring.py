@@ -1,0 +1,200 @@
+"""Stored texts are read again by today's rules, into a run of their own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from benchmarks.made_up import LETTERED
+from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Question
+from contract.choice_order import arrangements
+from contract.engine_info import EngineUsed
+from contract.errors import RunConfigError
+from contract.spec import Judge, Sampling
+from tests.support import make_questions, open_run
+from tests.unit.workers.recheck.stored import GENERATES, commit, stored
+from workers.recheck.rescoring import rescore
+from workers.scoring.base import Reading
+from workers.scoring.extract import rules_version
+from workers.scoring.generate import read_text
+
+NOTHING_READ = Reading(None, "none")
+NOT_READ = "has no texts in which rules would read a choice"
+
+
+def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(3), "old", **GENERATES)
+    gone = stored("q2", "", outcome=Outcome.FAILED, error=Failure(type="RequestRejected", message="too long"))
+    commit(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."), gone)
+    done = rescore(books, run.run_id)
+    assert (done.questions, done.changed) == (3, 1)
+    assert done.run.spec.rescored_from == run.run_id
+    after = {question.id: verdict for question, verdict in books.results(done.run.run_id) if verdict}
+    assert (after["q0"].outcome, after["q0"].choice, after["q0"].prompt_tokens) == (Outcome.CORRECT, "A", 9)
+    assert after["q1"].outcome is Outcome.UNANSWERED
+    assert after["q2"] == gone
+    before = books.result(run.run_id, "q0")[1]
+    assert before is not None
+    assert before.outcome is Outcome.UNANSWERED
+
+
+def test_a_text_that_the_rules_fail_on_fails_its_question_and_the_others_are_read(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fragile(question: Question, text: str, *args: Any, **options: Any) -> Reading:
+        if text == "!":
+            raise IndexError("no such group")
+        return read_text(question, text, *args, **options)
+
+    run = open_run(books, make_questions(3), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."), stored("q1", "!", choice="B"), stored("q2", "No idea."))
+    monkeypatch.setattr("workers.recheck.rescoring.read_text", fragile)
+
+    done = rescore(books, run.run_id)
+
+    after = {question.id: verdict for question, verdict in books.results(done.run.run_id) if verdict}
+    assert after["q0"].choice == "A"
+    assert (after["q1"].outcome, after["q1"].choice, after["q1"].raw_text) == (Outcome.FAILED, None, "!")
+    assert after["q1"].error == Failure(
+        type="IndexError", message="its text cannot be read by the current rules: no such group"
+    )
+    assert after["q2"].outcome is Outcome.UNANSWERED
+    assert books.counts(done.run.run_id).finished
+
+
+def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    books.note_engine(run.run_id, EngineUsed(worker="w0", since=1.0, engine={"engine": "vllm", "dtype": "float32"}))
+    commit(books, run, stored("q0", "The answer is A."))
+
+    again = [rescore(books, run.run_id).run.run_id for _ in range(2)]
+
+    (wrote,), read = books.engines(run.run_id), books.engines(again[1])
+    assert read == [wrote.model_copy(update={"engine": {**wrote.engine, "rules": rules_version()}})]
+
+
+def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."))
+    first, second = rescore(books, run.run_id), rescore(books, run.run_id)
+    assert first.run.run_id == second.run.run_id
+    assert books.counts(first.run.run_id).settled == 1
+
+
+def test_failed_questions_that_were_asked_again_are_read_by_the_next_rescoring(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(2), "old", **GENERATES)
+    gone = stored("q1", "", outcome=Outcome.FAILED, error=Failure(type="EngineDead", message="out of memory"))
+    commit(books, run, stored("q0", "The answer is A."), gone)
+    before = rescore(books, run.run_id).run.run_id
+    books.reopen_failed(run.run_id)
+    commit(books, run, stored("q1", "The answer is B."))
+
+    after = [rescore(books, run.run_id).run.run_id for _ in range(2)]
+
+    outcomes = [[verdict and verdict.outcome for _, verdict in books.results(each)] for each in (before, *after)]
+    assert outcomes == [[Outcome.CORRECT, Outcome.FAILED], *[[Outcome.CORRECT, Outcome.CORRECT]] * 2]
+    assert after == [f"{before}-2"] * 2
+
+
+def test_a_run_asked_anew_under_the_id_of_a_purged_one_is_not_given_the_readings_of_its_texts(
+    books: MemoryLedger,
+) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is B."))
+    rescore(books, run.run_id)
+    books.purge(run.run_id)
+    open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."))
+
+    found = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
+
+    assert found is not None
+    assert (found.choice, found.raw_text) == ("A", "The answer is A.")
+
+
+def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(2), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(books, "commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        rescore(books, run.run_id)
+    monkeypatch.undo()
+    (open_now,) = books.open_runs()
+    done = rescore(books, run.run_id)
+    assert done.run.run_id == open_now
+    assert books.counts(open_now).finished
+    assert [verdict and verdict.choice for _, verdict in books.results(open_now)] == ["A", None]
+
+
+def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."))
+    monkeypatch.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
+    monkeypatch.setattr("workers.recheck.rescoring.read_text", lambda *_, **__: NOTHING_READ)
+    before = rescore(books, run.run_id)
+    monkeypatch.undo()
+    after = rescore(books, run.run_id)
+    assert before.run.run_id != after.run.run_id
+    choices = [books.result(each.run.run_id, "q0")[1] for each in (before, after)]
+    assert [verdict and verdict.choice for verdict in choices] == [None, "A"]
+    assert after.run.spec.rules_version == rules_version()
+
+
+def test_votes_are_counted_again(books: MemoryLedger) -> None:
+    spec = {**GENERATES, "mode": Mode.VOTE, "sampling": Sampling(samples=3, temperature=0.5)}
+    run = open_run(books, make_questions(1), "old", **spec)
+    commit(books, run, stored("q0", json.dumps(["Answer: A", "Answer: B", "Answer: A"])))
+    after = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
+    assert after is not None
+    assert after.choice == "A"
+    assert after.confidence == pytest.approx(2 / 3)
+
+
+def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(8), "old", shuffle=True, **GENERATES)
+    commit(books, run, *(stored(f"q{n}", "Answer: A") for n in range(8)))
+    found = list(books.results(rescore(books, run.run_id).run.run_id))
+    meant = [arrangements(question, run.spec)[0].original("A") for question, _ in found]
+    assert [verdict and verdict.choice for _, verdict in found] == meant
+    assert len(found) == 8
+    assert len(set(meant)) > 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({}, rf"\(mode likelihood\) {NOT_READ}"),
+        ({**GENERATES, "mode": Mode.FREE}, rf"\(mode free\) {NOT_READ}"),
+        ({"mode": Mode.LETTER, "prompt": LETTERED, "circular": True}, rf"\(mode letter\) {NOT_READ}"),
+        ({**GENERATES, "circular": True}, r"stores the text of one rotation .*, but all of them decide\. .* --fresh"),
+    ],
+)
+def test_a_run_without_all_texts_that_decided_is_refused(books: MemoryLedger, spec: dict[str, Any], told: str) -> None:
+    run = open_run(books, make_questions(1), "old", **spec)
+    commit(books, run, stored("q0", "A"))
+    with pytest.raises(RunConfigError, match=told):
+        rescore(books, run.run_id)
+
+
+def test_the_grades_of_a_judge_are_not_read_again(books: MemoryLedger) -> None:
+    judge = Judge(prompt=Prompt(name="grade", text="Grade: {{ response }}"))
+    run = open_run(books, make_questions(1), "old", mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    commit(books, run, stored("q0", "It is four."))
+    with pytest.raises(RunConfigError, match=r"are its judge's grades: .* To grade again, enqueue it with --fresh"):
+        rescore(books, run.run_id)
+
+
+def test_a_run_that_is_not_finished_is_refused(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    with pytest.raises(RunConfigError, match="not finished"):
+        rescore(books, run.run_id)
