@@ -1,0 +1,104 @@
+"""Questions whose prompts begin alike are sent together."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract import prefix_order
+from contract.ledger import MemoryLedger
+from contract.settings import Settings
+from contract.spec import ChatTemplate, ExampleSelection
+from producer.broker import MemoryBroker
+from producer.intake.selection import Selection
+from producer.readers import Source
+from producer.runs.parts import FewShotConfig, RagConfig
+from producer.runs.planning import plan
+from producer.runs.runconfig import RunConfig
+from producer.runs.submit import State, submit
+from tests.unit.producer.conftest import WriteRows
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_questions_about_one_text_are_sent_together_if_it_is_shown(
+    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker, shown: bool
+) -> None:
+    texts = ["first text", None, "second text", "first text", None, "second text", "first text"]
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "context": text}
+        for n, text in enumerate(texts)
+    ]
+    path = write_rows(*rows)
+    config = RunConfig(rag=RagConfig(use_context_field=shown))
+
+    done = submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+
+    together, as_they_stood = ["q0", "q3", "q6", "q1", "q2", "q5", "q4"], [f"q{n}" for n in range(7)]
+    assert [each for _, _, ids in broker.messages for each in ids] == (together if shown else as_they_stood)
+    assert [question.id for question, _ in ledger.results(done.run.run_id)] == as_they_stood
+
+
+def test_a_long_file_is_grouped_by_text_part_by_part(
+    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix_order, "GROUPED", 3)
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "context": text}
+        for n, text in enumerate("xyxyyxy")
+    ]
+    path, config = write_rows(*rows), RunConfig(rag=RagConfig(use_context_field=True))
+
+    submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+
+    assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q2", "q1", "q3", "q4", "q5", "q6"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RunConfig(description="On {{ subject }}."),
+        RunConfig(few_shot=FewShotConfig(k=1, file="dev.jsonl", selection=ExampleSelection.SUBJECT)),
+        RunConfig(description="On {{ subject }}.", chat_template=ChatTemplate.TURNS),
+    ],
+)
+def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(
+    write_rows: WriteRows,
+    ledger: MemoryLedger,
+    broker: MemoryBroker,
+    config: RunConfig,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prefix_order, "READ_TOGETHER", 4)
+    subjects = ["law", "art", None, "law", None, "art"]
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "subject": subject}
+        for n, subject in enumerate(subjects)
+    ]
+    shown = ("law", "art", None)
+    write_rows(
+        *({**rows[0], "id": f"e{n}", "question": "e", "subject": s} for n, s in enumerate(shown)), name="dev.jsonl"
+    )
+    path = write_rows(*rows)
+
+    submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+
+    together = ["q0", "q3", "q1", "q5", "q2", "q4"]
+    assert [each for _, _, ids in broker.messages for each in ids] == together
+    (run,) = ledger.read_open_runs().runs.values()  # as workers see it, without its examples
+    assert list(prefix_order.grouped_again(ledger, run, [f"q{n}" for n in range(6)])) == together
+
+
+def test_questions_that_are_sent_again_are_grouped_by_text_as_at_first(
+    write_rows: WriteRows, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    rows = [
+        {"id": f"q{n}", "question": "q", "choices": ["a", "b"], "answer": "A", "context": text}
+        for n, text in enumerate("xyxy")
+    ]
+    path, config = write_rows(*rows), RunConfig(rag=RagConfig(use_context_field=True))
+    planned = plan(Source(path, path.name), config, Settings(), Selection())
+    submit(planned, ledger, broker)
+    broker.messages.clear()
+
+    assert submit(planned, ledger, broker).state is State.RESUMED
+
+    assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q2", "q1", "q3"]
