@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import redis
@@ -16,7 +18,7 @@ from contract.queue import publish
 from tests.integration.runs import QUEUE, messages_in
 from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
 
-__all__ = ["DIES_HOLDING", "die_holding", "queued", "sent_run"]
+__all__ = ["book", "die_holding", "queued", "sent_run"]
 
 #: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
 DIES_HOLDING = """
@@ -51,3 +53,9 @@ def sent_run(ledger: RedisLedger, app: Celery, questions: int, batch_size: int) 
     run = open_run(ledger, make_questions(questions))
     publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size)
     return run
+
+
+def book(ledger: RedisLedger, worker: str, message: str) -> None:
+    """Record that `worker` holds this message."""
+    ledger.client.zadd(keys.unacked_options(worker)["unacked_index_key"], {"tag": time.time()})
+    ledger.client.hset(keys.unacked(worker), "tag", json.dumps([json.loads(message), "", QUEUE]))
