@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.layout_files import CASES, lines
 from contract.ledger import MemoryLedger
 from producer.intake.profile import Lengths
-from tests.support import needed_package
 from tests.unit.producer.conftest import Producer, WriteRows
-
-SIX: list[dict[str, Any]] = [
-    {"question": "Which colour is the sky, and why is it so?", "choices": ["blue", "red", "green"], "answer": "A"},
-    {"question": "Quelle est la capitale de la France, et depuis quand ?", "choices": ["Paris", "Rome"], "answer": 0},
-    {"question": "天空是什么颜色的？为什么？", "choices": ["蓝色", "红色"], "answer": None, "subject": "sky"},
-    {"question": "Which colour is the sky, and why is it so?", "choices": ["blue", "red", "green"], "answer": "A"},
-    {"question": "Which colour is the sky, and why is it so?", "choices": ["white", "black"], "answer": "B"},
-    {"question": "broken", "choices": ["x"]},
-]
+from tests.unit.producer.intake.inspected import SIX, yes_or_no
 
 
 def test_it_counts_what_stands_in_the_file(write_rows: WriteRows, producer: Producer) -> None:
@@ -66,72 +56,11 @@ def test_it_counts_repeats_as_enqueue_does_also_where_each_has_an_id_of_its_own(
     assert producer.json("enqueue", path)["repeated"] == 1
 
 
-def test_a_question_repeated_with_another_key_is_warned_of_with_both_rows(
-    write_rows: WriteRows, producer: Producer
-) -> None:
-    sky = {"question": "Sky?", "choices": ["blue", "red"], "answer": "A"}
-    path = write_rows(
-        sky,
-        {**sky, "choices": ["red", "blue"], "answer": "B"},
-        {**sky, "answer": None},
-        {**sky, "context": "On Mars.", "answer": "B"},
-        {**sky, "id": "mars", "answer": "B"},
-        {**sky, "answer": ["A", "B"]},
-    )
-
-    for command in (("inspect",), ("enqueue", "--dry-run")):
-        said = producer(*command, path).stderr
-        assert "warning: 1 question repeated with another key for the same choices: one of the keys must be" in said
-        assert "questions.jsonl:1 says 'blue', " in said
-        assert "questions.jsonl:5 (mars) says 'red': 'Sky?'\n" in said
-        assert "more.\n" not in said
-    assert producer.json("inspect", path)["contradicted"] == 1
-    assert "another key" not in producer("enqueue", "--dry-run", "--limit", "4", path).stderr
-
-
-def test_contradicting_keys_on_one_line_of_json_are_told_apart_by_the_records_number(
-    tmp_path: Path, producer: Producer
-) -> None:
-    sky = {"question": "Sky?", "choices": ["blue", "red"]}
-    rows = [{**sky, "answer": "A"}, {**sky, "question": "Sea?", "answer": "A"}, {**sky, "answer": "B"}]
-    (tmp_path / "q.json").write_text(json.dumps(rows))
-
-    said = producer("inspect", str(tmp_path / "q.json")).stderr
-
-    assert "q.json:1, record 1 says 'blue', " in said
-    assert "q.json:1, record 3 says 'red': 'Sky?'\n" in said
-
-
-def test_of_many_contradicting_keys_the_first_are_named(write_rows: WriteRows, producer: Producer) -> None:
-    rows = [{"question": f"q{n}", "choices": ["x", "y"], "answer": key} for n in range(7) for key in "ABB"]
-
-    said = producer("inspect", write_rows(*rows)).stderr
-
-    assert "warning: 7 questions repeated with another key" in said
-    assert [said.count(f": 'q{n}'") for n in range(7)] == [1] * 5 + [0] * 2
-    assert "… and 2 more.\n" in said
-
-
 def test_a_fault_in_every_row_stands_there_once(write_rows: WriteRows, producer: Producer) -> None:
     result = producer("inspect", str(write_rows(*({"question": f"q{n}", "choices": ["x"]} for n in range(3)))))
 
     assert result.stdout.count("found 1, expected 2 to 26") == 1
     assert "The same in 2 more: lines 2, 3\n" in result.stdout
-
-
-def test_it_warns_where_the_right_answers_place_tells(write_rows: WriteRows, producer: Producer) -> None:
-    even = [{"question": f"q{n}", "choices": list("wxyz"), "answer": n % 4} for n in range(400)]
-    skewed = [{**row, "answer": 2 if n % 2 else n % 4} for n, row in enumerate(even)]
-
-    quiet = producer("inspect", write_rows(*even))
-    warned = producer("inspect", write_rows(*skewed))
-
-    assert "warning" not in quiet.stderr
-    assert "the right answer is C in 75.0 % of the questions, 25.0 % would be expected" in warned.stderr
-    assert "a prompt that shows the choices rewards a model that prefers that position" in warned.stderr
-    assert "--set shuffle=true" in warned.stderr
-    skew = producer.json("inspect", write_rows(*skewed))["skew"]
-    assert (skew["label"], skew["share"], skew["expected"]) == ("C", 0.75, 0.25)
 
 
 def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
@@ -152,66 +81,6 @@ def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
     assert not told("mode=likelihood")
 
 
-def yes_or_no(answers: str) -> list[dict[str, object]]:
-    return [{"question": f"q{n}", "choices": ["yes", "no"], "answer": each} for n, each in enumerate(answers)]
-
-
-def test_what_always_saying_yes_scores_is_told_where_all_questions_have_the_same_choices(
-    write_rows: WriteRows, producer: Producer
-) -> None:
-    path = str(write_rows(*yes_or_no(300 * "A" + 100 * "B")))
-    always = "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance."
-
-    assert always in producer("inspect", path).stderr
-    asked = producer("enqueue", path, "--dry-run").stderr
-    assert always in asked
-    assert "shuffle" not in asked, "the model is not shown where they stand"
-    lettered = ("--set", "mode=letter")
-    assert "--set shuffle=true" in producer("enqueue", path, "--dry-run", *lettered).stderr
-    assert always in producer("enqueue", path, "--dry-run", *lettered, "--set", "circular=true").stderr
-    even = str(write_rows(*yes_or_no(210 * "A" + 190 * "B")))
-    assert "warning" not in producer("enqueue", even, "--dry-run").stderr
-
-
-def test_a_warning_does_not_round_a_share_in_two_ways(write_rows: WriteRows, producer: Producer) -> None:
-    """63 of 80 are 0.7875: it said that 'yes' was right in 78.8%, and that saying so scores 0.787."""
-    path = str(write_rows(*yes_or_no(63 * "A" + 17 * "B")))
-
-    found = producer("inspect", path)
-
-    assert "the right answer is A in 78.7 % of the questions" in found.stderr
-    assert "Always answering 'yes' scores 0.787" in found.stderr
-    assert "A 78.7 % · B 21.2 %" in found.stdout
-
-
-def test_what_always_saying_yes_scores_is_told_where_it_stands_at_another_place_in_each_question(
-    write_rows: WriteRows, producer: Producer
-) -> None:
-    said = yes_or_no(300 * "A" + 100 * "B")
-    moved = [
-        row if n % 2 else {**row, "choices": ["no", "yes"], "answer": "BA"["AB".index(str(row["answer"]))]}
-        for n, row in enumerate(said)
-    ]
-    path = str(write_rows(*moved))
-
-    for words in (
-        ("inspect", path),
-        ("enqueue", path, "--dry-run"),
-        ("enqueue", path, "--dry-run", "--set", "mode=letter"),
-    ):
-        told = producer(*words).stderr
-        assert "the right answer is 'yes' in 75.0 % of the questions, 50.0 % would be expected" in told
-        assert "Always answering 'yes' scores 0.750: compare accuracies with that, not with chance." in told
-        assert "shuffle" not in told, "no place is right more often than another"
-
-
-def test_the_place_that_is_told_of_is_one_that_a_model_may_like(write_rows: WriteRows, producer: Producer) -> None:
-    """Not the one that most right answers lack."""
-    rows = [{"question": f"q{n}", "choices": list("wxyz"), "answer": "BCD"[n % 3]} for n in range(400)]
-
-    assert "the right answer is B in 33.5 % of the questions" in producer("inspect", write_rows(*rows)).stderr
-
-
 def test_a_mode_for_prompts_is_refused_as_no_command_would_ask_questions_in_it(five: Path, producer: Producer) -> None:
     """The questions were shown as they would be asked, without their choices."""
     for command in ("inspect", "enqueue"):
@@ -227,49 +96,6 @@ def test_beside_a_deployment_of_several_models_none_needs_to_be_named(
 
     producer(*words)
     producer(*words, "--set", "model=first")
-
-
-def test_tokens_are_counted_as_the_model_does(tmp_path: Path, write_rows: WriteRows, producer: Producer) -> None:
-    tokenizers = needed_package("tokenizers")
-    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"Question": 0, "?": 1}, unk_token="?"))
-    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    (tmp_path / "model").mkdir()
-    model.save(str(tmp_path / "model" / "tokenizer.json"))
-    long = {"question": "one two three", "choices": ["a b", "c"], "answer": "A"}
-    path = str(write_rows(long, {**long, "question": "one"}))
-
-    found = producer.json("inspect", path, "--model", "model")
-
-    assert found["tokens"] == {"p50": 3, "p95": 5, "p99": 5, "max": 5}, "Question: one two three Answer:"
-    assert found["max_model_len"] == 7, "and the longest choice"
-    assert producer.json("inspect", path, "--model", "model", "--set", "delimiter=' that is '")["max_model_len"] == 9
-    by_letter = producer.json("inspect", path, "--model", "model", "--set", "mode=letter")
-    assert by_letter["max_model_len"] == by_letter["tokens"]["max"] + 1
-
-
-def test_a_text_is_counted_whole_where_the_tokenizer_was_stored_to_cut_and_fill_up(
-    tmp_path: Path, write_rows: WriteRows, producer: Producer
-) -> None:
-    """As programs that train models leave it."""
-    tokenizers = needed_package("tokenizers")
-    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"Question": 0, "?": 1}, unk_token="?"))
-    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    model.enable_truncation(4)
-    model.enable_padding(length=4)
-    (tmp_path / "model").mkdir()
-    model.save(str(tmp_path / "model" / "tokenizer.json"))
-    path = str(write_rows({"question": "one two three", "choices": ["a b", "c"], "answer": "A"}))
-    assert producer.json("inspect", path, "--model", "model")["max_model_len"] == 7
-
-
-def test_a_model_without_tokenizer_is_refused(tmp_path: Path, write_rows: WriteRows, producer: Producer) -> None:
-    needed_package("tokenizers")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "tokenizer.json").write_text("{}")
-
-    result = producer("inspect", write_rows(*SIX), "--model", "model", exit_code=1)
-
-    assert "no tokenizer for 'model'" in result.stderr
 
 
 def test_enqueue_says_what_it_read(tmp_path: Path, producer: Producer) -> None:
@@ -467,29 +293,6 @@ def test_a_percentile_is_a_length_that_occurs() -> None:
 
     assert lengths.to_json() == {"p50": 50, "p95": 95, "p99": 99, "max": 100}
     assert Lengths().to_json() == {"p50": 0, "p95": 0, "p99": 0, "max": 0}
-
-
-def test_a_folder_without_a_tokenizer_is_told_so_and_no_hub_is_asked(
-    tmp_path: Path, write_rows: WriteRows, producer: Producer
-) -> None:
-    needed_package("tokenizers")
-    (tmp_path / "model").mkdir()
-    result = producer("inspect", write_rows(*SIX), "--model", "model", exit_code=1)
-    assert "--model: the folder model has no tokenizer.json." in result.stderr
-
-
-def test_the_home_of_a_user_who_does_not_exist_is_a_folder_that_does_not_exist(
-    write_rows: WriteRows, producer: Producer
-) -> None:
-    needed_package("tokenizers")
-    result = producer("inspect", write_rows(*SIX), "--model", "~no-such-user/model", exit_code=1)
-    assert result.stderr.startswith("error: '~no-such-user/model' is not a local folder")
-
-
-@pytest.mark.parametrize("words", [("inspect",), ("enqueue", "--dry-run")])
-def test_an_unset_variable_is_not_taken_for_the_current_folder(producer: Producer, words: tuple[str, ...]) -> None:
-    result = producer(*words, "", exit_code=1)
-    assert result.stderr == "error: The name of the question file is empty. Name a file, a folder or a dataset.\n"
 
 
 def test_a_part_without_its_field_is_told_how_to_name_one(five: Path, producer: Producer) -> None:
