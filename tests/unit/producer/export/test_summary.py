@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from benchmarks.made_up import LETTERED
-from contract import MemoryLedger, Mode, Normalization, Outcome, Prompt, Question, RunState, Verdict
-from contract.choice_order import arrangements
+from contract import MemoryLedger, Mode, Outcome, Prompt, Question, RunState, Verdict
 from contract.spec import IndexKind, Judge, Retrieval, Sampling
 from contract.verdict import ContextSource, Failure, Passage
 from producer.export.summary import Summary
@@ -19,19 +18,7 @@ from producer.export.summary_json import summary_json
 from producer.options import SOME_FAILED
 from tests.support import make_question, make_questions, open_run, settle
 from tests.unit.producer.conftest import Producer, settle_next
-
-
-def summary_of(*verdicts: Verdict, **spec: Any) -> dict[str, Any]:
-    """The summary of a run whose questions, all with the key A, ended as `verdicts`."""
-    books = MemoryLedger()
-    questions = [each.model_copy(update={"answer": "A"}) for each in make_questions(len(verdicts))]
-    run = open_run(books, questions, "test", **spec)
-    books.commit(run.run_id, [each.model_copy(update={"question_id": f"q{n}"}) for n, each in enumerate(verdicts)])
-    return summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
-
-
-def verdict(outcome: Outcome, **more: Any) -> Verdict:
-    return Verdict(question_id="", outcome=outcome, **more)
+from tests.unit.producer.export.summed import summary_of, verdict
 
 
 def test_circular_runs_tell_the_accuracy_of_single_rotations_beside_that_of_all() -> None:
@@ -88,156 +75,6 @@ def test_a_run_of_which_all_failed_has_no_speed(ledger: MemoryLedger, producer: 
     assert "questions/s" not in ended
     ledger.commit(run.run_id, [failed[2].model_copy(update={"outcome": Outcome.WRONG, "error": None, "choice": "A"})])
     assert "speed     1.5 questions/s" in producer("export", run.run_id, exit_code=SOME_FAILED).stdout
-
-
-#: Three and six characters, three and eight bytes.
-UNEVEN = Question(id="q", question="Which?", choices=("ash", "Größen"), answer="A")
-#: Beside -3 of the right choice, these sums of the other make it the worse one, the better one but as a whole, and the
-#: better one per byte alone.
-OTHERS = (-9.0, -5.4, -6.6)
-
-
-@pytest.mark.parametrize("own", [Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE])
-def test_one_run_by_likelihood_tells_the_accuracy_by_the_sum_per_character_and_per_byte(own: Normalization) -> None:
-    books = MemoryLedger()
-    run = open_run(books, [UNEVEN.model_copy(update={"id": f"q{n}"}) for n in range(4)], normalization=own)
-    for n, other in enumerate(OTHERS):
-        scores = {"A": -3.0 / own.length("ash"), "B": other / own.length("Größen")}
-        choice = max(scores, key=lambda label: scores[label])
-        outcome = Outcome.CORRECT if choice == "A" else Outcome.WRONG
-        books.commit(run.run_id, [Verdict(question_id=f"q{n}", choice=choice, outcome=outcome, choice_scores=scores)])
-    failed = Failure(type="RequestRejected", message="long")
-    books.commit(run.run_id, [Verdict(question_id="q3", outcome=Outcome.FAILED, error=failed)])
-
-    found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
-
-    told = {name: (each["right"], each["of"]) for name, each in found["accuracy_by_normalization"].items()}
-    assert told == {"none": (3, 4), "character": (2, 4), "byte": (1, 4)}
-    assert found["accuracy_by_normalization"][own] == found["accuracy_all"]
-
-
-def test_a_run_by_mutual_information_tells_the_accuracy_by_the_other_normalizations_too() -> None:
-    books = MemoryLedger()
-    run = open_run(books, [UNEVEN.model_copy(update={"id": "q0"})], normalization=Normalization.MUTUAL_INFO)
-    scores, unconditional = {"A": 1.0, "B": 0.4}, {"A": -4.0, "B": -7.0}  # the sums are those of the test above
-    right = Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="A", choice_scores=scores)
-    books.commit(run.run_id, [right.model_copy(update={"unconditional_scores": unconditional})])
-
-    found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
-
-    told = {name: each["right"] for name, each in found["accuracy_by_normalization"].items()}
-    assert told == {"none": 1, "character": 1, "byte": 0, "mutual_info": 1}
-    assert found["calibration"]["confidence"].startswith("the softmax of scores by mutual information, not a model")
-
-
-def test_of_equal_choices_the_one_shown_first_counts_under_each_normalization() -> None:
-    books = MemoryLedger()
-    questions = [Question(id=f"q{n}", question="Which?", choices=("ash", "elm", "oak"), answer="B") for n in range(30)]
-    run = open_run(books, questions, shuffle=True)
-    shown_first = [arrangements(each, run.spec)[0].original("A") for each in questions]
-    for question, choice in zip(questions, shown_first, strict=True):
-        outcome = Outcome.CORRECT if choice == "B" else Outcome.WRONG
-        scores = dict.fromkeys("ABC", -3.0)
-        tied = Verdict(question_id=question.id, choice=choice, outcome=outcome, choice_scores=scores)
-        books.commit(run.run_id, [tied])
-
-    found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))["accuracy_by_normalization"]
-
-    right = shown_first.count("B")
-    assert 0 < right < 30
-    assert {name: each["right"] for name, each in found.items()} == {"none": right, "character": right, "byte": right}
-
-
-def test_the_end_of_a_run_by_likelihood_tells_what_other_normalizations_make_of_it(
-    ledger: MemoryLedger, producer: Producer
-) -> None:
-    run = open_run(ledger, [UNEVEN.model_copy(update={"id": "q0"})])
-    scores = {"A": -3.0, "B": -6.6}
-    ledger.commit(run.run_id, [Verdict(question_id="q0", choice="A", outcome=Outcome.CORRECT, choice_scores=scores)])
-
-    for command in ("watch", "export"):
-        told = producer(command, run.run_id).stdout
-        assert "(1 of 1) if choices are compared per character (acc_norm)\n" in told
-        assert "(0 of 1) if choices are compared per byte (acc_bytes)\n" in told
-        assert producer.json(command, run.run_id)["accuracy_by_normalization"]["byte"]["value"] == 0.0
-
-
-@pytest.mark.parametrize("spec", [{"mode": Mode.LETTER}, {"circular": True}], ids=["letter", "circular"])
-def test_runs_whose_scores_are_not_those_of_choices_tell_no_other_normalization(spec: dict[str, Any]) -> None:
-    found = summary_of(verdict(Outcome.CORRECT, choice="A", choice_scores={"A": -1.0, "B": -2.0}), **spec)
-
-    assert "accuracy_by_normalization" not in found
-
-
-def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
-    ledger: MemoryLedger, producer: Producer
-) -> None:
-    subjects = ["law", "law", "law", "art", None]
-    run = open_run(ledger, [make_question(number, subject=subject) for number, subject in enumerate(subjects)])
-    right = [True, True, False, True, False]
-    ledger.commit(
-        run.run_id,
-        [
-            verdict(Outcome.CORRECT if each else Outcome.WRONG, choice="A").model_copy(update={"question_id": f"q{n}"})
-            for n, each in enumerate(right)
-        ],
-    )
-
-    told = producer("export", run.run_id).stdout
-
-    worst, best = "0.000 in none named (0.000 to 0.793, 1)", "1.000 in art (0.207 to 1.000, 1)"
-    assert f"subjects  0.556  95 % interval 0.225 to 0.851 (mean of 3)\n          from {worst} to {best}\n" in told
-
-
-def test_what_guessing_scores_in_the_mean_of_subjects_is_told_where_they_have_other_numbers_of_choices(
-    ledger: MemoryLedger, producer: Producer
-) -> None:
-    asked = [make_question(n, subject="four") for n in range(3)]
-    asked.append(make_question(3, subject="two", choices=("yes", "no"), answer="A"))
-    run = open_run(ledger, asked)
-    settle(ledger, run.run_id, *(f"q{n}" for n in range(4)))
-
-    told = producer("export", run.run_id).stdout
-
-    assert "(mean of 2), chance 0.375\n" in told
-    summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
-    assert summary["macro_accuracy"]["chance"] == 0.375, "(1/4 + 1/2) / 2"
-
-
-def test_the_end_of_a_run_with_failed_questions_tells_the_mean_of_its_subjects_without_them_too(
-    ledger: MemoryLedger, producer: Producer
-) -> None:
-    run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(["law", "law", "art"])])
-    outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT)
-    settle_next(ledger, run.run_id, *outcomes)
-
-    told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
-
-    assert "subjects  0.750  95 % interval" in told
-    (responded,) = [line for line in told.splitlines() if line.endswith("(mean of 2) excluding failed questions")]
-    assert responded.strip().startswith("1.000  95 % interval")
-
-
-def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_counted_as_zero(
-    ledger: MemoryLedger, producer: Producer
-) -> None:
-    asked = ("law", "law", "art", "art", "zoo", "zoo")
-    outcomes = (Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT, Outcome.WRONG, Outcome.FAILED, Outcome.FAILED)
-    run = open_run(ledger, [make_question(n, subject=subject) for n, subject in enumerate(asked)])
-    settle_next(ledger, run.run_id, *outcomes)
-
-    told = producer("export", run.run_id, exit_code=SOME_FAILED).stdout
-    summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
-
-    means = [summary[name] for name in ("macro_accuracy", "macro_accuracy_without_failed")]
-    assert [each["value"] for each in means] == [0.5, 0.75], "(1/2 + 1/2) / 2; (1/1 + 1/2) / 2"
-    assert [(each["subjects"], each["failed_subjects"]) for each in means] == [(2, 1)] * 2
-    assert summary["by_subject"]["zoo"]["accuracy_all"] is None
-    assert summary["accuracy_cluster_interval"]["clusters"] == 3, "as the accuracy over all questions, 2 of 6"
-    assert "(mean of 2)\n" in told
-    assert "(mean of 2) excluding failed questions\n" in told
-    assert " 1 subject left out, as all questions failed: an error is not a wrong answer\n" in told
-    assert "zoo" not in told
 
 
 def test_a_run_in_which_every_question_with_a_key_failed_has_no_accuracy(
@@ -480,12 +317,3 @@ def test_figures_that_were_asked_for_early_are_of_all_questions_later() -> None:
 
     assert early != later == figures(Summary.of(run, RunState.RUNNING, results[:80]))
     assert figures(summary) == figures(Summary.of(run, RunState.RUNNING, results))
-
-
-def test_why_there_is_no_interval_over_subjects_is_told_also_where_all_questions_failed(ledger: MemoryLedger) -> None:
-    run = open_run(ledger, [make_question(at, subject=name) for at, name in enumerate("ab")])
-    settle(ledger, run.run_id, *(f"q{n}" for n in range(2)), outcome=Outcome.FAILED)
-
-    found = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
-
-    assert found["accuracy_cluster_interval"]["note"] == "not available: every settled question with a key failed"
