@@ -1,4 +1,4 @@
-"""A suite's file: what it may say, what is asked, and what happens when it is asked again."""
+"""What a suite asks of which models, and what is said of it before and while it is enqueued."""
 
 from __future__ import annotations
 
