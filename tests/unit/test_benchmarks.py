@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from argparse import ArgumentTypeError, Namespace
-from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +26,6 @@ from benchmarks.chaos import Books, books_name, part_of, record_name
 from benchmarks.command import (
     Parser,
     above_zero,
-    command_line,
     existing_file,
     existing_folder,
     from_zero,
@@ -46,7 +42,6 @@ from benchmarks.peer.lm_eval import TASKS, Case, Side
 from benchmarks.peer.mc2 import compare_mc2, mc2_of
 from benchmarks.peers import cases_of, read_questions
 from benchmarks.question_files import Set, compare
-from benchmarks.record import bars, commit, plot, print_table, write
 from benchmarks.stand import measured
 from contract.errors import EngineError, InputError, RunConfigError, SettingsError
 from contract.prompts import render
@@ -249,80 +244,6 @@ def test_an_option_says_its_default_and_takes_several_values_where_that_is_sever
     assert " questions\n" in said
 
 
-def test_a_record_is_named_like_its_program_or_as_its_command_says(tmp_path: Path) -> None:
-    parser = Parser("What it measures.")
-    for typed, named in (([], "load.json"), (["--name", "load_2"], "load_2.json")):
-        asked = parser.parse_args(["--out", str(tmp_path), *typed])
-        assert write("load", [{"rate": 2}], asked) == tmp_path / named
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--name", "../load"])
-
-
-def test_a_record_says_what_was_measured_where_and_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write("load", [{"rate": 2}], Namespace(out=tmp_path, name=None), command="python -m load", settings={"a": 1})
-    record = json.loads(path.read_text())
-    assert record["command"] == "python -m load"
-    assert {"measured_at", "machine", "versions"} < record.keys()
-    assert record.get("commit", "") == commit(), "a checkout has one"
-    monkeypatch.setattr("benchmarks.record._git", lambda *_: "of a later commit")
-    assert json.loads(write("load", [], Namespace(out=tmp_path, name=None)).read_text()).get("commit") != commit()
-    assert (record["settings"], record["rows"]) == ({"a": 1}, [{"rate": 2}])
-
-
-def test_a_table_has_every_column_of_its_rows_and_readable_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("speed", [{"mode": "letter", "rate": 12345.678}, {"mode": "generate", "share": 0.123456}])
-    said = capsys.readouterr().out
-    for shown in ("speed", "mode", "rate", "share", "letter", "12,346", "0.1235"):
-        assert shown in said
-    print_table("speed", [{"mode": "letter", "rate": 2}], ["rate"])
-    assert "mode" not in capsys.readouterr().out
-
-
-def test_charts_lie_next_to_their_record_as_pictures(tmp_path: Path) -> None:
-    lines = {"measured": [(1.0, 2.0), (2.0, 4.0)], "ideal": [(1.0, 2.5), (2.0, 5.0)]}
-    drawn = [
-        plot(tmp_path / "load.json", "Load", "workers", "questions/s", lines, log_x=True),
-        bars(tmp_path / "speed.json", "Speed", "ratio", {"letter": 1.0, "generate": 2.0}),
-    ]
-    assert drawn == [tmp_path / "load.png", tmp_path / "speed.png"]
-    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in drawn)
-
-
-def test_without_matplotlib_there_is_no_chart_and_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "matplotlib is not installed" in str(bars(tmp_path / "speed.json", "Speed", "ratio", {"letter": 1.0}))
-    assert not list(tmp_path.iterdir())
-
-
-PAGES = [ROOT / "README.md", *(page for folder in ("docs", "configs") for page in (ROOT / folder).rglob("*.md"))]
-MADE_BY = re.compile(r"`benchmarks/recorded/([\w-]+)\.json`, (?:made by )?`python -m benchmarks\.(\w+)([^`]*)`")
-#: Programs that name a record after the sets, parts or faults that were asked for.
-BY_CONTENT = ("chaos", "rag_sets", "retrieval_recall", "retrieval_speed")
-
-
-def test_the_command_next_to_a_record_writes_that_record() -> None:
-    found = [each for page in PAGES for each in MADE_BY.findall(" ".join(page.read_text(encoding="utf-8").split()))]
-    assert len(found) > 20
-    for record, program, words in found:
-        named = re.search(r"--name (\S+)", words)
-        by_content = program in BY_CONTENT and record.startswith(program)
-        assert by_content or record == (named.group(1) if named else program), f"{program}{words}"
-
-
-def test_every_record_is_named_in_a_document() -> None:
-    named = {name for page in PAGES for name in re.findall(r"[\w*-]+\.json\b", page.read_text(encoding="utf-8"))}
-    records = [path.name for path in (ROOT / "benchmarks" / "recorded").iterdir()]
-    assert [each for each in records if not any(fnmatch(each, name) for name in named)] == []
-
-
-def test_a_record_has_the_command_as_it_was_typed_but_for_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = ["load.py", "--rate", "2", "--out", "somewhere", "--questions", "my file.jsonl"]
-    monkeypatch.setattr(sys, "argv", typed)
-    assert command_line().endswith(" --rate 2 --questions 'my file.jsonl'")
-    monkeypatch.setattr(sys, "argv", ["peers.py", "a:letter=/my/a.jsonl", "--workdir", "w", "--out=o", "--limit", "2"])
-    assert command_line(["--workdir"], {Path("/my/a.jsonl"): "FILE"}).endswith(" a:letter=FILE --limit 2")
-
-
 @pytest.mark.parametrize("line", ["not JSON", "7", "[]"])
 def test_a_file_of_rows_that_are_none_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     path = write_rows(tmp_path / "rows.jsonl", [{"id": "a"}])
@@ -487,21 +408,6 @@ def test_a_command_is_told_what_it_used_itself_and_how_it_ended() -> None:
     found, code = measured(["sh", "-c", "echo said; kill -9 $$"], os.environ)
     assert (found.stdout, code) == ("said\n", -signal.SIGKILL)
     assert found.peak_rss_bytes < len(ours) / 4
-
-
-def test_a_record_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Namespace(out=tmp_path, name=None)
-    path = write("check", [{"n": 1}], options)
-
-    def killed(self: Path, text: str) -> None:
-        with self.open("w") as file:
-            file.write(text[:10])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "write_text", killed)
-    with pytest.raises(KeyboardInterrupt):
-        write("check", [{"n": 2}], options)
-    assert json.loads(path.read_text())["rows"] == [{"n": 1}]
 
 
 def test_faults_are_imported_without_touching_the_machine(tmp_path: Path) -> None:
