@@ -64,11 +64,16 @@ class Sampler:
             del self._asked[each]
 
 
-def booted(monkeypatch: pytest.MonkeyPatch, engine: Sampler, room_came: Callable[[], object] = print) -> EngineThread:
+def booted(
+    monkeypatch: pytest.MonkeyPatch,
+    engine: Sampler,
+    room_came: Callable[[], object] = print,
+    adapters: Mapping[str, Path] = MappingProxyType({}),
+) -> EngineThread:
     """The owner of that engine, which runs."""
     monkeypatch.setattr("workers.engines.engine_thread.sampling_params", lambda _: None)
     sizes = SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1)
-    owner = owner_of(monkeypatch, lambda **_: sizes, engine, room_came=room_came)
+    owner = owner_of(monkeypatch, lambda **_: sizes, engine, room_came=room_came, adapters=adapters)
     owner.start()
     owner.await_boot(timeout_s=PATIENCE_S)
     return owner

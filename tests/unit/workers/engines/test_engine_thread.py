@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -189,12 +190,14 @@ def test_each_request_is_asked_with_its_own_adapter_or_none(monkeypatch: pytest.
             super().add_request(name, prompt)
             given[prompt["prompt_token_ids"][0]] = more["lora_request"]
 
+        def add_lora(self, _: Any) -> None: ...
+
     text = SimpleNamespace(finish_reason="stop", logprobs=None)
-    owner = booted(monkeypatch, Adapting(dict.fromkeys((1, 2, 3), text)))
-    owner._adapters = {"mine": "my weights", "yours": "your weights"}
+    folders = {"mine": Path("my weights"), "yours": Path("your weights")}
+    owner = booted(monkeypatch, Adapting(dict.fromkeys((1, 2, 3), text)), adapters=folders)
     list(owner.call([Prefill([1], adapter="mine"), Prefill([2]), Prefill([3], adapter="yours")], part_s=1))
     owner.stop()
-    assert given == {1: "my weights", 2: None, 3: "your weights"}
+    assert given == {1: ("mine", 1, "my weights"), 2: None, 3: ("yours", 2, "your weights")}
 
 
 class Gated(Sampler):

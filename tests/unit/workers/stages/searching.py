@@ -21,7 +21,7 @@ from workers.stages.retrieval import BatchRetriever
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
 
-__all__ = ["MANIFEST", "RAG", "SETTINGS", "Echo", "Outbox", "retrieve", "retriever", "score", "verdict_of"]
+__all__ = ["RAG", "SETTINGS", "Echo", "Outbox", "retrieve", "retriever", "score", "verdict_of"]
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(

@@ -35,12 +35,9 @@ __all__ = [
     "settings_for",
     "started",
     "weigh",
-    "words",
 ]
 
 CHOICES = ScoreRequest(one_turn("What is four?"), (" two and two", " A", " a prime number"))
-
-
 LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
 WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=Chat(ChatTemplate.AUTO))
 VOCABULARY = [f" {letter}" for letter in string.ascii_uppercase]
