@@ -65,3 +65,15 @@ def test_the_texts_of_passages_with_titles_and_scores_are_the_context(tmp_path: 
     assert [each.context for row in (own, named) for each in questions(read(tmp_path, lines(row)))] == [
         "one\n\ntwo"
     ] * 2
+
+
+def test_the_input_of_an_instruction_is_what_it_is_about(tmp_path: Path) -> None:
+    """It was neither shown to the model nor kept."""
+    asked = "Please answer with true or false: Do metals conduct?\n\nAnswer format: true/false"
+    rows = [{"instruction": asked, "input": about, "answer": "true"} for about in ("Copper is a metal.", "", None)]
+
+    file = read(tmp_path, lines(*rows), layout="instruction")
+
+    assert [each.context for each in questions(file)] == ["Copper is a metal.", None, None]
+    assert [each.metadata for each in questions(file)] == [{}] * 3
+    assert file.fields.describe().endswith(" · context ← input")
