@@ -14,7 +14,7 @@ from contract.wording import number
 from producer.watching.pace import Pace
 from producer.watching.progress import Snapshot, crew_table, describe_rates, describe_workers, time_left
 from producer.watching.screens import BarScreen, LineScreen
-from producer.watching.worker_status import AT_WORK, Member
+from producer.watching.worker_status import Member, any_scoring
 
 __all__ = ["Board"]
 
@@ -51,10 +51,8 @@ class Board:
         self._remarks.clear()
         under_way = self._under_way()
         going = [each for each in under_way if not each.counts.halted]
-        put_off = bool(going) and all(each.put_off for each in going)
-        working = not put_off and any(each.state in AT_WORK for each in self._crew())
-        halted = bool(under_way) and not going
-        self._pace.observe(now, self._settled, working=working, halted=halted)
+        working = any(not each.put_off and any_scoring(each.crew) for each in going or under_way)
+        self._pace.observe(now, self._settled, working=working, halted=bool(under_way) and not going)
         self.screen.show(self)
 
     @property

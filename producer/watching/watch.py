@@ -19,7 +19,7 @@ from producer.watching.pace import Pace
 from producer.watching.progress import Snapshot
 from producer.watching.screens import Screen
 from producer.watching.unserved import is_put_off, more_urgent, unserved_queues, workers_of
-from producer.watching.worker_status import AT_WORK, RunWorkers
+from producer.watching.worker_status import RunWorkers, any_scoring
 
 if TYPE_CHECKING:
     from producer.broker import Broker
@@ -124,15 +124,14 @@ class Watcher:
         counts, live = seen.counts, seen.live
         self._settled = counts.settled
         there, unserved = workers_of(self.run, live), unserved_queues(self.run, live)
-        scores, put_off = keys.route(self.run.spec)[-1], is_put_off(self.run, there)
-        working = not put_off and any(each.state in AT_WORK for each in there if each.queue == scores)
-        self._pace.observe(now, counts.settled, working=working, halted=counts.halted)
+        crew, put_off = self._crew.look(there), is_put_off(self.run, there)
+        self._pace.observe(now, counts.settled, working=not put_off and any_scoring(crew), halted=counts.halted)
         self.screen.show(
             Snapshot(
                 self.run.run_id,
                 counts,
                 self._pace.rates,
-                crew=self._crew.look(there),
+                crew=crew,
                 queued=seen.queued,
                 ahead=seen.ahead,
                 served=not unserved,

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from contract.fleet import WorkerRecord, WorkerState
+from contract.keys import is_score_queue
 from contract.pace import fill, pace, remembered
 
-__all__ = ["AT_WORK", "Member", "RunWorkers"]
+__all__ = ["Member", "RunWorkers", "any_scoring"]
 
 #: States in which a worker settles questions.
 AT_WORK = frozenset({WorkerState.READY, WorkerState.DRAINING})
@@ -27,6 +28,11 @@ class Member:
     #: Utilisation of its GPUs, or of its cores if it has none, from 0 to 1.
     busy: float | None
     on_gpu: bool
+
+
+def any_scoring(crew: Iterable[Member]) -> bool:
+    """Whether one of them settles questions now. One that searches an index is ready long before a model has booted."""
+    return any(each.state in AT_WORK and is_score_queue(each.queue) for each in crew)
 
 
 @dataclass

@@ -52,6 +52,20 @@ def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
     assert "2.0/s over 0:10" in board.line()
 
 
+def test_a_retriever_that_is_ready_before_the_model_has_booted_does_not_slow_the_mean_pace() -> None:
+    waiting, done = cell("a", "m", 0, 60, unsettled=60), cell("a", "m", 20, 60, unsettled=40)
+    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [("a", waiting.run)])
+    retriever = Member("r", "ready", "retrieve.wiki", None, None, None, on_gpu=False)
+
+    for second, state in ((0, "booting"), (30, "booting"), (40, "ready")):
+        crew = [retriever, Member("w", state, "score.m", None, None, None, on_gpu=True)]
+        counts = done.counts if second == 40 else waiting.counts
+        board.put(Snapshot(waiting.run.run_id, counts, Rates(1.0, 1.0, 1.0, 1.0), crew))
+        board.draw(second)
+
+    assert "2.0/s over 0:10" in board.line(), "as of the run alone"
+
+
 def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
     run = cell("a", "m", 0, 60, unsettled=60).run
     board = Board(LineScreen(Console(file=io.StringIO())), "mine", [("a", run)])
