@@ -201,10 +201,10 @@ class MemoryBroker:
         return len(aside) + questions, messages + more
 
     def looks_stalled(self, run: Run) -> bool:
-        """Whether there are unsettled questions but no messages."""
+        """Whether there are unsettled questions, which workers are to answer, but no messages."""
         counts = self.ledger.counts(run.run_id)
         queued = {queue for queue, _, _ in self.messages} & set(keys.route(run.spec))
-        return not queued and counts.todo > 0 and not counts.halted
+        return not queued and counts.todo > 0 and not counts.halted and not run.spec.rescored_from
 
     def weigh(self, run_id: str, weight: int) -> None:
         """Record the weight; it has no effect here."""

@@ -45,7 +45,9 @@ def workers_of(run: Run, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
 
 
 def unserved_queues(run: Run, live: Iterable[WorkerRecord]) -> list[str]:
-    """Return the run's queues that none of the `live` workers serves."""
+    """Return the run's queues that none of the `live` workers serves; none of a rescored run, which needs no worker."""
+    if run.spec.rescored_from:
+        return []
     served = {worker.queue for worker in live}
     return [queue for queue in route(run.spec) if queue not in served]
 

@@ -19,7 +19,7 @@ from producer.runs.runconfig import RunConfig
 from producer.runs.submit import submit
 from producer.watching.status import status_lines
 from producer.watching.watch import Watcher, watch
-from tests.support import settle
+from tests.support import open_run, settle
 from tests.unit.producer.conftest import WriteRows
 from tests.unit.producer.watching.looking import FULL, WAITING, Screen, Script, settle_open, worker
 
@@ -274,6 +274,20 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
     assert "unless `python -m workers rescore old` is still writing them" in status["unwritten"]
     with pytest.raises(LedgerError, match="`python -m workers rescore old` was interrupted"):
         watch(Watcher(ledger, broker, ledger.run("rescored"), Screen()), clock=Script({}).clock())
+
+
+def test_nobody_is_told_to_start_workers_for_a_rescoring(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    questions = [question for question, _ in ledger.results(run.run_id)]
+    rescored = open_run(ledger, questions, "rescored", rescored_from="old")
+    screen = Screen()
+
+    status = dict(status_lines(rescored, ledger.counts(rescored.run_id), broker, ()))
+    done = {15: lambda: settle(ledger, rescored.run_id, *(each.id for each in questions))}
+    watch(Watcher(ledger, broker, rescored, screen), clock=Script(done).clock())
+
+    assert status["workers"] == "none live"
+    assert screen.said == []
+    assert "no worker" not in {each.left() for each in screen.snapshots}
 
 
 def test_a_run_without_any_key_is_watched_without_an_accuracy(
