@@ -68,27 +68,30 @@ class Earlier:
         """Settle those of these questions of run `run_id` that are answered here; return their ids."""
         settled: set[str] = set()
         for ids in chunks(question_ids, READ_TOGETHER):
-            if verdicts := self.answers(list(self.ledger.questions(run_id, ids).values())):
-                for used in self._engines():  # first: if this is killed, no verdict is without its engine
-                    self.ledger.note_engine(run_id, used)
-                self.reused -= len(verdicts) - len(self.ledger.commit(run_id, verdicts))  # a worker's answer stands
-                settled.update(each.question_id for each in verdicts)
+            verdicts = self.answers(list(self.ledger.questions(run_id, ids).values()))
+            if not verdicts:
+                continue
+            for used in self._engines():  # first: if this is killed, no verdict is without its engine
+                self.ledger.note_engine(run_id, used)
+            self.reused += len(self.ledger.commit(run_id, verdicts))  # not those that a worker answered before
+            settled.update(each.question_id for each in verdicts)
         return settled
 
     def count(self, questions: Iterable[Question]) -> None:
         """Only count those of `questions` that are answered here, for `reused` and `describe`."""
         for some in chunks(questions, READ_TOGETHER):
-            self.answers(some)
+            self.reused += len(self.answers(some))
 
     def answers(self, questions: Sequence[Question]) -> list[Verdict]:
-        """Return the verdicts on those of `questions` that are answered here, by their present keys."""
+        """Return the verdicts on those of `questions` that are answered here, by their present keys.
+
+        Of the others, it is counted why they are asked.
+        """
         with self._told_if_purged():
             there = self.ledger.results_of(self.run.run_id, [each.id for each in questions])
         found = [self._answer(each, *there.get(each.id, (None, None))) for each in questions]
-        taken_over = [each for each in found if isinstance(each, Verdict)]
         self.asked.update(each for each in found if isinstance(each, _Asked))
-        self.reused += len(taken_over)
-        return taken_over
+        return [each for each in found if isinstance(each, Verdict)]
 
     def _engines(self) -> list[EngineUsed]:
         with self._told_if_purged():

@@ -107,7 +107,7 @@ def submit(
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
         if run == written:
             sent, messages = _write_and_send(planned, run, ledger, broker, priority, earlier)
-            return Submitted(run, State.NEW, sent, sent, messages, reused=run.questions - sent)
+            return Submitted(run, State.NEW, sent, sent, messages, earlier.reused if earlier else 0)
         _write_rest(planned, run, ledger, earlier, written=counts.written)
         reused = earlier.reused if earlier else 0
         unsettled = ledger.counts(run.run_id).todo

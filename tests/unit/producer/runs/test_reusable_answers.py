@@ -27,7 +27,7 @@ def earlier_verdict(question: Question, verdict: Verdict, spec: RunSpec) -> Aske
     def asked(**changes: object) -> Verdict | None:
         earlier = Earlier(ledger, run, run.spec)
         found = earlier.answers([question.model_copy(update=changes)])
-        assert earlier.reused + earlier.asked.total() == 1, "either is told"
+        assert len(found) + earlier.asked.total() == 1, "either is told"
         return found[0] if found else None
 
     return asked
