@@ -164,9 +164,13 @@ def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | No
     refuse_unanswerable([planned], session.ledger, live)
     if how.watch:
         refuse_unwritable(how.out / planned.run_id)
-    rejected = write_rejected(planned.survey, how.out / planned.run_id)
     note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
-    done = submit(planned, session.ledger, session.broker, how.priority, how.weight, earlier)
+    while True:
+        rejected = write_rejected(planned.survey, how.out / planned.run_id)
+        done = submit(planned, session.ledger, session.broker, how.priority, how.weight, earlier)
+        if not how.fresh or done.state is State.NEW:
+            break
+        planned = afresh(planned, session.ledger)  # another command asked the same afresh, and was faster
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected, earlier)
     if how.watch:

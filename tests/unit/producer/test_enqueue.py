@@ -20,6 +20,8 @@ from contract.keys import score_queue
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.cli import main
+from producer.runs.planning import Plan, afresh
+from producer.runs.submit import submit
 from tests.support import build_test_index
 from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
 
@@ -187,6 +189,24 @@ def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
     first = producer.json("enqueue", five)["run_id"]
 
     assert producer.json("enqueue", five, "--fresh")["run_id"] == f"{first}-2"
+
+
+def test_two_commands_that_ask_afresh_at_the_same_time_make_two_runs(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = producer.json("enqueue", five)["run_id"]
+
+    def afresh_at_once(planned: Plan, ledger: MemoryLedger) -> Plan:
+        found = afresh(planned, ledger)
+        monkeypatch.undo()
+        submit(found, ledger, broker)
+        return found
+
+    monkeypatch.setattr("producer.enqueue.afresh", afresh_at_once)
+    done = producer.json("enqueue", five, "--fresh")
+
+    assert (done["run_id"], done["state"], done["sent"]) == (f"{first}-3", "new", 5)
+    assert sorted(ledger.run_ids()) == [first, f"{first}-2", f"{first}-3"]
 
 
 def test_a_dry_run_of_a_fresh_one_does_not_promise_the_id_of_an_older_one(producer: Producer, five: Path) -> None:
