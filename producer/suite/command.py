@@ -38,6 +38,7 @@ from producer.suite.plan import (
     share_questions,
 )
 from producer.suite.running import Work
+from producer.suite.submitted import echo_submitted, submitted_json
 
 __all__ = ["suite"]
 
@@ -90,10 +91,18 @@ def suite(
         shared = share_questions(runs)
         done = _submit(session, runs, priority, out, reuse=reuse)
     submitted = list(zip(runs, done, strict=True))
-    work = Work(session, asked, file, out, submitted, shared, reuse=reuse, formats=formats)
+    in_ledger = [(each.entry.name, sent.run) for each, sent in submitted]
+    work = Work(session, asked.name, file, in_ledger, out, formats, shared=shared)
     if not as_json:
-        work.echo_submitted()
-    table = work.finish(as_json=as_json) if watch else work.echo_next(as_json=as_json)
+        echo_submitted(session, submitted, reuse=reuse)
+    if watch:
+        table = work.finish(as_json=as_json)
+    else:
+        table = work.table()
+        if as_json:
+            echo_json(submitted_json(session, submitted, table))
+        else:
+            work.echo_next(table)
     if table.settled and any(each.failed for each in table.cells):
         raise click.exceptions.Exit(SOME_FAILED)
     if watch and not table.settled:

@@ -282,8 +282,8 @@ def test_nobody_is_told_to_start_workers_for_a_rescoring(ledger: MemoryLedger, b
     screen = Screen()
 
     status = dict(status_lines(rescored, ledger.counts(rescored.run_id), broker, ()))
-    done = {15: lambda: settle(ledger, rescored.run_id, *(each.id for each in questions))}
-    watch(Watcher(ledger, broker, rescored, screen), clock=Script(done).clock())
+    script = Script({15: lambda: settle(ledger, rescored.run_id, *(each.id for each in questions))})
+    watch(Watcher(ledger, broker, rescored, screen), clock=script.clock())
 
     assert status["workers"] == "none live"
     assert screen.said == []
