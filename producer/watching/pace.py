@@ -18,11 +18,13 @@ STEADY_S, STEADY_BURSTS = 60.0, 6
 
 
 class Rates(NamedTuple):
-    """Questions per second at one moment: currently, over a minute, and since work began or the run is watched."""
+    """Questions per second at one moment."""
 
-    #: None before a second look.
+    #: Over the last `WINDOW_S` seconds; None before a second look.
     lately: float | None
+    #: Over a minute or more, or since work began; used to estimate the time left.
     steady: float
+    #: Since work began or the run is watched.
     mean: float
     #: What the mean is over, in seconds; 0 before a second look.
     mean_of_s: float
@@ -37,7 +39,7 @@ class Rates(NamedTuple):
 
 @dataclass
 class Pace:
-    """Questions per second: currently, over a minute, and since work began or the run is watched."""
+    """Remembers how many questions were settled when, as far as its `rates` need it."""
 
     #: (time, settled questions); for equal counts only the first and the last time.
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
@@ -85,31 +87,24 @@ class Pace:
 
     @property
     def rates(self) -> Rates:
-        """All three, as they are now."""
-        mean_of_s = self._seen[-1][0] - self._first[0] if self._first else 0.0
-        return Rates(self.lately, self.steady, self.mean, mean_of_s, self.stalled)
+        """The run's speed as it was at the last look."""
+        if self._first is None:
+            return Rates(lately=None, steady=0.0, mean=0.0, mean_of_s=0.0)
+        last = self._seen[-1]
+        return Rates(
+            lately=_rate(self._recent[0], last) if len(self._recent) > 1 else None,
+            steady=_rate(self._seen[0], last),
+            mean=_rate(self._first, last),
+            mean_of_s=last[0] - self._first[0],
+            stalled=self._stalled,
+        )
 
     @property
-    def stalled(self) -> bool:
+    def _stalled(self) -> bool:
         """Whether nothing has been settled for over a minute, and for twice as long as it ever took before."""
         bursts = [next(of_same)[0] for _, of_same in groupby(self._seen, key=itemgetter(1))]
         longest = max((later - earlier for earlier, later in pairwise(bursts)), default=0.0)
         return bool(bursts) and self._seen[-1][0] - bursts[-1] > max(STEADY_S, 2 * longest)
-
-    @property
-    def lately(self) -> float | None:
-        """Questions per second over the last `WINDOW_S` seconds; None before a second look."""
-        return _rate(self._recent[0], self._recent[-1]) if len(self._recent) > 1 else None
-
-    @property
-    def steady(self) -> float:
-        """Questions per second over a minute or more, or since work began; used to estimate the time left."""
-        return _rate(self._seen[0], self._seen[-1]) if self._seen else 0.0
-
-    @property
-    def mean(self) -> float:
-        """Questions per second since work began or the run is watched."""
-        return _rate(self._first, self._seen[-1]) if self._first else 0.0
 
 
 def _rate(start: tuple[float, int], end: tuple[float, int]) -> float:

@@ -14,13 +14,13 @@ from producer.watching.worker_status import RunWorkers
 
 def test_the_pace_is_over_the_window_and_over_all() -> None:
     pace = Pace()
-    assert (pace.lately, pace.mean) == (None, 0.0)
+    assert (pace.rates.lately, pace.rates.mean) == (None, 0.0)
 
     for second in range(101):
         pace.observe(second, 0 if second < 50 else (second - 50) * 4)
 
-    assert pace.lately == pytest.approx(4.0)
-    assert pace.mean == pytest.approx(2.0)
+    assert pace.rates.lately == pytest.approx(4.0)
+    assert pace.rates.mean == pytest.approx(2.0)
 
 
 def test_the_boot_of_the_first_worker_is_in_no_pace() -> None:
@@ -29,9 +29,9 @@ def test_the_boot_of_the_first_worker_is_in_no_pace() -> None:
     for second in range(201):
         pace.observe(second, max(0, second - 150) * 4, working=second > 150)
 
-    assert pace.mean == pytest.approx(4.0)
+    assert pace.rates.mean == pytest.approx(4.0)
     pace.observe(250, 200, working=False)
-    assert pace.mean == pytest.approx(2.0), "what stops later counts"
+    assert pace.rates.mean == pytest.approx(2.0), "what stops later counts"
 
 
 @pytest.mark.parametrize("every_s", [1, 30, 90])
@@ -72,8 +72,8 @@ def test_a_faster_pace_is_in_the_time_left_after_a_minute() -> None:
     for second in range(1000):
         pace.observe(second, second + 9 * max(0, second - 900))
 
-    assert pace.steady == pytest.approx(10.0)
-    assert pace.mean < 2.0
+    assert pace.rates.steady == pytest.approx(10.0)
+    assert pace.rates.mean < 2.0
 
 
 @pytest.mark.parametrize("pause", [{"halted": True}, {"working": False}])
@@ -97,7 +97,7 @@ def test_the_mean_pace_leaves_out_the_time_in_which_the_run_was_paused() -> None
     for second in range(1200):
         pace.observe(second, 4 * (min(second, 100) + max(0, second - 1100)), halted=100 <= second < 1100)
 
-    assert pace.mean == pytest.approx(4.0, rel=0.01)
+    assert pace.rates.mean == pytest.approx(4.0, rel=0.01)
 
 
 @pytest.mark.parametrize("away_s", [3, 60, 600])
@@ -106,8 +106,8 @@ def test_what_was_settled_while_nobody_could_look_is_not_of_the_last_ten_seconds
 
     for second in (*range(100), *range(100 + away_s, 130 + away_s)):
         pace.observe(second, 150 * second)
-        assert pace.lately in (None, pytest.approx(150.0))
-        assert pace.mean == pytest.approx(150.0 if second else 0.0)
+        assert pace.rates.lately in (None, pytest.approx(150.0))
+        assert pace.rates.mean == pytest.approx(150.0 if second else 0.0)
 
 
 def test_an_outage_in_which_all_waited_does_not_lengthen_the_time_left() -> None:
@@ -125,8 +125,8 @@ def test_failed_questions_that_are_asked_again_do_not_make_the_pace_negative() -
     for second in range(200):
         pace.observe(second, 10 * second - (600 if second >= 100 else 0))
         if second > 1:
-            assert pace.lately == pytest.approx(10.0, rel=0.11)  # of the second in which 600 were taken back, all
-            assert pace.mean == pytest.approx(10.0, rel=0.02) or second < 100
+            assert pace.rates.lately == pytest.approx(10.0, rel=0.11)  # of the second in which 600 were taken back, all
+            assert pace.rates.mean == pytest.approx(10.0, rel=0.02) or second < 100
             assert pace.rates.left_s(1000) == pytest.approx(100.0, rel=0.02)
 
 
