@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from producer.readers.csv_dialect import Dialect, dialect_of, lines_of, reader_o
 from producer.readers.json import read_entries
 from producer.readers.jsonl import read_jsonl
 from producer.readers.parquet import read_parquet
-from producer.readers.record import Record, Records
+from producer.readers.record import Record
 from producer.readers.stream import explaining
 from producer.readers.text import Text, text_of
 
@@ -90,7 +89,7 @@ class Corpus:
     def _records(self) -> Iterator[Document | Unfit]:
         shown = str(self.path)
         with explaining(shown):
-            for record in self._reader()():
+            for record in self._entries():
                 try:
                     yield to_document(record, shown, self.mapping)
                 except QuestionFileError as trouble:
@@ -108,7 +107,8 @@ class Corpus:
             hint = nearest(unknown[0], there) or "Correct --map."
             raise QuestionFileError(message, path=self.path, field=unknown[0], hint=hint)
 
-    def _reader(self) -> Records:
+    def _entries(self) -> Iterator[Record]:
+        """Read the file as its suffix says."""
         path = self.path
         if not path.exists():
             beside = [each.name for each in path.parent.glob("*")]
@@ -118,10 +118,10 @@ class Corpus:
         packed = bool(suffixes) and suffixes[-1] in _PACKED
         suffix = next(iter(suffixes[-2:-1] if packed else suffixes[-1:]), "")
         if suffix == ".parquet" and not packed:
-            return partial(read_parquet, path, str(path))
+            return read_parquet(path, str(path))
         if suffix in _RECORDS:
             read = {".json": _read_json, ".jsonl": read_jsonl}.get(suffix, self._table)
-            return partial(read, text_of(path, str(path), self.encoding))
+            return read(text_of(path, str(path), self.encoding))
         found = "".join(path.suffixes[-2:]) if packed else path.suffix
         raise QuestionFileError(
             f"unknown suffix {found!r}, expected {', '.join(_RECORDS)} "
