@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from contract.commands import note
-from contract.errors import LedgerError, UnknownRun
+from contract.errors import LedgerError
 from contract.ledger import Counts, Ledger, Run
 from contract.verdict import Outcome
 from contract.wording import number
@@ -47,12 +47,10 @@ def _made_up(ledger: Ledger, run_id: str) -> bool:
     """Whether the simulated engine answered the run, whose accuracy is then worth nothing."""
     try:
         return any_simulated(ledger.engines(run_id))
-    except UnknownRun:  # purged meanwhile
-        return False
-    except LedgerError as trouble:  # one that this version cannot read must not keep the others from being listed
+    except LedgerError as trouble:
         if trouble.retryable:
             raise
-        return False
+        return False  # purged meanwhile, or not readable by this version: the others are listed nevertheless
 
 
 def _run_json(run: Run, counts: Counts, made_up: bool) -> dict[str, Any]:

@@ -104,6 +104,8 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for suite.json and `--json`."""
+        found = self.summary  # has the figures that only the individual questions tell
+        more = {**over_contexts(found), **over_normalizations(found), **of_retrieval(found)} if found else {}
         return {
             "entry": self.entry,
             "model": self.model,
@@ -113,13 +115,8 @@ class Cell:
             "state": self.counts.standing,
             "selection": self.run.taken.model_dump(mode="json") if self.run.taken else None,
             **self.tally.to_json(),
-            **(self._more(self.summary) if self.summary else {}),
+            **more,
             "chance": self.run.chance,
             "simulated": self.simulated,
             "left_to_model": self.left_to_model,
         }
-
-    @staticmethod
-    def _more(summary: Summary) -> dict[str, Any]:
-        """Return the figures that only the individual questions tell."""
-        return {**over_contexts(summary), **over_normalizations(summary), **of_retrieval(summary)}
