@@ -180,12 +180,12 @@ def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | No
 def _echo(
     planned: Plan, done: Submitted, session: Session, how: _How, rejected: Path | None, earlier: Earlier | None
 ) -> None:
+    run, live = done.run, session.broker.all_workers()
     reuse_by = "" if earlier else "--reuse {run}"
     differs = "" if how.fresh else about_namesake(planned, done, session.ledger, reuse_by=reuse_by)
-    run, live = done.run, session.broker.all_workers()
+    already = [] if how.fresh else asked_already([done], session.ledger).get(run.run_id, [])
     others = not_those_running(run, session.ledger.engines(run.run_id), live)
     if how.as_json:
-        already = [] if how.fresh else asked_already([done], session.ledger).get(run.run_id, [])
         more = {
             "priority": run.priority.name.lower(),
             "already_asked_by": already,
@@ -195,7 +195,7 @@ def _echo(
             "queues": queues_json(run, session.broker),
             "workers": [each.name for each in workers_of(run, live)],
         }
-        echo_json({**done.to_json(), **plan_json(planned), **more})
+        echo_json({**done.to_json(), **plan_json(planned, run), **more})
         return
     settled = done.state is State.SETTLED
     lines = [
@@ -203,7 +203,7 @@ def _echo(
         ("state", done.describe()),
         *_reused_lines(earlier),
         *_engines_lines(others, earlier),
-        *([] if how.fresh else _asked_already(done, session)),
+        *_already_lines(already),
         *optional_line("differs", differs),
         *_failed_lines(done, session),
         *_priority_lines(done, how.priority),
@@ -230,10 +230,9 @@ def _engines_lines(others: Mapping[str, Sequence[str]], earlier: Earlier | None)
     return [("engines", f"{told}; {how} asks all questions again")]
 
 
-def _asked_already(done: Submitted, session: Session) -> Lines:
+def _already_lines(already: Sequence[str]) -> Lines:
     what = "the same questions asked in the same way under another name"
-    others = asked_already([done], session.ledger).values()
-    return [("already", f"{', '.join(each)}: {what}") for each in others]
+    return [("already", f"{', '.join(already)}: {what}")] if already else []
 
 
 def _failed_lines(done: Submitted, session: Session) -> Lines:
@@ -263,11 +262,8 @@ def _echo_dry_run(planned: Plan, how: _How, earlier: Earlier | None) -> None:
             {
                 "run_id": None if how.fresh else run.run_id,
                 "state": "dry run",
-                "source": run.source,
-                "questions": run.questions,
-                "chance": run.chance,
                 "reused": earlier.reused if earlier else 0,
-                **plan_json(planned),
+                **plan_json(planned, run),
                 "spec": run.spec.model_dump(mode="json"),
                 "prompt": prompt,
                 "key": first.right,

@@ -52,10 +52,13 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     return lines + ([("skipped", f"{', '.join(found.troubles.by_kind())}; see {rejected}")] if rejected else [])
 
 
-def plan_json(planned: Plan) -> dict[str, Any]:
+def plan_json(planned: Plan, run: Run) -> dict[str, Any]:
     """Return the same for `--json`."""
     keys = planned.survey.digest.keys
     return {
+        "source": run.source,
+        "questions": run.questions,
+        "chance": run.chance,
         **planned.survey.rows_json(),
         "without_key": keys.without_key,
         "several_right": keys.several_right,

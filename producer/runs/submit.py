@@ -59,13 +59,10 @@ class Submitted:
         return {
             "run_id": self.run.run_id,
             "state": self.state.value,
-            "source": self.run.source,
-            "questions": self.run.questions,
             "unsettled": self.unsettled,
             "sent": self.sent,
             "messages": self.messages,
             "reused": self.reused,
-            "chance": self.run.chance,
         }
 
     def describe(self) -> str:
