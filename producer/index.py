@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, get_args
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
@@ -141,10 +141,12 @@ def index(path: Path, out: Path, device: str, skip_bad: bool, force: bool, as_js
     refuse_foreign(out, force=force)
     chunking = _chunking(rest, path)
     with unfinished(out) as folder, Steps(progress_console()) as steps:
-        with _rejecting(folder / REJECTED) if skip_bad else nullcontext() as reject:
-            gate = DocumentCheck(path, reject)
+        with (folder / REJECTED).open("w", encoding="utf-8") as rejected:
+            gate = DocumentCheck(path, partial(write_rejected_row, rejected) if skip_bad else None)
             documents = gate.good(steps.counted("reading", corpus.documents()))
             stored = store_passages(documents, chunking, folder / PASSAGES, path)
+        if not gate.troubles.count:
+            (folder / REJECTED).unlink()
         plan = IndexPlan(
             name=distinct_slug(out.resolve().name),
             corpus_digest=stored.digest,
@@ -194,20 +196,6 @@ def _corpus(options: Mapping[str, Any], path: Path) -> Corpus:
         if not mapping[part]:
             raise InputError(f"--map: {part}= names no field.", hint=f"For example --map {part}=FIELD.")
     return Corpus(path, encoding, mapping)
-
-
-@contextmanager
-def _rejecting(path: Path) -> Iterator[Callable[[dict[str, Any]], object]]:
-    """Yield a function that writes a bad document to `path`; the file is created only if there is one."""
-    with ExitStack() as stack:
-        files: list[IO[str]] = []
-
-        def reject(row: dict[str, Any]) -> None:
-            if not files:
-                files.append(stack.enter_context(path.open("w", encoding="utf-8")))
-            write_rejected_row(files[0], row)
-
-        yield reject
 
 
 def _chunking(options: Mapping[str, Any], corpus: Path) -> Chunking:

@@ -98,10 +98,6 @@ class _Archive:
     engines: tuple[EngineUsed, ...]
     results: Path
 
-    def lines(self) -> Iterator[_Line]:
-        """Yield the questions in order, each with its verdict."""
-        return _lines(self.results, self.run.run_id)
-
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
@@ -176,6 +172,7 @@ def _summary(path: Path) -> _Summary:
 
 
 def _lines(path: Path, run_id: str) -> Iterator[_Line]:
+    """Yield the questions of the run in order, each with its verdict. Raises InputError."""
     try:
         with path.open("rb") as file:
             for at, line in enumerate(file, 1):
@@ -212,7 +209,7 @@ def _fill(ledger: Ledger, archive: _Archive) -> None:
     run_id = archive.run.run_id
     for used in archive.engines:  # first: if this is killed, no verdict is without its engine
         ledger.note_engine(run_id, used)
-    with closing(with_bar(archive.lines(), f"load {run_id}", archive.run.questions)) as lines:
+    with closing(with_bar(_lines(archive.results, run_id), f"load {run_id}", archive.run.questions)) as lines:
         for some in chunks(lines, TOGETHER):
             ledger.add_questions(run_id, [line.question for line in some])
             ledger.commit(run_id, [line.verdict for line in some if line.verdict])
