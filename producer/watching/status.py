@@ -86,7 +86,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker, used: Sequence[Engine
         *queue_lines(run, broker),
         *priority_lines(run),
         *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
-        ("workers", workers_line(run, counts.finished, live, broker)),
+        ("workers", workers_line(run, counts.over, live, broker)),
         *([] if counts.finished else _hindered(run, live, broker)),
         *([("simulated", made_up)] if any_simulated(used) else []),
         *engine_lines(run, used),
@@ -137,15 +137,18 @@ def _waiting(run: Run, lengths: Mapping[Priority, int]) -> str:
     return f"{number(sum(lengths.values()), 'message')} waiting" + (f", {ahead:,} of higher priority" if ahead else "")
 
 
-def workers_line(run: Run, finished: bool, live: Sequence[WorkerRecord], broker: Broker) -> str:
-    """Return which of the `live` workers are the run's, and what to do if one of its queues has none."""
+def workers_line(run: Run, over: bool, live: Sequence[WorkerRecord], broker: Broker) -> str:
+    """Return which of the `live` workers are the run's, and what to do if one of its queues has none.
+
+    A run that is `over` needs none.
+    """
     workers = workers_of(run, live)
     none = "none that serves it" if live else "none live"
     names = f"{len(workers)} live: {', '.join(map(_named, workers))}" if workers else none
     if any_simulated(workers):
         names += "; the engine is simulated, its answers are meaningless"
     unserved = unserved_queues(run, live)
-    if finished or not unserved:
+    if over or not unserved:
         return names
     which = f"no worker serves {' and '.join(unserved)}; " if workers else ""
     return f"{names}; {which}{remedy(unserved, live, broker)}"

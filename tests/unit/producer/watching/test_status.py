@@ -79,6 +79,14 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
 
+def test_nobody_is_told_to_start_workers_for_a_cancelled_run(producer: Producer, five: Path) -> None:
+    run_id = producer.json("enqueue", five)["run_id"]
+    start = "none live; start one: python -m workers up"
+    for command, told in (("pause", True), ("cancel", False), ("resume", True)):
+        producer(command, run_id)
+        assert (start in producer("status").stdout) is told, "it is needed once a paused run goes on"
+
+
 def test_status_of_a_run_with_failed_questions_names_what_says_why_and_what_asks_them_again(
     producer: Producer, five: Path, ledger: MemoryLedger
 ) -> None:
