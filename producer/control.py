@@ -32,6 +32,7 @@ def pause(session: Session, run_names: tuple[str, ...]) -> None:
     """Pause each RUN until it is resumed. Questions in flight are finished; other runs continue."""
     runs = session.runs(run_names)
     _refuse_requests(session, runs)
+    _refuse_unfinished_rescored(session, runs)
     refused = [run.run_id for run in runs if not _halt(session, run, RunState.PAUSED)]
     if refused:
         are = "is" if len(refused) == 1 else "are"
@@ -63,6 +64,21 @@ def _refuse_requests(session: Session, runs: Sequence[Run]) -> None:
         )
 
 
+def _refuse_unfinished_rescored(session: Session, runs: Sequence[Run]) -> None:
+    """Raise InputError if one of `runs` is being rescored, which no worker does, and which does not pause."""
+    for run in runs:
+        if not session.ledger.counts(run.run_id).finished:
+            _refuse_rescored(run)
+
+
+def _refuse_rescored(run: Run) -> None:
+    if old := run.spec.rescored_from:
+        raise InputError(
+            f"{run.run_id} rescores the texts of {old} and asks no model.",
+            hint=f"Finish it with: python -m workers rescore {old}",
+        )
+
+
 def _halt(session: Session, run: Run, state: RunState) -> bool:
     """Pause or cancel the run unless it is settled. Returns False for one to be paused that is cancelled."""
     counts = session.ledger.counts(run.run_id)
@@ -83,7 +99,9 @@ def _halt(session: Session, run: Run, state: RunState) -> bool:
 @click.pass_obj
 def resume(session: Session, run_names: tuple[str, ...], priority: Priority | None) -> None:
     """Resume each paused or cancelled RUN: its unsettled questions are sent again."""
-    for run in session.runs(run_names):
+    runs = session.runs(run_names)
+    _refuse_unfinished_rescored(session, runs)
+    for run in runs:
         _resume(session, run, priority)
 
 
@@ -115,11 +133,7 @@ def requeue(session: Session, run_names: tuple[str, ...], failed: bool, priority
 
 def _refuse_to_requeue(session: Session, run: Run) -> None:
     """Raise InputError for a run of which nothing is sent again, before anything is done to the others."""
-    if old := run.spec.rescored_from:
-        raise InputError(
-            f"{run.run_id} rescores the texts of {old} and asks no model.",
-            hint=f"Finish it with: python -m workers rescore {old}",
-        )
+    _refuse_rescored(run)
     counts = session.ledger.counts(run.run_id)
     if counts.halted:
         raise halted(run.run_id, counts.state)

@@ -248,6 +248,20 @@ def test_requeue_asks_no_model_where_stored_texts_were_read_again(
     assert broker.messages == []
 
 
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_stored_texts_that_are_read_again_cannot_be_paused(
+    producer: Producer, ledger: MemoryLedger, command: str
+) -> None:
+    """It said "is paused", and the reading went on; "resume" said that all questions were in messages."""
+    run = open_run(ledger, make_questions(2), rescored_from="old-0a1b2c3d")
+    settle(ledger, run.run_id, "q0")
+    with unchanged(ledger, run.run_id):
+        said = producer(command, run.run_id, exit_code=1).stderr
+    assert "Finish it with: python -m workers rescore old-0a1b2c3d" in said
+    settle(ledger, run.run_id, "q1")
+    assert producer(command, run.run_id).stdout == f"{run.run_id} is already settled\n"
+
+
 def test_requeue_takes_failed_verdicts_back_only_when_told(
     producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
