@@ -18,10 +18,10 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from contract.settings import OpenAiSettings
-from contract.spec import Chat, ChatTemplate
+from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import begun
 from contract.verdict import Failure
 from workers.engines.base import (
@@ -34,17 +34,11 @@ from workers.engines.base import (
     continuations_of,
 )
 from workers.engines.openai import wire
-from workers.engines.openai.client import Client
+from workers.engines.openai.client import Answer, Client
 from workers.engines.openai.echo import Scorable, chat_scores, echoed, is_said
 from workers.engines.openai.probing import Offers
 
 __all__ = ["Asker", "PartialScore", "Tail"]
-
-#: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
-#: repetitions. These are the neutral values. Other servers may not know the names.
-VLLM_SAMPLING = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0}
-#: As in `workers.engines.sampling_params`: a text keeps the special tokens that mark its reasoning.
-VLLM_TEXTS = {**VLLM_SAMPLING, "skip_special_tokens": False}
 
 
 class NotOffered(ValueError):
@@ -185,7 +179,7 @@ class Asker:
                 seed=request.seed + len(texts),
                 stop=list(sampling.stop) or None,
                 response_format=wire.response_format(request.json_schema),
-                **(VLLM_TEXTS if self._is_vllm else {}) | sampling.chosen(),
+                **self._sampling(sampling),
             )
             if isinstance(answer, Failure):
                 return Completion(error=answer)
@@ -209,13 +203,7 @@ class Asker:
             raise NotOffered(f"{server} returns no log-probabilities in {kind} completions: set chat_template: {other}")
         if not request.prompt:
             raise NotOffered("a server takes no empty prompt: set unconditional_prompt, for example to 'Answer:'")
-        answer = self._client.post(
-            wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
-            model=self._model(request.adapter),
-            **wire.ONE_TOKEN,
-            **wire.top(scorable.top, in_chat=in_chat),
-            **(VLLM_SAMPLING if self._is_vllm else {}),
-        )
+        answer = self._listing(request, scorable, in_chat=in_chat)
         if isinstance(answer, Failure):
             return Completion(error=answer)
         likeliest = wire.next_tokens(answer["choices"][0])
@@ -231,10 +219,25 @@ class Asker:
             raise NotOffered(f"{server} does not count the prompt's tokens")
         return PartialScore(request, prompt, logprobs, [1] * len(logprobs), prompt, cached)
 
-    @property
-    def _is_vllm(self) -> bool:
-        """Whether the server tells how long a prompt may be, as vLLM does."""
-        return bool(self._offers.context)
+    def _listing(self, request: ScoreRequest, scorable: Scorable, *, in_chat: bool) -> Answer | Failure:
+        """Return the answer that lists the likeliest next tokens and counts those of the prompt."""
+        return self._client.post(
+            wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
+            model=self._model(request.adapter),
+            **wire.ONE_TOKEN,
+            **wire.top(scorable.top, in_chat=in_chat),
+            **(wire.VLLM_SAMPLING if self._offers.is_vllm else {}),
+        )
+
+    def _sampling(self, sampling: Sampling) -> dict[str, Any]:
+        """Return what is sent of `sampling` beyond the protocol, by the names that the server has for it."""
+        chosen = sampling.chosen()
+        if self._offers.is_vllm:
+            return {**wire.VLLM_TEXTS, **chosen}
+        if self._offers.llama_sampling:
+            penalty = chosen.pop("repetition_penalty", None)
+            return {**wire.LLAMA_SAMPLING, **chosen, **({"repeat_penalty": penalty} if penalty else {})}
+        return chosen
 
     def _chat_scores(self, request: ScoreRequest) -> Scorable | Failure:
         """Return `echo.chat_scores` with these variables of the template; or why it is not known yet.

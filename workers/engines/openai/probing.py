@@ -37,6 +37,8 @@ RANDOM_TOKENS = 24
 #: The highest that the protocol has.
 HOT = 2.0
 SEEDS = (1, 2, 3)
+#: A value that no number has.
+NO_NUMBER = "none"
 #: A server may report an unsupported feature as a server error, so probes are retried only a few times.
 PROBE_RETRIES = 2
 
@@ -57,6 +59,15 @@ class Offers:
     context: int = 0
     #: Whether it writes the same text at any temperature, whatever the seed.
     only_greedy: bool = False
+    #: Whether it takes vLLM's sampling parameters without counting tokens: vLLM's server behind a proxy.
+    vllm_sampling: bool = False
+    #: Whether it takes llama.cpp's.
+    llama_sampling: bool = False
+
+    @property
+    def is_vllm(self) -> bool:
+        """Whether it is vLLM's server, which alone says how long a prompt may be, or one behind a proxy."""
+        return bool(self.context) or self.vllm_sampling
 
     @property
     def logprobs(self) -> bool:
@@ -108,6 +119,7 @@ def _offers(connection: Connection) -> Offers:
     scorable = probe.chat_scores(len(in_chat)) if chat else Scorable(0, echo=False)
     # Servers that decode each token alone drop the space before a word, and with it what tells two tokens apart.
     drops_spaces = bool(listed) and not any(token[:1].isspace() for token in listed)
+    context = probe.context()
     return Offers(
         chat=chat,
         plain=plain,
@@ -115,8 +127,10 @@ def _offers(connection: Connection) -> Offers:
         plain_top=0 if drops_spaces else len(listed),
         chat_echo=scorable.echo,
         plain_echo=plain and probe.echoes(listed),
-        context=probe.context(),
+        context=context,
         only_greedy=probe.writes_the_same(in_chat=chat),
+        vllm_sampling=not context and probe.met_vllm and probe.takes(wire.VLLM_TEXTS, in_chat=chat),
+        llama_sampling=not context and not probe.met_vllm and probe.knows_llama_sampling(in_chat=chat),
     )
 
 
@@ -127,6 +141,8 @@ class _Probe:
     connection: Connection
     #: Errors of the requests that were not answered.
     refused: list[OpenAIError] = field(default_factory=list)
+    #: Whether an answer was one of vLLM's.
+    met_vllm: bool = False
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, dict[str, float]]:
         """Return whether there are completions at all, and the likeliest next tokens with their log-probabilities."""
@@ -167,6 +183,19 @@ class _Probe:
                 return False
         return True
 
+    def knows_llama_sampling(self, *, in_chat: bool) -> bool:
+        """Whether `wire.LLAMA_SAMPLING` is understood: refused with a value that is no number, and otherwise taken.
+
+        Who does not know a name either ignores it, whatever its value, or refuses it.
+        """
+        is_taken = self.takes({"repeat_penalty": NO_NUMBER}, in_chat=in_chat)
+        is_refused = not is_taken and "repeat_penalty" in str(self.refused[-1])
+        return is_refused and self.takes(wire.LLAMA_SAMPLING, in_chat=in_chat)
+
+    def takes(self, sampling: Mapping[str, Any], *, in_chat: bool) -> bool:
+        """Whether a text may be asked for with such sampling parameters."""
+        return self._tried(wire.asked(one_turn(PROMPT), in_chat=in_chat), **wire.ONE_TOKEN, **sampling) is not None
+
     def echoes(self, listed: Mapping[str, float]) -> bool:
         """Whether log-probabilities of the prompt's own tokens are returned, and agree with those `listed` behind it.
 
@@ -200,7 +229,7 @@ class _Probe:
         from openai import OpenAIError, RateLimitError
 
         try:
-            return self.connection.post(asked, **more)
+            answer = self.connection.post(asked, **more)
         except RateLimitError as trouble:  # says nothing about what it offers
             hint = "Does it limit requests? Set openai.requests_per_minute."
             raise EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint) from None
@@ -209,6 +238,8 @@ class _Probe:
                 return wire.NOTHING_WRITTEN
             self.refused.append(trouble)
             return None
+        self.met_vllm = self.met_vllm or wire.is_of_vllm(answer)
+        return answer
 
 
 def remarks(connection: Connection, offers: Offers) -> list[str]:

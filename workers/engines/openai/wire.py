@@ -17,14 +17,18 @@ from workers.engines.base import ScoreRequest, Text, space_moved
 
 __all__ = [
     "CONTINUED",
+    "LLAMA_SAMPLING",
     "NOTHING_WRITTEN",
     "ONE_TOKEN",
     "UNREADABLE",
+    "VLLM_SAMPLING",
+    "VLLM_TEXTS",
     "Asked",
     "asked",
     "continuations_of",
     "echo",
     "ended_by",
+    "is_of_vllm",
     "next_tokens",
     "one_more_token",
     "parted",
@@ -40,6 +44,13 @@ __all__ = [
 Asked: TypeAlias = tuple[str, dict[str, Any]]
 #: Body fields for the likeliest next token alone, also where no text is wanted: most servers refuse to generate none.
 ONE_TOKEN: Mapping[str, Any] = MappingProxyType({"max_tokens": 1, "temperature": 0})
+#: vLLM takes sampling parameters missing from a request from the model's `generation_config.json`, which may penalise
+#: repetitions. These are the neutral values. Other servers may not know the names.
+VLLM_SAMPLING: Mapping[str, Any] = MappingProxyType({"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0})
+#: As in `workers.engines.sampling_params`: a text keeps the special tokens that mark its reasoning.
+VLLM_TEXTS: Mapping[str, Any] = MappingProxyType({**VLLM_SAMPLING, "skip_special_tokens": False})
+#: The same for llama.cpp's servers: one of llama-cpp-python penalises repetitions unless it is told not to.
+LLAMA_SAMPLING: Mapping[str, Any] = MappingProxyType({"repeat_penalty": 1.0, "top_k": 0, "min_p": 0.0})
 #: What reading an answer raises that has not the protocol's form.
 UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 #: Upper limit for a number of tokens; beyond it, exported files could not hold their sums.
@@ -183,6 +194,11 @@ def refused_with(content: bytes) -> int:
     error = answer.get("error") if isinstance(answer, dict) and not answer.get("choices") else None
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return int(code) if re.fullmatch("[45][0-9]{2}", code) and code not in {"401", "403"} else 0
+
+
+def is_of_vllm(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer has what vLLM alone puts there: log-probabilities of a chat's prompt, or its own name."""
+    return bool(answer.get("prompt_logprobs")) or str(answer.get("system_fingerprint")).startswith("vllm")
 
 
 def next_tokens(choice: dict[str, Any]) -> dict[str, float]:

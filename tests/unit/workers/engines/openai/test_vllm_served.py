@@ -55,7 +55,7 @@ def test_vllm_is_asked_to_keep_the_special_tokens_that_mark_reasoning() -> None:
 
 
 def test_other_servers_are_not_asked_with_names_that_only_vllm_knows() -> None:
-    script = Script()
+    script = Script(echo=False)
     with started(script) as engine:
         engine.generate([lengthy(5)])
     assert script.asked[-1].keys().isdisjoint({"repetition_penalty", "top_k", "min_p", "skip_special_tokens"})

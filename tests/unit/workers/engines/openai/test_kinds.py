@@ -1,0 +1,115 @@
+"""Kinds of servers that differ from the protocol, each in the way in which a real one was seen to do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from contract.spec import Sampling
+from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, started
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+JSON = '{"type": "object", "properties": {"correct": {"type": "boolean"}}}'
+HELD = replace(WRITE, json_schema=JSON)
+#: Names that only vLLM knows.
+OF_VLLM = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0, "skip_special_tokens": False}
+#: What llama.cpp's servers are told where a run chose nothing.
+OF_LLAMA = {"repeat_penalty": 1.0, "top_k": 0, "min_p": 0.0}
+
+
+@dataclass
+class LlamaCppPython(Script):
+    """As llama-cpp-python 0.3.36's: what pydantic finds in a request is an internal error."""
+
+    echo: bool = False
+    #: Whether its model would end the text behind every prompt, where it lists no next tokens.
+    ends: bool = False
+    #: Whether `min_tokens` keeps it from that.
+    minimum: bool = True
+
+    def _refused(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        if not isinstance(body.get("repeat_penalty", 1.0), int | float):
+            return self._malformed("repeat_penalty", "Input should be a valid number")
+        if body.get("response_format", {}).get("type") == "json_schema":
+            return self._malformed("response_format", "Input should be 'text' or 'json_object'")
+        return super()._refused(body)
+
+    @staticmethod
+    def _malformed(name: str, message: str) -> tuple[int, dict[str, Any]]:
+        found = f"1 validation error:\n  {{'type': 'literal_error', 'loc': ('body', '{name}'), 'msg': \"{message}\"}}"
+        return 500, {"error": {"message": found, "type": "internal_server_error", "param": None, "code": None}}
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = super().answer(path, body)
+        if self.ends and status == 200 and "three," not in str(body) and not (self.minimum and body.get("min_tokens")):
+            answer["choices"][0] |= {"logprobs": {"content": [], "top_logprobs": []}}
+        return status, answer
+
+
+@dataclass
+class LlamaServer(LlamaCppPython):
+    """As llama.cpp's own: what it finds wrong with a request is the request's fault."""
+
+    def _refused(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        refused = super()._refused({**body, "response_format": {}})
+        return (400, {"error": {"message": "Field 'repeat_penalty': type must be number"}}) if refused else None
+
+
+@pytest.mark.parametrize("kind", [LlamaCppPython, LlamaServer])
+def test_llama_cpp_writes_as_the_run_says_and_not_as_the_server_prefers(kind: type[Script]) -> None:
+    """The server of llama-cpp-python otherwise penalises repetitions, also in greedy texts."""
+    script = kind()
+    with started(script) as engine:
+        engine.generate([WRITE])
+        assert engine.describe()["offers"]["llama_sampling"]
+    assert {name: script.asked[-1].get(name) for name in OF_LLAMA} == OF_LLAMA
+
+
+def test_what_a_run_chose_reaches_llama_cpp_by_its_own_names() -> None:
+    """It ignores `repetition_penalty`, so the texts were others than the run says."""
+    script = LlamaServer()
+    with started(script) as engine:
+        engine.generate([replace(WRITE, sampling=Sampling(top_k=20, min_p=0.1, repetition_penalty=1.2))])
+    asked = script.asked[-1]
+    assert {name: asked.get(name) for name in OF_LLAMA} == {"repeat_penalty": 1.2, "top_k": 20, "min_p": 0.1}
+    assert "repetition_penalty" not in asked
+
+
+@pytest.mark.parametrize("script", [Script(echo=False), Script(echo=False, unsupported={"repeat_penalty": "unknown"})])
+def test_who_ignores_or_refuses_a_name_is_not_taken_for_llama_cpp(script: Script) -> None:
+    with started(script) as engine:
+        engine.generate([WRITE])
+        assert "llama_sampling" not in engine.describe()["offers"]
+    assert script.asked[-1].keys().isdisjoint(OF_LLAMA.keys() | OF_VLLM.keys())
+
+
+class Signed(Script):
+    """As vLLM behind a proxy that does not pass on what echoes a chat, such as SGLang's router."""
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = super().answer(path, body)
+        return status, {**answer, "system_fingerprint": "vllm-0.32.0-ec166500"}
+
+
+@pytest.mark.parametrize("script", [Script(), Signed(echo=False)], ids=["it echoes chats", "it says its name"])
+def test_vllm_behind_a_proxy_that_passes_no_count_of_tokens_on_writes_as_the_run_says(script: Script) -> None:
+    """As behind LiteLLM's: it knows no `/tokenize`, and vLLM sampled as the model's generation_config.json says."""
+    with started(script) as engine:
+        engine.generate([replace(WRITE, sampling=Sampling(top_k=20))])
+        engine.generate([LETTERS])
+        text, look, *_ = script.asked
+        assert engine.describe()["offers"]["vllm_sampling"]
+    assert {name: text.get(name) for name in OF_VLLM} == {**OF_VLLM, "top_k": 20}
+    assert look["repetition_penalty"] == 1.0
+
+
+def test_a_proxy_that_refuses_vllms_names_is_asked_without_them() -> None:
+    script = Script(unsupported={"skip_special_tokens": "unknown"})
+    with started(script) as engine:
+        (completion,) = engine.generate([WRITE])
+        assert "vllm_sampling" not in engine.describe()["offers"]
+    assert completion.error is None
+    assert script.asked[-1].keys().isdisjoint(OF_VLLM)
