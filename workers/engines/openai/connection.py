@@ -23,6 +23,10 @@ __all__ = ["Connection", "RateLimiter"]
 
 log = logging.getLogger(__name__)
 
+SERVER_ERROR = 500
+#: What other servers made with FastAPI answer to a request that does not have the expected form.
+MALFORMED = 422
+
 
 class RateLimiter:
     """Lets `per_minute` callers through per minute, evenly spaced; 0 means no limit. Thread-safe."""
@@ -107,7 +111,7 @@ class Connection:
             if not self.parameters.learn(trouble, asked):
                 raise
             if self.parameters.known > known:
-                log.info("%s", self.says(f"{self.server.model} is asked in another way: {trouble}"))
+                log.info("%s", self.says(one_line(f"{self.server.model} is asked in another way: {trouble}")))
             return self._answer(path, expected, body, options)
         except (RecursionError, ValueError) as trouble:  # a body that is empty, cut off, or nested too deeply
             raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
@@ -147,11 +151,14 @@ def _in_words(trouble: Exception | str) -> str:
 
 
 def _as_its_error_says(response: Any) -> None:
-    """Give a refusal that was sent with status 200 the status that its error names.
+    """Give a refusal the status that its error names: one sent with status 200, and one of a request's form.
 
-    The client then treats it like any other, and retries it after the delay that the server asks for. OpenRouter sends
-    such refusals when a server behind it fails.
+    The client then retries the former after the delay that the server asks for: OpenRouter sends such refusals when a
+    server behind it fails. The latter it does not retry.
     """
     if response.is_success:
         response.read()
         response.status_code = wire.refused_with(response.content) or response.status_code
+    elif response.status_code == SERVER_ERROR:
+        response.read()
+        response.status_code = MALFORMED if wire.could_not_be_checked(response.content) else SERVER_ERROR

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from contract.spec import Sampling
+from workers.engines.openai import wire
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAIError
@@ -23,6 +24,9 @@ UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value", "unknown_
 UNSUPPORTED_WORDS = ("Unsupported parameter", "Unsupported value", "Unknown parameter")
 #: What pydantic, which checks requests for FastAPI, calls a field that it does not know; version 1, the second.
 EXTRA = ("extra_forbidden", "value_error.extra")
+#: What a server takes, it says, that knows JSON but not the protocol's way to give a schema. llama-cpp-python's has its
+#: own way.
+JSON_OBJECTS = "json_object"
 #: Parameter → what reasoning models call it.
 ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
 #: Parameter → the values of it that may be left out; None: all. A temperature of 0 is what a run has that chose none.
@@ -51,21 +55,30 @@ class Parameters:
 
     def __init__(self) -> None:
         self._renamed: set[str] = set()
+        #: Whether a text can be held to a schema only as `wire.json_object` asks for it.
+        self._json_objects = False
         #: Parameter and refused value; None: any value.
         self._refused: set[tuple[str, float | None]] = set()
         self._dispensable = DISPENSABLE
 
     def taken(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return `body` with the names that the model takes, without what it does not take and what is None."""
-        return {
+        taken = {
             ALSO_CALLED[name] if name in self._renamed else name: value
             for name, value in body.items()
             if value is not None and not self._is_left_out(name, value)
         }
+        if self._json_objects and "response_format" in taken:
+            taken["response_format"] = wire.json_object(taken["response_format"])
+        return taken
 
     def learn(self, refusal: APIStatusError, sent: Mapping[str, Any]) -> bool:
         """Return whether the request `sent` can be made in another way, which `taken` does from now on."""
         refused = _refused(refusal)
+        asked_format = sent.get("response_format")
+        if "response_format" in refused and JSON_OBJECTS in str(refusal.body) and not wire.is_json_object(asked_format):
+            self._json_objects = True
+            return True
         if not refused or not all(self._can_change(name, sent, only) for name, only in refused.items()):
             return False
         for name, only_this_value in refused.items():
@@ -78,7 +91,7 @@ class Parameters:
     @property
     def known(self) -> int:
         """How many things it has learned."""
-        return len(self._renamed) + len(self._refused)
+        return len(self._renamed) + len(self._refused) + self._json_objects
 
     def settle(self) -> None:
         """From now on, leave nothing out that was not left out before: what the results say of it stays true."""

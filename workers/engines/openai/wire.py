@@ -26,9 +26,12 @@ __all__ = [
     "Asked",
     "asked",
     "continuations_of",
+    "could_not_be_checked",
     "echo",
     "ended_by",
+    "is_json_object",
     "is_of_vllm",
+    "json_object",
     "next_tokens",
     "one_more_token",
     "parted",
@@ -142,6 +145,15 @@ def response_format(json_schema: str) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": schema}
 
 
+def json_object(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `response_format` as llama.cpp's servers take it, too: JSON by a schema."""
+    return {"type": "json_object", "schema": response_format["json_schema"]["schema"]}
+
+
+def is_json_object(response_format: Mapping[str, Any] | None) -> bool:
+    return response_format is not None and response_format["type"] == "json_object"
+
+
 def texts_of(answer: dict[str, Any], stop: Sequence[str] = ()) -> list[Text]:
     """Return the generated texts, each up to the first of `stop`, which `transformers serve` leaves at its end.
 
@@ -194,6 +206,18 @@ def refused_with(content: bytes) -> int:
     error = answer.get("error") if isinstance(answer, dict) and not answer.get("choices") else None
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return int(code) if re.fullmatch("[45][0-9]{2}", code) and code not in {"401", "403"} else 0
+
+
+def could_not_be_checked(content: bytes) -> bool:
+    """Whether a server error says that the request does not have the form that is expected.
+
+    llama-cpp-python's server calls what pydantic finds in a request an internal error.
+    """
+    try:
+        said = json.loads(content)["error"]["message"]
+    except UNREADABLE:
+        return False
+    return isinstance(said, str) and re.match(r"\d+ validation errors?:", said) is not None
 
 
 def is_of_vllm(answer: Mapping[str, Any]) -> bool:

@@ -113,3 +113,42 @@ def test_a_proxy_that_refuses_vllms_names_is_asked_without_them() -> None:
         assert "vllm_sampling" not in engine.describe()["offers"]
     assert completion.error is None
     assert script.asked[-1].keys().isdisjoint(OF_VLLM)
+
+
+def test_a_text_is_held_to_a_schema_as_llama_cpp_python_takes_one() -> None:
+    """It refuses the protocol's way with status 500: every question of a judge failed after five attempts."""
+    script = LlamaCppPython()
+    with started(script) as engine:
+        first, second = engine.generate([HELD, HELD])
+    assert (first.error, second.error) == (None, None)
+    taken = [each["response_format"] for each in script.asked if each["response_format"]["type"] != "json_schema"]
+    schema = {"type": "object", "properties": {"correct": {"type": "boolean"}}}
+    assert taken == [{"type": "json_object", "schema": schema}] * 2
+    assert len(script.asked) <= 4, "a request that cannot be checked is not repeated as it is"
+
+
+def test_a_server_that_takes_no_schema_in_that_way_either_is_asked_without() -> None:
+    class Refusing(LlamaCppPython):
+        def _refused(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+            if body.get("response_format"):
+                return self._malformed("response_format", "only json_object, and no schema")
+            return super()._refused(body)
+
+    script = Refusing()
+    with started(script) as engine:
+        (completion,) = engine.generate([HELD])
+    assert completion.error is None
+    assert "response_format" not in script.asked[-1]
+
+
+def test_a_malformed_request_that_is_called_an_internal_error_fails_at_once_and_once() -> None:
+    class Strict(LlamaCppPython):
+        def _refused(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+            return self._malformed("top_k", "too many") if body.get("top_k") else super()._refused(body)
+
+    script = Strict()
+    with started(script) as engine:
+        (completion,) = engine.generate([replace(WRITE, sampling=Sampling(top_k=20))])
+    assert completion.error is not None
+    assert completion.error.type == "UnprocessableEntityError"
+    assert len(script.asked) == 1
