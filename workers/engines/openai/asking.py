@@ -18,6 +18,7 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from contract.settings import OpenAiSettings
@@ -210,6 +211,11 @@ class Asker:
         logprobs = [likeliest.get(each) for each in wire.continuations_of(request, in_chat=in_chat)]
         prompt, cached = wire.prompt_tokens(answer.get("usage") or {})
         if None in logprobs and not scorable.echo:
+            if not likeliest:
+                raise NotOffered(
+                    f"{server} lists no next tokens behind this prompt, where the model may end its text: set mode: "
+                    "generate" + ("" if in_chat else ", or chat_template: always")
+                )
             missing = request.continuations[logprobs.index(None)]
             raise NotOffered(
                 f"{missing!r} is not among the {len(likeliest)} likeliest next tokens, and {server} lists no "
@@ -221,13 +227,19 @@ class Asker:
 
     def _listing(self, request: ScoreRequest, scorable: Scorable, *, in_chat: bool) -> Answer | Failure:
         """Return the answer that lists the likeliest next tokens and counts those of the prompt."""
-        return self._client.post(
+        ask = partial(
+            self._client.post,
             wire.asked(request.turns, request.chat.kwargs, in_chat=in_chat),
             model=self._model(request.adapter),
             **wire.ONE_TOKEN,
             **wire.top(scorable.top, in_chat=in_chat),
-            **(wire.VLLM_SAMPLING if self._offers.is_vllm else {}),
         )
+        answer = ask(**(wire.VLLM_SAMPLING if self._offers.is_vllm else {}))
+        if isinstance(answer, Failure) or scorable.echo or wire.next_tokens(answer["choices"][0]):
+            return answer
+        # llama-cpp-python's server lists nothing where its model would end the text, unless it may not.
+        further = ask(min_tokens=1)
+        return answer if isinstance(further, Failure) and not isinstance(further, UnexpectedFailure) else further
 
     def _sampling(self, sampling: Sampling) -> dict[str, Any]:
         """Return what is sent of `sampling` beyond the protocol, by the names that the server has for it."""

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from contract.spec import Sampling
+from contract.spec import Chat, ChatTemplate, Sampling
+from contract.turns import one_turn
 from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, started
+from workers.engines.base import ScoreRequest
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -152,3 +154,28 @@ def test_a_malformed_request_that_is_called_an_internal_error_fails_at_once_and_
     assert completion.error is not None
     assert completion.error.type == "UnprocessableEntityError"
     assert len(script.asked) == 1
+
+
+@pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.ALWAYS])
+def test_labels_are_listed_also_where_the_model_would_rather_end_the_text(chat: ChatTemplate) -> None:
+    script = LlamaCppPython(most_top=26)
+    asked = ScoreRequest(one_turn("Which letter?"), (" A", " B"), Chat(chat))
+    with started(script) as engine:
+        (expected,) = engine.generate([asked])
+        script.ends = True
+        (found,) = engine.generate([asked])
+    assert expected.logprobs
+    assert found.logprobs == expected.logprobs
+    assert [each.get("min_tokens") for each in script.asked] == [None, None, 1]
+
+
+@pytest.mark.parametrize("unsupported", [{}, {"min_tokens": "unknown"}])
+def test_where_nothing_is_listed_the_remedy_is_no_likelier_label(unsupported: dict[str, str]) -> None:
+    script = LlamaCppPython(most_top=26, ends=True, minimum=False, unsupported=unsupported)
+    with started(script) as engine:
+        plain, chat = engine.generate([LETTERS, LETTERS._replace(chat=Chat(ChatTemplate.ALWAYS))])
+    assert plain.error is not None
+    assert chat.error is not None
+    assert "lists no next tokens behind this prompt, where the model may end its text" in plain.error.message
+    assert plain.error.message.endswith("set mode: generate, or chat_template: always")
+    assert chat.error.message.endswith("set mode: generate")
