@@ -41,6 +41,8 @@ DISPENSABLE: Mapping[str, tuple[float, ...] | None] = {
 }
 #: Left out without effect on what a run chose.
 WITHOUT_EFFECT = frozenset({"n", "response_format"})
+#: What to do about a server that does not answer in time.
+SLOW = "It may only be slow: raise openai.timeout_s, or lower openai.concurrency."
 #: Parameter of a run that is refused and not left out → what to do.
 REMEDIES = {
     "temperature": "Set sampling.temperature to 1, which such models take; or to 0, for which they use their own.",
@@ -134,9 +136,11 @@ class Parameters:
 
 
 def remedy(trouble: OpenAIError) -> str:
-    """Return what to change in a run of which the model does not take a parameter; empty for any other trouble."""
-    from openai import APIStatusError
+    """Return what to change where a request took too long, or the model does not take a parameter; else nothing."""
+    from openai import APIStatusError, APITimeoutError
 
+    if isinstance(trouble, APITimeoutError):
+        return SLOW
     refused = _refused(trouble) if isinstance(trouble, APIStatusError) else {}
     return " ".join(filter(None, map(_remedy_of, refused)))
 

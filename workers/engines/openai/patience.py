@@ -14,6 +14,7 @@ from contract.turns import one_turn
 from workers.engines.openai import wire
 from workers.engines.openai.awaiting import TELL_EVERY_S, WAIT_S
 from workers.engines.openai.connection import Connection
+from workers.engines.openai.parameters import remedy
 from workers.engines.openai.refusals import is_of_the_request, may_end
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class Patience:
             if self._is_ours or not may_end(trouble):
                 return _Finding(asked_at, waited, trouble)
             waited = True
-            self.waits_for = f"the server, which refuses everything for now: {self._connection.says(trouble)}"
+            said = f"{self._connection.says(trouble)} {remedy(trouble)}".rstrip()
+            self.waits_for = f"the server, which refuses everything for now: {said}"
             if asked_at - told_at >= TELL_EVERY_S:
                 told_at = asked_at
                 log.warning("waiting for %s", self.waits_for)

@@ -259,7 +259,7 @@ def remarks(connection: Connection, offers: Offers) -> list[str]:
 def _nearest_model(connection: Connection) -> str:
     known = _models(connection)
     if not known:
-        return "Check openai.url and openai.model."
+        return "Check openai.url, openai.model and the key, MCQUEUE_OPENAI__API_KEY."
     return nearest(connection.server.model, known) or f"It serves {', '.join(known[:5])}."
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
-from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, started
+from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, checked, serving, started
 from workers.engines.base import ScoreRequest
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -179,3 +179,21 @@ def test_where_nothing_is_listed_the_remedy_is_no_likelier_label(unsupported: di
     assert "lists no next tokens behind this prompt, where the model may end its text" in plain.error.message
     assert plain.error.message.endswith("set mode: generate, or chat_template: always")
     assert chat.error.message.endswith("set mode: generate")
+
+
+def test_a_server_that_is_too_slow_is_told_with_the_setting_that_gives_it_time() -> None:
+    script = Script(slow_text="Write.")
+    with started(script, timeout_s=0.2, max_retries=0) as engine:
+        (completion,) = engine.generate([WRITE])
+        script.released.set()
+    assert completion.error is not None
+    assert completion.error.message.endswith("raise openai.timeout_s, or lower openai.concurrency.")
+
+
+def test_check_names_the_key_where_a_server_says_neither_what_it_wants_nor_what_it_serves() -> None:
+    """LiteLLM's proxy answers a wrong key with 400 and `No connected db.`, also if it is asked for its models."""
+    script = Script(chat=False, plain=False, listing={"error": {"message": "No connected db.", "code": "400"}})
+    with serving(script) as url:
+        found = checked(url)
+    assert found.level == "error"
+    assert found.remedy == "Check openai.url, openai.model and the key, MCQUEUE_OPENAI__API_KEY."
