@@ -40,10 +40,13 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, live: Sequence[Wo
 def worker_doubts(spec: RunSpec, settings: Settings, live: Sequence[WorkerRecord]) -> list[str]:
     """Return warnings about what the `live` workers, or those that these settings start, may lack for such a run."""
     workers = _scoring(spec, live)
+    """Return warnings about what the `live` workers, or those that these settings start, may lack for such a run."""
+    workers = _scoring(spec, live)
     return [
         *_model_doubt(spec, settings, workers),
         *_adapter_doubt(spec, settings, workers),
         *_context_doubt(spec, workers),
+        *_length_doubt(spec, workers),
     ]
 
 
@@ -86,6 +89,22 @@ def _context_doubt(spec: RunSpec, workers: Sequence[WorkerRecord]) -> list[str]:
         f"sampling.max_tokens: {asked:,} tokens are the whole context of {shortest:,} that a running worker has: texts"
         " end where it is full. Raise vllm_args.max_model_len in the workers' deploy file if the model allows it"
     ]
+
+
+def _length_doubt(spec: RunSpec, workers: Sequence[WorkerRecord]) -> list[str]:
+    """Return a warning if some worker's server cannot score choices of several tokens."""
+    for each in workers if spec.mode.scores_choices else ():
+        offers = each.engine.get("offers")
+        if offers is None:
+            continue
+        in_chat = spec.chat_template is not ChatTemplate.NEVER and offers.get("chat")
+        if not offers.get("chat_echo" if in_chat else "plain_echo"):
+            server = f"{each.engine.get('server')} ({each.engine.get('model')})"
+            return [
+                f"mode: {server} gives log-probabilities of single next tokens only, so questions with a"
+                " longer choice fail. Mode letter asks for labels only, mode generate for a text"
+            ]
+    return []
 
 
 def _context(engine: Mapping[str, Any]) -> int:

@@ -24,6 +24,10 @@ SWITCHED = {"engine": "vllm", "chat_template_variables": ["enable_thinking"]}
 UNSWITCHED: dict[str, Any] = {"engine": "vllm", "chat_template_variables": []}
 
 
+#: One that lists next tokens and echoes nothing, as llama.cpp's, and one that echoes outside a chat only.
+LISTING = {**PLAIN, "offers": {"chat": True, "chat_top": 984, "plain": True, "plain_top": 990}}
+ECHOING = {**PLAIN, "offers": {**LISTING["offers"], "plain_echo": True}}  # type: ignore[dict-item]
+
 SHORT = {"engine": "vllm", "max_model_len": 2048}
 LONG = {"engine": "vllm", "max_model_len": 8192}
 
@@ -199,3 +203,25 @@ def test_a_suite_is_refused_as_a_whole(producer: Producer, write_rows: WriteRows
     producer.session.broker.live += live(REASONER)  # type: ignore[attr-defined]
     assert "gpu0 could answer no question" in producer("suite", tmp_path / "suite.yaml", exit_code=1).stderr
     assert list(producer.session.ledger.run_ids()) == []
+
+
+@pytest.mark.parametrize(
+    ("engines", "settings", "warns"),
+    [
+        ((LISTING,), "mode: likelihood", True),
+        (({"engine": "vllm"}, LISTING), "mode: likelihood", True),
+        ((ECHOING,), "{mode: likelihood, chat_template: always}", True),
+        ((ECHOING,), "mode: likelihood", False),
+        ((LISTING,), "mode: letter", False),
+        (({"engine": "vllm"},), "mode: likelihood", False),
+    ],
+)
+def test_enqueue_warns_where_a_server_gives_no_log_probabilities_of_longer_choices(
+    producer: Producer, five: Path, tmp_path: Path, engines: tuple[dict[str, Any], ...], settings: str, warns: bool
+) -> None:
+    producer.session.broker.live += live(*engines)  # type: ignore[attr-defined]
+    (tmp_path / "run.yaml").write_text(settings)
+    done = producer("enqueue", five, "--config", tmp_path / "run.yaml")
+    assert "5 questions sent" in done.stdout
+    said = "mode: http://s/v1 (b) gives log-probabilities of single next tokens only, so questions with a longer choice"
+    assert (said in done.stderr) is warns
