@@ -40,8 +40,6 @@ def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, live: Sequence[Wo
 def worker_doubts(spec: RunSpec, settings: Settings, live: Sequence[WorkerRecord]) -> list[str]:
     """Return warnings about what the `live` workers, or those that these settings start, may lack for such a run."""
     workers = _scoring(spec, live)
-    """Return warnings about what the `live` workers, or those that these settings start, may lack for such a run."""
-    workers = _scoring(spec, live)
     return [
         *_model_doubt(spec, settings, workers),
         *_adapter_doubt(spec, settings, workers),
