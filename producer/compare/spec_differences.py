@@ -9,16 +9,23 @@ from contract.spec import RunSpec
 
 __all__ = ["differences"]
 
+#: How the settings begin that have no default here, but in the model's chat template.
+VARIABLE = "chat_template_kwargs."
+
 
 def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
     """Return the settings that differ, each with both values; named as in a run configuration, such as `prompt.text`.
 
     A value is None if its run lacks a part, such as retrieval, that the other has; of that part, only what is set is
-    compared.
+    compared. It is also None for a variable of the chat template that only the other run sets, to whatever value.
     """
     fields_a, fields_b = _settings(a), _settings(b)
     both = {name: (fields_a.get(name), fields_b.get(name)) for name in {**fields_a, **fields_b}}
-    return {name: pair for name, pair in both.items() if pair[0] != pair[1] and any(map(_says_something, pair))}
+    return {
+        name: pair
+        for name, pair in both.items()
+        if pair[0] != pair[1] and (name.startswith(VARIABLE) or any(map(_says_something, pair)))
+    }
 
 
 def _settings(spec: RunSpec) -> dict[str, Any]:

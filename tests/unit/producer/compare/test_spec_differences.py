@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger
-from contract.spec import Mode, Normalization, Prompt, Sampling
+from contract.spec import ChatTemplate, Mode, Normalization, Prompt, Sampling
 from producer.compare.spec_differences import differences
 from tests.unit.producer.compare.conftest import RAG, SPEC, Ran, keyed
 from tests.unit.producer.conftest import Producer
@@ -90,6 +92,14 @@ def test_of_a_part_that_one_run_lacks_what_is_not_set_in_the_other_is_no_differe
     assert differences(retrieving, reranking) == {"rag.reranker": ("", "small"), "rag.rerank_from": (None, 50)}
     writing = SPEC.model_copy(update={"sampling": Sampling()})
     assert differences(SPEC, writing)["sampling.temperature"] == (None, 0.0)
+
+
+@pytest.mark.parametrize("value", [False, "", []])
+def test_a_variable_of_the_chat_template_that_is_set_to_false_is_a_difference(value: object) -> None:
+    """It was none, so that `compare` called two runs the same of which one reasons, and `--reuse` named no setting."""
+    chatting = SPEC.model_copy(update={"chat_template": ChatTemplate.ALWAYS})
+    set_so = chatting.model_copy(update={"chat_template_kwargs": {"enable_thinking": value}})
+    assert differences(chatting, set_so) == {"chat_template_kwargs.enable_thinking": (None, value)}
 
 
 def test_a_long_value_is_shown_by_its_beginning(ran: Ran, compare: Producer) -> None:
