@@ -144,9 +144,16 @@ class Comparison:
 
     @property
     def besides_retrieval(self) -> list[str]:
-        """Settings other than retrieval in which the runs differ, which may have caused a changed answer."""
-        names = {name.partition(".")[0] for name in self.differences}
-        return sorted(names - {"rag"})
+        """Settings other than retrieval in which the runs differ, which may have caused a changed answer.
+
+        A question that the run with retrieval asks with its own context is in none of the pairs, but one may be that
+        only the run without retrieval asks so.
+        """
+        without, retrieved = (self.a, self.b) if self.a.spec.rag is None else (self.b, self.a)
+        names = {name.partition(".")[0] for name in self.differences} - {"rag"}
+        if without.spec.use_context_field and not retrieved.spec.use_context_field:
+            names.add("rag.use_context_field")
+        return sorted(names)
 
     @property
     def context_interval(self) -> Interval | None:

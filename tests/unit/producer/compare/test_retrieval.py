@@ -115,6 +115,18 @@ def test_what_another_model_changed_is_not_told_as_the_work_of_passages(ran: Ran
     assert "not due to" not in compare("closed", "rag").stdout
 
 
+def test_what_contexts_of_the_other_run_did_is_not_told_as_the_work_of_passages(ran: Ran, compare: Producer) -> None:
+    ran("given", "wwc", keyed(3), hits="ooo", use_context_field=True)
+    ran("rag", "ccw", keyed(3), hits="+++", rag=RAG)
+    ran("either", "ccw", keyed(3), hits="+oo", rag=RAG, use_context_field=True)
+    ran("closed", "wwc", keyed(3))
+
+    assert "the runs also differ in rag.use_context_field: the changes" in compare("given", "rag").stdout
+    assert compare.json("rag", "given")["retrieval"]["also_differ_in"] == ["rag.use_context_field"]
+    for one, other in (("given", "either"), ("closed", "either"), ("closed", "rag")):
+        assert compare.json(one, other)["retrieval"]["also_differ_in"] == [], "own contexts are in no pair"
+
+
 def test_two_runs_that_both_retrieve_are_only_compared(ran: Ran, compare: Producer) -> None:
     ran("five", "wc", keyed(2), hits="+-", rag=RAG)
     ran("ten", "cc", keyed(2), hits="++", rag=RAG.model_copy(update={"retrieval_top_k": 10}))
