@@ -59,7 +59,7 @@ def distinct_slug(text: str) -> str:
 
 def run_name(text: str) -> str:
     """Return `text` as the name of a run: a slug, of which only the first `LONGEST_RUN_NAME` characters count."""
-    return slug(text)[:LONGEST_RUN_NAME]
+    return slug(slug(text)[:LONGEST_RUN_NAME])  # where it is cut may be a hyphen, which ends no slug
 
 
 def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:

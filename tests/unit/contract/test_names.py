@@ -26,6 +26,15 @@ def test_a_run_is_found_by_a_name_of_which_its_id_shows_only_the_beginning() -> 
     assert not is_called(run_id, name[:100])
 
 
+@pytest.mark.parametrize("last", [" ", ".", "-", "b"])
+def test_a_run_is_found_by_a_name_wherever_that_is_cut(last: str) -> None:
+    """Where a hyphen or a dot was the last character that counts, the id did not have it, but was searched with it."""
+    name = f"{'a' * 149}{last}and so on"
+    run_id = run_id_for(run_name(name), make_spec())
+    assert run_id.startswith(f"{run_name(name)}-")
+    assert is_called(run_id, name)
+
+
 def test_no_name_gives_a_run_the_id_of_an_http_request() -> None:
     requested = request_id()
     assert is_request(requested)
