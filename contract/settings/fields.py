@@ -326,7 +326,7 @@ class Settings(BaseSettings):
 
     def _each_model(self) -> list[dict[str, Any]]:
         common = self.model_dump(exclude={"models"})
-        return [merge(common, entry) for entry in self.models or ({},)]
+        return [merge({**common, "model": ""}, entry) for entry in self.models] or [common]
 
     @property
     def served_model(self) -> str:

@@ -115,6 +115,14 @@ def test_a_wrong_setting_in_an_entry_of_models_is_told_with_the_place_where_they
     assert refusal(several, "model=mine").startswith(f"{several}: model mine: batch_size: "), "the rest is the file's"
 
 
+def test_a_name_for_the_only_model_of_a_file_is_none_for_several(several: Path) -> None:
+    """They were all known by it to a producer, whose runs then waited in a queue that no worker serves."""
+    several.write_text(f"model: mine\n{SEVERAL}")
+    settings = load_settings(several)
+    assert settings.every_model == [each.served_model for each in load_fleet(several)] == ["large", "small"]
+    assert settings.served_as("owner/Large") == "large"
+
+
 def test_a_single_entry_of_models_needs_no_selection() -> None:
     only = ["models=[{hf_model_id: org/Small, batch_size: 4}]"]
     assert (load_settings(None, only).served_model, load_settings(None, only).batch_size) == ("small", 4)
