@@ -372,11 +372,16 @@ class Settings(BaseSettings):
 
 def refuse_no_server(url: str, key: str) -> None:
     """Raise ValueError if `url` is neither empty nor that of a server, or has a password, which belongs in `key`."""
-    parts = urlsplit(url)
-    if parts.username or parts.password:
+    expected = "expected http://host or https://host"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # its message may have a password in it
+        raise ValueError(f"{expected}, or either with :port") from None
+    if "@" in (parts.netloc or url):
         raise ValueError(f"a URL is shown in logs and results: give the key as {key}, not inside the URL")
-    if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
-        raise ValueError(f"expected http://host or https://host, found {url!r}")
+    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not url.isprintable()):
+        raise ValueError(f"{expected}, found {url!r}")
 
 
 def model_name(settings: Mapping[str, Any]) -> str:

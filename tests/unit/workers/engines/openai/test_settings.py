@@ -36,7 +36,13 @@ def test_the_key_is_in_no_description_and_no_setting_that_is_shown() -> None:
         (["engine=simulated", "boot_local=true"], "boot_local has no effect with engine simulated"),
         (["engine=openai", "openai.url=http://x"], "openai.url and openai.model belong together"),
         (["openai.url=http://u:s3cret@x", "openai.model=m"], "give the key as openai.api_key"),
+        (["openai.url=u:s3cret@x", "openai.model=m"], "give the key as openai.api_key"),
         (["openai.url=x", "openai.model=m"], "expected http://host or https://host"),
+        # Clients raise an error of their own for these, in `workers check` and at every request.
+        (["openai.url=http://x:80a/v1", "openai.model=m"], "expected http://host or https://host"),
+        (["openai.url=http://x:99999", "openai.model=m"], "expected http://host or https://host"),
+        (["openai.url=http://[::1", "openai.model=m"], "expected http://host or https://host"),
+        (['openai.url="http://x/v1\\n"', "openai.model=m"], "expected http://host or https://host"),
         (["openai.api_key=[s3cret]"], "api_key"),
         (["openai=s3cret"], "openai"),
     ],
