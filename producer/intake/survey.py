@@ -259,7 +259,8 @@ def _telling_bad_rows(inspector: Inspector) -> Iterator[None]:
         if not inspector.troubles.count:
             raise
         listed = "".join(f"\n  {each}" for each in [*inspector.troubles.shown, fatal])
-        message = f"reading stopped at line {fatal.line}, after {number(inspector.troubles.count, 'bad row')}:{listed}"
+        place = f" at line {fatal.line}," if fatal.line is not None else ""  # damaged data are on no line
+        message = f"reading stopped{place} after {number(inspector.troubles.count, 'bad row')}:{listed}"
         raise QuestionFileError(message, path=inspector.source.shown) from None
 
 

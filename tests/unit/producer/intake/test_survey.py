@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -118,6 +122,20 @@ def test_what_stops_the_reading_is_told_after_the_troubles_before_it(tmp_path: P
 
     assert "reading stopped at line 2, after 1 bad row:" in str(caught.value)
     assert "field 'choices': missing" in str(caught.value)
+
+
+def test_what_stops_the_reading_of_a_packed_file_is_on_no_line(tmp_path: Path) -> None:
+    """It was said to be line None."""
+    rows = [{"id": str(n), "question": f"{random.random()}", "choices": ["a"]} for n in range(9_999)]
+    packed = gzip.compress("\n".join(map(json.dumps, rows)).encode())
+    path = tmp_path / "q.jsonl.gz"
+    path.write_bytes(packed[:-99])
+
+    with pytest.raises(QuestionFileError) as caught:
+        planned(path, skip_bad=True)
+
+    assert re.match(r"q.jsonl.gz: reading stopped after \d,\d+ bad rows:\n", str(caught.value))
+    assert str(caught.value).splitlines()[-1].startswith("  q.jsonl.gz: the compressed data is damaged or truncated: ")
 
 
 @pytest.mark.parametrize("name", ["q.json", "q.jsonl", "q.csv"])
