@@ -13,7 +13,7 @@ __all__ = ["for_cell", "for_cells", "for_json", "for_terminal"]
 
 #: Control characters except tab and newline, those that change the writing direction, and halves of surrogate pairs,
 #: which cannot be printed.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _FORMULA = frozenset("=+-@\t\r")
 
 

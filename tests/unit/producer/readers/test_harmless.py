@@ -37,6 +37,14 @@ def test_a_terminal_is_shown_what_would_steer_it() -> None:
     assert for_terminal(f"a{ESCAPES}b\n\tc é") == (r"a\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\x08b" + "\n\tc é")
 
 
+def test_no_mark_of_unicode_changes_the_direction_in_which_a_terminal_writes() -> None:
+    """Those that have its property Bidi_Control."""
+    marks = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    assert for_terminal(marks).isascii()
+    assert json.loads(for_json(f'"{marks}"')) == marks
+    assert for_json(f'"{marks}"').isascii()
+
+
 def test_half_a_surrogate_pair_is_shown_as_its_escape() -> None:
     assert for_terminal("a\ud800b") == r"a\ud800b"
     assert json.loads(for_json('{"a": "\udfff"}')) == {"a": "\udfff"}
