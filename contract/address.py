@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 __all__ = ["before_port", "check", "facing", "is_public", "place", "tls"]
 
-SCHEMES = ("redis", "rediss")
+SCHEMES = ("redis:", "rediss:")
 CERT_REQS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
 FILES = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
@@ -30,7 +30,7 @@ def check(url: str) -> None:
         port = parts.port
     except ValueError:  # its message would show what it parsed as host or port
         parts, port = None, None
-    if parts is not None and parts.scheme not in SCHEMES:
+    if parts is not None and not url.startswith(SCHEMES):  # redis-py takes no capitals
         raise ValueError(f"expected redis:// or rediss://, found {'another' if '://' in url else 'no'} scheme")
     if parts is None or not parts.hostname or port == 0 or not re.fullmatch(r"(/\d{0,9})?", parts.path, re.ASCII):
         raise ValueError(

@@ -230,8 +230,9 @@ class Settings(BaseSettings):
     @field_validator("redis_url")
     @classmethod
     def _is_a_redis_url(cls, value: SecretStr) -> SecretStr:
-        address.check(value.get_secret_value())
-        return value
+        url = value.get_secret_value().strip()  # a file with a secret ends with a newline
+        address.check(url)
+        return SecretStr(url)
 
     @field_validator("models")
     @classmethod

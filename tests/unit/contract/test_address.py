@@ -76,6 +76,7 @@ def test_a_password_is_never_shown(url: str) -> None:
         f"redis://user:{PASSWORD}@h:port/0",
         f"redis://user:12/{PASSWORD}@h:6379/0",
         f"redis:{PASSWORD}@h",
+        f"REDISS://:{PASSWORD}@h:6379/0",
         f"redis://h:6379/0?password={PASSWORD}",
         f"rediss://h:6379/0?ssl_cert_reqs={PASSWORD}",
         f"unix://:{PASSWORD}@/run/redis.sock",
@@ -96,6 +97,12 @@ def test_a_url_that_is_none_is_refused_without_showing_its_password(
     message = refusal(None, *overrides)
     assert message.startswith(("--set" if overrides else "MCQUEUE_REDIS_URL") + ": redis_url: ")
     assert PASSWORD not in message
+
+
+def test_white_space_around_a_url_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with a secret ends with a newline; a space before the URL was accepted here, but not by redis-py."""
+    monkeypatch.setenv("MCQUEUE_REDIS_URL", " redis://h:6379/0\n")
+    assert load_settings().redis_url.get_secret_value() == "redis://h:6379/0"
 
 
 @pytest.mark.parametrize(
