@@ -18,12 +18,15 @@ Place = Callable[[tuple[Any, ...]], str]
 #: Name of the command-line layer in messages.
 OVERRIDE = "--set"
 LONGEST_EXAMPLE = 40
+#: How values begin that are in quotes or brackets, or say by another mark of YAML what they are.
+MARKS = frozenset("'\"[{|>!")
 
 
 def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, Any]:
     """Return a nested mapping from `a.b=c` pairs; values are parsed as YAML, e.g. `true`, `3` and `[0, 1]`.
 
-    A list or a mapping needs its brackets: without them, `Answer:` and `- yes` are texts.
+    A list or a mapping needs its brackets: without them, `Answer:` and `- yes` are texts. A text without quotes is
+    taken as it is, with its line breaks and what follows a `#`.
 
     >>> parse_overrides(["batch_size=8", "vllm_args.dtype=float32", "description=Note: think."], InputError)
     {'batch_size': 8, 'vllm_args': {'dtype': 'float32'}, 'description': 'Note: think.'}
@@ -41,11 +44,15 @@ def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, 
 
 def _value_of(text: str) -> Any:
     try:
-        parsed = load_yaml(text) if text else ""
+        parsed = load_yaml(text)
     except yaml.YAMLError:
         return text
-    in_brackets = text.lstrip().startswith(("{", "["))
-    return text if isinstance(parsed, dict | list) and not in_brackets else parsed
+    start = text.lstrip()[:1]
+    if parsed is None and start in {"", "#"}:  # all of it is white space, or a comment
+        return text
+    if isinstance(parsed, str | dict | list) and start not in MARKS:
+        return text.strip() if isinstance(parsed, str) else text
+    return parsed
 
 
 def nest(name: str, value: Any) -> dict[str, Any]:

@@ -91,6 +91,13 @@ def test_an_override_is_read_back_from_where_it_was_put(path: list[str], value: 
         (["redis_url=redis://:p@h:1/0"], {"redis_url": "redis://:p@h:1/0"}),
         (["a=[not, closed"], {"a": "[not, closed"}),
         (["a={{ x }} : y"], {"a": "{{ x }} : y"}),
+        # Of YAML, these would be less than was written: a comment begins at ` #`, and a line break is a space.
+        (["a=Choose option #1 or #2."], {"a": "Choose option #1 or #2."}),
+        (["a=# Heading"], {"a": "# Heading"}),
+        (["a=One line.\nAnother.\n\nAnd one."], {"a": "One line.\nAnother.\n\nAnd one."}),
+        (["a= ", "b=\n"], {"a": " ", "b": "\n"}),
+        (["a=word ", "b= 5 # five", "c=null", "d=~"], {"a": "word", "b": 5, "c": None, "d": None}),
+        (["a='in quotes: #1\\n' # not this", 'b="\\n"', "c=!!str 5"], {"a": "in quotes: #1\\n", "b": "\n", "c": "5"}),
     ],
 )
 def test_overrides_are_what_they_look_like_and_the_last_one_stands(pairs: list[str], expected: dict[str, Any]) -> None:
