@@ -191,7 +191,7 @@ def flower_and_workers(unserved: Sequence[str]) -> Iterator[list[subprocess.Pope
 
 def serving(unserved: Sequence[str]) -> list[str]:
     """Return the options that have `workers up` start the workers of these queues and no others."""
-    index = ["--set", f"indexes=[{INDEX}]"] if any(map(keys.index_of, unserved)) else []
+    index = ["--set", f"indexes={json.dumps([str(INDEX)])}"] if any(map(keys.index_of, unserved)) else []
     return index if any(map(keys.is_score_queue, unserved)) else [*index, "--only", f"retrieve-{INDEX.name}"]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
+from contract import load_settings
 from demo import run, valkey
 
 
@@ -20,6 +22,15 @@ def test_a_demo_whose_report_was_killed_does_not_end_as_one_that_worked(monkeypa
     killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     monkeypatch.setattr(run, "producer", lambda *_: killed)
     assert run.finish(["a", "b"], [0, 3]) == -9
+
+
+def test_the_worker_that_searches_finds_its_index_whatever_the_folder_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = Path("/home/me/[my] questions, #2/demo")
+    monkeypatch.setattr(run, "INDEX", folder)
+    _, override = run.serving(["retrieve.demo", "score.m"])
+    assert load_settings(None, [override]).indexes == [folder]
 
 
 @pytest.mark.parametrize("option", ["--folder", "--url-file"])
