@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -260,11 +261,11 @@ def read_manifest(path: Path) -> Manifest:
     try:
         if not path.is_dir():
             what = "is a file, expected the folder of an index" if path.exists() else "no such index"
-            raise IndexUnusable(what, path=path, hint=f"Correct the path, or build it: {_BUILD.format(path)}")
+            raise IndexUnusable(what, path=path, hint=f"Correct the path, or build it: {_build(path)}")
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise IndexUnusable(
-            f"has no {MANIFEST}, so it is not an index", path=path, hint=f"Build it: {_BUILD.format(path)}"
+            f"has no {MANIFEST}, so it is not an index", path=path, hint=f"Build it: {_build(path)}"
         ) from None
     except OSError as trouble:
         raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=manifest, hint="Check permissions.") from None
@@ -290,5 +291,8 @@ def replaced_beside(path: Path) -> Path:
     return place.with_name(f"{place.name}.replaced")
 
 
-_BUILD = "python -m producer index CORPUS -o {}"
+def _build(path: Path) -> str:
+    return f"python -m producer index CORPUS -o {shlex.quote(str(path))}"
+
+
 _REBUILD = "Build the index again with python -m producer index."

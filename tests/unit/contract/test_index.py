@@ -111,10 +111,11 @@ def test_an_overlap_is_smaller_than_the_chunk(wrong: dict[str, Any]) -> None:
 
 
 def test_a_missing_index_is_told_with_its_path_and_how_to_build_it(tmp_path: Path) -> None:
+    missing = tmp_path / "none here"
     with pytest.raises(IndexUnusable) as trouble:
-        read_manifest(tmp_path / "none")
-    remedy = f"Correct the path, or build it: python -m producer index CORPUS -o {tmp_path / 'none'}"
-    assert str(trouble.value) == f"{tmp_path / 'none'}: no such index. {remedy}"
+        read_manifest(missing)
+    remedy = f"Correct the path, or build it: python -m producer index CORPUS -o '{missing}'"
+    assert str(trouble.value) == f"{missing}: no such index. {remedy}"
 
 
 def test_an_index_that_cannot_be_looked_at_is_told_with_the_reason(tmp_path: Path) -> None:
