@@ -24,7 +24,7 @@ from producer.readers.text import Text, text_of
 
 __all__ = ["Qrels"]
 
-#: Accepted field names in JSON Lines.
+#: Accepted field names in JSON Lines; those of a question may also begin a header.
 QUESTION_NAMES = ("query-id", "query_id", "question_id", "qid", "id")
 PASSAGE_NAMES = ("corpus-id", "corpus_id", "passage_id", "doc_id", "pid", "pids", "doc_ids", "gold_passages")
 SCORE_NAMES = tuple(
@@ -91,7 +91,7 @@ def _judgements(file: Text, path: Path) -> Iterator[tuple[int, str, str, bool]]:
 
 
 def _is_header(text: str) -> bool:
-    return text.split()[0].lower() in {"query-id", "query_id", "qid", "topic"}
+    return text.split()[0].lower() in {*QUESTION_NAMES, "topic"}
 
 
 def _of_line(text: str, path: Path, line: int) -> Iterator[tuple[int, str, str, bool]]:

@@ -34,6 +34,12 @@ def test_what_is_judged_above_0_answers(tmp_path: Path, form: str, last: str) ->
         assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1", "p2"], "q2": [last]}
 
 
+@pytest.mark.parametrize("header", ["question_id\tpassage_id\tscore", "QID pid rel", "topic iteration doc rel"])
+def test_columns_may_be_named_as_fields_of_json_lines_are(tmp_path: Path, header: str) -> None:
+    (tmp_path / "qrels").write_text(f"{header}\nq0 p1 1\n")
+    assert Qrels.read(tmp_path / "qrels").passages == {"q0": ["p1"]}
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
