@@ -126,10 +126,8 @@ class Comparison:
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:
-        """The fields in which the runs' specs differ; that they asked other questions is said by `left_out`."""
-        found = differences(self.a.spec, self.b.spec)
-        found.pop("questions_digest", None)
-        return found
+        """The settings in which the runs differ; that they asked other questions is said by `left_out`."""
+        return differences(self.a.spec, self.b.spec)
 
     @property
     def rotated(self) -> str:

@@ -29,7 +29,8 @@ def differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
 
 
 def _settings(spec: RunSpec) -> dict[str, Any]:
-    settings = {**_flat(spec.model_dump(mode="json")), "prompt.version": spec.prompt.version}
+    settings = _flat(spec.model_dump(mode="json", exclude={"questions_digest"}))  # of what is asked, not how
+    settings["prompt.version"] = spec.prompt.version
     settings["rag.use_context_field"] = settings.pop("use_context_field")
     if spec.rag is not None and not spec.rag.reranker:
         del settings["rag.rerank_from"]

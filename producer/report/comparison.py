@@ -38,8 +38,7 @@ class ComparisonView:
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
         """The settings that differ, with the values of A and B."""
-        found = self.found.differences if self.found else differences(self.a.spec, self.b.spec)
-        return [(name, *both) for name, both in found.items()]
+        return [(name, *both) for name, both in differences(self.a.spec, self.b.spec).items()]
 
 
 class RunComparison:

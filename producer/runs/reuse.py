@@ -159,9 +159,8 @@ def _unlike(run: Run, spec: RunSpec) -> RunConfigError:
             f"{told} no model was asked for it, as it reads the texts of {origin} again.",
             hint=f"Give --reuse {origin}, and rescore the new run: python -m workers rescore RUN",
         )
-    named = (each for each in differences(run.spec, spec) if each != "questions_digest")
     return RunConfigError(
-        f"{told} it was asked in another way, which differs in {', '.join(named)}.",
+        f"{told} it was asked in another way, which differs in {', '.join(differences(run.spec, spec))}.",
         hint="Repeat its --config, --set and --model, or leave out --reuse: then all questions are asked.",
     )
 
