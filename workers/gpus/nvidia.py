@@ -19,6 +19,7 @@ __all__ = [
     "model_name",
     "on_the_bus",
     "open_driver",
+    "undivided_gpus",
     "visible_gpus",
 ]
 
@@ -32,14 +33,15 @@ DISPLAY = "0x03"
 def visible_gpus() -> list[Device]:
     """Return the GPUs this process may use, each once: CUDA_VISIBLE_DEVICES if set, else all that the driver knows.
 
-    Without those that the driver cannot reach. A name that it does not know may still be one of CUDA's.
+    Without those that cannot be used: `lost_gpus`, `undivided_gpus`. A name that the driver does not know may still be
+    one of CUDA's.
     """
     driver = _of_driver()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return driver
-    lost = lost_gpus()
-    words = [word for word in words_of(chosen) if word not in lost]
+    useless = {*lost_gpus(), *undivided_gpus()}
+    words = [word for word in words_of(chosen) if word not in useless]
     named = (next((device for device in driver if device.is_called(word)), Device(word, word)) for word in words)
     return list(dict.fromkeys(named))
 
@@ -47,6 +49,11 @@ def visible_gpus() -> list[Device]:
 def lost_gpus() -> dict[str, str]:
     """Return GPUs that the driver counts but cannot reach (e.g. fallen off the bus): number → error."""
     return {number: found for number, found in _asked_of_driver() if isinstance(found, str)}
+
+
+def undivided_gpus() -> list[str]:
+    """Return the numbers of GPUs in MIG mode without an instance here: CUDA does not see them."""
+    return [number for number, found in _asked_of_driver() if not found]
 
 
 def memory_used_bytes(names: Sequence[str]) -> int | None:
@@ -76,11 +83,17 @@ def model_name(name: str) -> str:
 
 
 def driver_cuda() -> int | None:
-    """Return the major version of the newest CUDA that the driver supports; None without a driver."""
+    """Return the major version of the newest CUDA that the driver supports; None without a driver.
+
+    0 if its library for CUDA is missing: a container may be given only what shows GPUs.
+    """
     import pynvml
 
     with using_driver() as works:
-        return int(pynvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000 if works else None
+        try:
+            return int(pynvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000 if works else None
+        except pynvml.NVMLError_LibraryNotFound:
+            return 0
 
 
 def driver_trouble() -> str | None:
@@ -164,26 +177,29 @@ def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
 
 
 def _devices(number: int) -> list[Device]:
-    """Return the GPU of that number, or its MIG instances. Raises NVMLError if the driver cannot reach it."""
+    """Return the GPU of that number or, in MIG mode, its instances, of which there may be none.
+
+    Without instances that this container may not use. Raises NVMLError if the driver cannot reach the GPU.
+    """
     import pynvml
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-    instances = [Device(uuid, uuid, part_of=str(number)) for uuid in _instances(handle)]
-    return instances or [Device(str(number), _text(pynvml.nvmlDeviceGetUUID(handle)))]
+    if not _is_in_mig_mode(handle):
+        return [Device(str(number), _text(pynvml.nvmlDeviceGetUUID(handle)))]
+    found = []
+    for i in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with contextlib.suppress(pynvml.NVMLError_NotFound, pynvml.NVMLError_NoPermission):
+            uuid = _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, i)))
+            found.append(Device(uuid, uuid, part_of=str(number)))
+    return found
 
 
-def _instances(gpu: Any) -> Iterator[str]:
-    """Yield the UUIDs of the instances of a GPU in MIG mode, without those that this container may not use."""
+def _is_in_mig_mode(gpu: Any) -> bool:
     import pynvml
 
-    try:
-        if pynvml.nvmlDeviceGetMigMode(gpu)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
-            return
-        for i in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-            with contextlib.suppress(pynvml.NVMLError_NotFound, pynvml.NVMLError_NoPermission):
-                yield _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, i)))
-    except pynvml.NVMLError_NotSupported:
-        return
+    with contextlib.suppress(pynvml.NVMLError_NotSupported):
+        return bool(pynvml.nvmlDeviceGetMigMode(gpu)[0] == pynvml.NVML_DEVICE_MIG_ENABLE)
+    return False
 
 
 def _text(value: str | bytes) -> str:

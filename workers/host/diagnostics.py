@@ -21,6 +21,7 @@ __all__ = [
     "no_gpu",
     "number_type",
     "uncompiled",
+    "undivided",
 ]
 
 #: A longer timeout makes small runs seem stuck.
@@ -103,11 +104,26 @@ def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("warning", "GPUs", found, remedy)
 
 
+def undivided(numbers: Sequence[str]) -> Iterator[Finding]:
+    """Report GPUs in MIG mode without an instance. A restart of the machine keeps the mode and loses the instances."""
+    for each in numbers:
+        found = f"GPU {each} is in MIG mode, but has no instance: no worker is planned on it"
+        ending = f"nvidia-smi -i {each} -mig 0"
+        remedy = f"Create instances (nvidia-smi mig -i {each} -cgi PROFILE -C), or end that mode: {ending}"
+        yield Finding("warning", "GPUs", found, remedy)
+
+
 def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
-    """Check what vLLM's GPU build needs from the system: a driver for torch's CUDA, and Triton's compiler."""
+    """Check what vLLM's GPU build needs from the system: a driver for torch's CUDA, and Triton's compiler.
+
+    `driver_cuda` is 0 for a driver without its library for CUDA.
+    """
     if torch_cuda is None:
         remedy = "rm -r .venv && make setup VARIANT=gpu, with a pip that installs torch from PyPI."
         yield Finding("error", "torch", "this torch is built without CUDA: it cannot use a GPU", remedy)
+    elif driver_cuda == 0:
+        remedy = "In a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility. Else install the driver's part for CUDA."
+        yield Finding("error", "GPUs", "the driver's libcuda.so.1 is not here: nothing can use a GPU", remedy)
     elif driver_cuda and driver_cuda < torch_cuda:
         remedy = (
             f"Install a newer driver, or on a data-centre GPU the package cuda-compat-{torch_cuda}-0: nvidia-smi must"

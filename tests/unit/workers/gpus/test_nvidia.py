@@ -14,7 +14,7 @@ from workers.gpus import nvidia
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, model_name, on_the_bus, visible_gpus
 from workers.host import gpu_trouble
-from workers.host.diagnostics import lost
+from workers.host.diagnostics import beside_gpu_build, lost
 from workers.host.launcher import Supervisor
 from workers.host.machine import Machine
 
@@ -162,6 +162,51 @@ def test_a_container_that_has_one_instance_of_a_gpu_sees_that_one(monkeypatch: p
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert visible_gpus() == [Device("MIG-1", "MIG-1", part_of="0")]
     assert lost_gpus() == {}
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, ["1"]), ("0,1", ["1"])])
+def test_a_gpu_in_mig_mode_without_an_instance_gets_no_worker_and_it_is_said_why(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, expected: list[str]
+) -> None:
+    """A restart of the machine keeps the mode and loses the instances: CUDA then sees no such GPU."""
+
+    def none_there(*_: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+
+    answers = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda number: number,
+        "nvmlDeviceGetMigMode": lambda number: [number == 0, number == 0],
+        "nvmlDeviceGetMaxMigDeviceCount": lambda _: 7,
+        "nvmlDeviceGetMigDeviceHandleByIndex": none_there,
+        "nvmlDeviceGetUUID": "GPU-{}".format,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(f"pynvml.{name}", answer)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    assert [each.name for each in visible_gpus()] == expected
+    (told,) = gpu_trouble.gpu_trouble([], visible_gpus())
+    assert told.level == "warning"
+    assert told.found == "GPU 0 is in MIG mode, but has no instance: no worker is planned on it"
+    assert "nvidia-smi -i 0 -mig 0" in told.remedy
+
+
+def test_a_driver_without_its_library_for_cuda_is_told_from_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may be given the driver to look at its GPUs, and not to compute on them."""
+
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr("pynvml.nvmlInit", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlShutdown", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", fail)
+    (told,) = beside_gpu_build(driver_cuda(), 13, [])
+    assert (told.level, told.found) == ("error", "the driver's libcuda.so.1 is not here: nothing can use a GPU")
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told.remedy
 
 
 def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
