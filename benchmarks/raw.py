@@ -40,7 +40,7 @@ class Raw:
     def __init__(self, bench: Bench) -> None:
         settings = bench.at.settings
         model = resolve(settings.hf_model_id)
-        prepare_environment(model)  # here too, where the prompts are built
+        prepare_environment(model, settings.vllm_args)  # here too, where the prompts are built
         self._bench = bench
         self._encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
         spawn = multiprocessing.get_context("spawn")
@@ -142,7 +142,7 @@ _llm: Any = None
 def _boot(settings: Settings) -> None:
     follow_parent()
     model = resolve(settings.hf_model_id)
-    prepare_environment(model)
+    prepare_environment(model, settings.vllm_args)
     from vllm import LLM
 
     global _llm

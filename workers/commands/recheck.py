@@ -41,7 +41,7 @@ def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_
     refuse_foreign_tokens(settings)
     question, passages = as_asked(ledger, run, question_id)
     model = resolve(settings.hf_model_id)
-    prepare_environment(model)
+    prepare_environment(model, settings.vllm_args)
     encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
     click.echo(json.dumps(list(request_tokens(run, question, passages, encoder)), indent=2))
 

@@ -121,7 +121,7 @@ def as_flags(vllm_args: Mapping[str, Any]) -> Iterator[str]:
             yield from map(_word, value if isinstance(value, list | tuple) else [value])
 
 
-def engine_environment(model: str) -> dict[str, str]:
+def engine_environment(model: str, vllm_args: Mapping[str, Any] = {}) -> dict[str, str]:
     """Return the environment variables that vLLM reads at import, for `model` (folder or hub id) on this machine."""
     variables = {
         "VLLM_LOGGING_LEVEL": "ERROR",
@@ -129,7 +129,7 @@ def engine_environment(model: str) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "TOKENIZERS_PARALLELISM": "true",
     }
-    if os.path.isdir(model):  # noqa: PTH112 - to Path, no model at all is the current folder
+    if all(map(os.path.isdir, [model, *_named_beside_it(vllm_args)])):  # to Path, no model at all is the current folder
         variables["HF_HUB_OFFLINE"] = "1"
     if is_cpu_build():
         variables["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -148,6 +148,13 @@ def engine_environment(model: str) -> dict[str, str]:
         # uses it neither for greedy requests nor for those with a seed, and all of ours are one or the other.
         variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     return variables
+
+
+def _named_beside_it(vllm_args: Mapping[str, Any]) -> list[str]:
+    """Return the folders or hub ids of what an engine loads beside its model."""
+    drafting = vllm_args.get("speculative_config")
+    drafter = drafting.get("model") if isinstance(drafting, Mapping) else None
+    return [str(each) for each in (vllm_args.get("tokenizer"), vllm_args.get("hf_config_path"), drafter) if each]
 
 
 def _is_quantised(model: str, revision: str | None) -> bool:

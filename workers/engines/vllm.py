@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -53,7 +53,7 @@ class VllmEngine(Engine):
 
     def start(self) -> None:
         model = resolve(self.settings.hf_model_id)
-        prepare_environment(model)
+        prepare_environment(model, self.settings.vllm_args)
         self._until_closed.enter_context(vllm_folder())
         arguments = engine_arguments(self.settings, model)
         if is_cpu_build():
@@ -206,14 +206,14 @@ class _Asked:
         return self.plan.read(self._told)
 
 
-def prepare_environment(model: str) -> None:
+def prepare_environment(model: str, vllm_args: Mapping[str, Any] = {}) -> None:
     """Set environment variables that vLLM reads at import, unless the user has set them, and quieten its logging."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     # The last warns at each start that Triton, which a CPU does not need, is missing; torch resets only its own logger.
     for chatty in ("vllm", "torch", "torch._library.triton"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
     told_in_one_line()
-    for name, value in engine_environment(model).items():
+    for name, value in engine_environment(model, vllm_args).items():
         os.environ.setdefault(name, value)
 
 

@@ -170,7 +170,7 @@ def serve_command(settings: Settings, model: str, port: int) -> list[str]:
 
 def serve_environment(settings: Settings, model: str, key: str, base: Mapping[str, str]) -> dict[str, str]:
     """Return the server's environment: `base` takes precedence over our defaults."""
-    defaults = engine_environment(model)
+    defaults = engine_environment(model, settings.vllm_args)
     if settings.gpus_per_worker == 1:
         # Used on a CPU. vLLM's default leaves one core idle, which is half of a small machine.
         defaults["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))

@@ -56,7 +56,7 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     questions = [question for question, _ in ledger.results(run.run_id)]
     measured = to_measure(questions, run.spec, draw)
     model = resolve(settings.hf_model_id)
-    prepare_environment(model)
+    prepare_environment(model, settings.vllm_args)
     items = list(items_of(run, measured, ledger))
     encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
     needs = lengths(items, encoder, most_context(settings, run, model))

@@ -42,6 +42,24 @@ def test_on_a_gpu_the_engines_process_is_not_forked_from_a_worker_with_threads()
     assert engine_environment("some/model")["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
 
 
+@pytest.mark.parametrize(
+    ("vllm_args", "is_offline"),
+    [
+        ({}, True),
+        ({"tokenizer": "FOLDER", "speculative_config": {"method": "ngram"}}, True),
+        ({"tokenizer": "owner/name"}, False),
+        ({"hf_config_path": "owner/name"}, False),
+        ({"speculative_config": {"method": "eagle3", "model": "owner/head"}}, False),
+    ],
+)
+def test_what_is_used_beside_a_model_in_a_folder_may_come_from_the_hub(
+    tmp_path: Path, vllm_args: dict[str, Any], *, is_offline: bool
+) -> None:
+    """The boot failed as the hub's client was told to be offline, by nobody that its user knew."""
+    given = {name: str(tmp_path) if value == "FOLDER" else value for name, value in vllm_args.items()}
+    assert ("HF_HUB_OFFLINE" in engine_environment(str(tmp_path), given)) is is_offline
+
+
 @pytest.mark.parametrize("kernel_has_them", [True, False])
 def test_on_a_cpu_tensors_get_huge_pages_where_the_kernel_has_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel_has_them: bool
