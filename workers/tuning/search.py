@@ -13,6 +13,7 @@ from typing import Any
 
 from contract.errors import EngineError
 from contract.settings import Settings
+from workers.retries import one_line
 from workers.scoring import Item
 from workers.tuning.engine_process import Measure, engine_apart
 from workers.tuning.lengths import Lengths
@@ -126,5 +127,5 @@ def _tried(measure: Measure, items: Sequence[Item], wanted: Trial, number: int) 
     try:
         found = measure(all_marked(items, f"Trial {number}."), wanted.shape)
     except EngineError as trouble:
-        return replace(wanted, failure=trouble.message)
+        return replace(wanted, failure=one_line(trouble.message))
     return replace(found, engine={**found.engine, **wanted.engine})

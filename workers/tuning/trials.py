@@ -54,7 +54,7 @@ class Trial:
     tokens_per_s: float = 0.0
     #: Median duration of a batch, and so of each question in it.
     batch_s: float = 0.0
-    #: The reason if there are no figures.
+    #: The reason, in one line, if there are no figures.
     failure: str = ""
 
     def row(self) -> dict[str, Any]:

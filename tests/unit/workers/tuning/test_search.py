@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
+from contract import MemoryLedger
 from contract.errors import EngineError, ModelNotFound
 from contract.settings import load_settings
-from tests.support import SIMULATED_MODEL, make_questions, make_spec
+from tests.support import SIMULATED_MODEL, make_questions, make_spec, open_run
 from tests.unit.workers.tuning.tuned import NEEDS
 from workers.scoring import Item
+from workers.tuning import search
+from workers.tuning.engine_process import Measure
+from workers.tuning.output import write_deploy_file
 from workers.tuning.search import best_of, tune
 from workers.tuning.trials import Shape, Trial
 
@@ -50,6 +58,28 @@ def test_an_engine_that_does_not_boot_is_told_and_not_a_result() -> None:
     settings = load_settings(None, ["engine=simulated", "simulated.crash_text=Question"])
     with pytest.raises(EngineError, match="No setting could be tried: EngineError: simulated fault"):
         tune(settings, [Item(each, make_spec()) for each in make_questions(20)], NEEDS, limit_s=0.0)
+
+
+def test_a_proxys_page_that_a_judge_answered_with_is_one_line_of_the_deploy_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other lines were no comments: the file that minutes of trials had led to could not be read."""
+
+    @contextmanager
+    def apart(*_: object) -> Iterator[Measure]:
+        def measure(_: Sequence[Item], shape: Shape) -> Trial:
+            if shape.batch_size == 16:
+                raise EngineError("InternalServerError: <html>\n<h1>502: Bad Gateway</h1>\n</html>")
+            return Trial(shape, {}, questions_per_s=5.0, batch_s=0.1)
+
+        yield measure
+
+    monkeypatch.setattr(search, "engine_apart", apart)
+    items = [Item(each, make_spec()) for each in make_questions(20)]
+    found = tune(load_settings(None, ["engine=simulated"]), items, NEEDS, limit_s=60.0)
+    assert "InternalServerError: <html> <h1>502: Bad Gateway</h1> </html>" in {each.failure for each in found.trials}
+    write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
+    assert load_settings(tmp_path / "tuned.yaml").batch_size == found.best.shape.batch_size
 
 
 def test_a_setting_that_a_person_must_mend_is_told_as_such_and_not_as_a_want_of_memory() -> None:
