@@ -47,7 +47,8 @@ SPINS = "10000"
 def check_arguments(vllm_args: Mapping[str, Any]) -> None:
     """Raise SettingsError for a name that the installed vLLM's `EngineArgs` lacks, suggesting the nearest one.
 
-    Also raised for an argument that would falsify log-probabilities, or that asks for another model or several engines.
+    Also raised for an argument that would falsify log-probabilities, that asks for another model or several engines, or
+    that is a secret.
     """
     require_vllm()
     from vllm import EngineArgs
@@ -82,6 +83,9 @@ def _check(vllm_args: Mapping[str, Any], known: list[str]) -> None:
         if name in NAMED_ELSEWHERE:
             message = f"vllm_args.{name}: runs are recorded as those of the model that the deployment names."
             raise SettingsError(message, hint=NAMED_ELSEWHERE[name])
+    if isinstance(vllm_args.get("hf_token"), str):
+        message = "vllm_args.hf_token: arguments are shown in lists of processes and in records, a token must not be."
+        raise SettingsError(message, hint="Set HF_TOKEN in the environment instead.")
     if (mode := vllm_args.get("logprobs_mode", "raw_logprobs")) != "raw_logprobs":
         message = f"vllm_args.logprobs_mode: {mode!r} does not give the model's own log-probabilities."
         raise SettingsError(message, hint="Leave it out.")

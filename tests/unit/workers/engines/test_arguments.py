@@ -29,6 +29,14 @@ def test_the_model_is_named_in_one_place_as_answers_would_else_be_anothers(name:
         check_arguments_by_source({name: "owner/other"})
 
 
+def test_a_token_of_the_hub_is_refused_among_arguments_as_those_are_shown() -> None:
+    """It stood in the command line of `vllm serve`, which any user of the machine can read, and in tune's record."""
+    with pytest.raises(SettingsError, match=r"vllm_args.hf_token: .*HF_TOKEN") as refused:
+        check_arguments_by_source({"hf_token": "hf_secret"})
+    assert "hf_secret" not in str(refused.value)
+    check_arguments_by_source({"hf_token": True})
+
+
 @pytest.mark.usefixtures("gpu_build")
 def test_vllm_compiles_no_sampler_that_ours_would_never_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for program in ("nvcc", "ninja"):
