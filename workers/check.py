@@ -12,7 +12,7 @@ from pathlib import Path
 from contract import logs
 from contract.errors import McqueueError, ModelNotFound
 from contract.index import read_manifest
-from contract.models import prepared_models, require_hub
+from contract.models import require_hub
 from contract.settings import Settings
 from contract.wording import number
 from workers.check_redis import check_redis
@@ -24,7 +24,7 @@ from workers.engines.installed import built_for_cuda, computes_16_bits, installe
 from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.probing import find_out, remarks
-from workers.engines.packaged import PACKAGED, resolve
+from workers.engines.packaged import PACKAGED, is_prepared, resolve
 from workers.engines.vllm import engine_arguments, prepare_environment
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, visible_gpus
@@ -130,9 +130,9 @@ def _engine(settings: Settings) -> Iterator[Finding]:
 
 def _model(settings: Settings) -> tuple[Finding, str]:
     """Check whether the model is there; return its folder, too, or an empty text."""
-    if settings.hf_model_id in PACKAGED and not (prepared_models() / settings.hf_model_id).is_dir():
-        return Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start"), ""
     try:
+        if settings.hf_model_id in PACKAGED and not is_prepared(settings.hf_model_id):
+            return Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start"), ""
         model = resolve(settings.hf_model_id)
     except McqueueError as trouble:
         return Finding("error", "model", trouble.message, trouble.hint), ""

@@ -20,7 +20,10 @@ from contract.errors import ModelNotFound, first_line, nearest
 from contract.models import from_home, prepared_models
 from workers.packaged_weights import PackagedWeights
 
-__all__ = ["PACKAGED", "PackagedModel", "folder_or_hub_id", "prepare", "resolve"]
+__all__ = ["PACKAGED", "PackagedModel", "folder_or_hub_id", "is_prepared", "prepare", "resolve"]
+
+#: The file that a prepared folder is complete with: where its weights are from.
+ORIGIN = "mcqueue.json"
 
 
 @dataclass(frozen=True)
@@ -78,23 +81,34 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
     return name
 
 
+def is_prepared(name: str) -> bool:
+    """Whether packaged model `name` is in the user's cache. Raises ModelNotFound if that cannot be read."""
+    try:
+        return (prepared_models() / name / ORIGIN).is_file()
+    except OSError as trouble:  # for example in the home folder of another user
+        raise _without_cache(name, trouble) from None
+
+
 def prepare(name: str) -> Path:
     """Return the folder of packaged model `name` in the user's cache, creating it if necessary (about 20 s).
 
     Raises ModelNotFound if its package is missing or contains different weights, or if the cache cannot take it.
     """
     folder = prepared_models() / name
-    if (folder / "mcqueue.json").is_file():
+    if is_prepared(name):
         return folder
     try:
         with _only_one(folder):
-            if not (folder / "mcqueue.json").is_file():
+            if not is_prepared(name):
                 _dequantise(name, folder)
     except OSError as trouble:
-        why = first_line(trouble)
-        hint = "Set XDG_CACHE_HOME to a folder with room for it (300 MB) that you may write to."
-        raise ModelNotFound(f"{name} cannot be prepared in {folder.parent}: {why}.", hint=hint) from None
+        raise _without_cache(name, trouble) from None
     return folder
+
+
+def _without_cache(name: str, trouble: OSError) -> ModelNotFound:
+    hint = "Set XDG_CACHE_HOME to a folder with room for it (300 MB) that you may write to."
+    return ModelNotFound(f"{name} cannot be prepared in {prepared_models()}: {first_line(trouble)}.", hint=hint)
 
 
 def _dequantise(name: str, folder: Path) -> None:
@@ -117,7 +131,7 @@ def _dequantise(name: str, folder: Path) -> None:
     try:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        (unfinished / "mcqueue.json").write_text(json.dumps(origin))
+        (unfinished / ORIGIN).write_text(json.dumps(origin))
         unfinished.rename(folder)
     except (OSError, SafetensorError) as trouble:  # the latter where the disk is full
         shutil.rmtree(unfinished, ignore_errors=True)
