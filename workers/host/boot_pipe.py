@@ -34,7 +34,7 @@ def report(line: str) -> None:
     """Report READY, or why the boot failed. Ignored if there is no launcher, or no longer."""
     if is_launched():
         with suppress(OSError):
-            os.write(int(os.environ[variables.READY_FD]), line.encode()[:LONGEST_BYTES])
+            os.write(int(os.environ[variables.READY_FD]), line.encode(errors="backslashreplace")[:LONGEST_BYTES])
 
 
 def read_report(reader: int) -> str:

@@ -103,6 +103,17 @@ def test_a_worker_whose_hub_is_away_is_started_again_and_one_with_a_wrong_settin
     assert boot_pipe.exit_code(trouble) == code
 
 
+def test_why_a_boot_failed_is_told_though_a_folder_in_it_has_a_name_that_is_not_utf_8(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setenv("MCQUEUE_READY_FD", str(writer))
+    boot_pipe.report(os.fsdecode(b"/home/andr\xe9 cannot be read"))
+    os.close(writer)
+    assert boot_pipe.read_report(reader) == "/home/andr\\udce9 cannot be read"
+    os.close(reader)
+
+
 def test_the_worker_is_an_ordinary_celery_worker() -> None:
     words = " ".join(worker_command("gpu0@host"))
     assert "celery -q -A workers.app worker --pool threads -n gpu0@host" in words
