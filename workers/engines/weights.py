@@ -23,7 +23,7 @@ def weights_digest(folder: Path) -> str:
     """Return 16 hex digits over names, sizes and blocks of the weights in `folder`; empty if none can be read."""
     digest = hashlib.sha256()
     try:
-        found = sorted(each for each in folder.iterdir() if each.suffix in WEIGHTS)
+        found = sorted(each for each in folder.iterdir() if each.suffix in WEIGHTS and each.is_file())
         for file in found:
             _add(digest, file)
         for name in DESCRIPTIONS:
@@ -36,7 +36,7 @@ def weights_digest(folder: Path) -> str:
 
 def _add(digest: hashlib._Hash, path: Path) -> None:
     size = path.stat().st_size
-    digest.update(f"{path.name} {size}\n".encode())
+    digest.update(os.fsencode(path.name) + f" {size}\n".encode())
     with path.open("rb") as file:
         for number in range(BLOCKS):
             file.seek(max(0, size - BLOCK_BYTES) * number // (BLOCKS - 1), os.SEEK_SET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "model-1.safetensors").write_bytes(b"a" * SIZE)
     (tmp_path / "model-2.safetensors").write_bytes(b"b" * 100)
     return tmp_path
+
+
+def test_files_of_any_name_count_and_folders_do_not(folder: Path) -> None:
+    before = weights_digest(folder)
+    (folder / "global_step.pt").mkdir()
+    assert weights_digest(folder) == before
+    (folder / os.fsdecode(b"mod\xe8le.bin")).write_bytes(b"c")
+    assert weights_digest(folder) not in {before, ""}
 
 
 @pytest.mark.parametrize(
