@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 from contextlib import suppress
 from queue import Full, Queue
@@ -67,5 +68,6 @@ class Outlet:
             rest = text.encode(self.encoding, errors="backslashreplace")
             with suppress(OSError):  # a full disk, a terminal that is gone: the workers matter more than the words
                 while rest:
+                    select.select([], [self._descriptor], [])  # another program may have made the terminal non-blocking
                     rest = rest[os.write(self._descriptor, rest) :]
         os.close(self._descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -44,6 +45,20 @@ def test_writing_and_closing_wait_for_nobody_who_does_not_read(
             out.write("a line")
         assert out.behind
     assert any(each.name == "outlet" for each in threading.enumerate()), "it still waits"
+
+
+def test_a_terminal_that_another_program_made_non_blocking_gets_all_the_same(pipe: tuple[int, TextIO]) -> None:
+    """Whatever it did not take at once was lost: the ends of lines, and of tables."""
+    reader, stream = pipe
+    os.set_blocking(stream.fileno(), False)
+    said, outlet_of_it = b"", Outlet(stream)
+    with closing(outlet_of_it):
+        outlet_of_it.write(MORE_THAN_A_PIPE_HOLDS + "\n")
+        wait_until(lambda: not outlet_of_it.behind, "the thread to write")
+        while len(said) < len(MORE_THAN_A_PIPE_HOLDS):
+            wait_until(lambda: bool(select.select([reader], [], [], 0)[0]), "the rest")
+            said += os.read(reader, 2**16)
+    assert said.strip() == MORE_THAN_A_PIPE_HOLDS.encode()
 
 
 def test_it_is_behind_until_the_reader_has_taken_what_came_before(pipe: tuple[int, TextIO]) -> None:
