@@ -7,7 +7,6 @@ unavailable Redis or on a terminal that nobody reads, so one thread reads the re
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -30,10 +29,11 @@ from workers.host.launcher import node_name
 from workers.host.outlet import Outlet
 from workers.host.rows import Row, row_of, table_of
 from workers.monitoring.hardware import resident_bytes
+from workers.rounds import Rounds
 
 __all__ = ["LiveScreen", "Observer", "Screen", "screen_for"]
 
-LOOK_EVERY_S = 1.0
+DRAW_EVERY_S = 1.0
 
 
 class Screen:
@@ -49,21 +49,15 @@ class Screen:
     def show(self, children: Sequence[Child]) -> None:
         """Update the display of the workers; plain output has none."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-class Observer(threading.Thread):
-    """Thread that reads the workers' records and memory every second."""
+class Observer(Rounds):
+    """Reads the workers' records and memory, as long as the block lasts."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(name="observer", daemon=True)
+        super().__init__("observer")
         self._settings = settings
+        self._fleet: Fleet | None = None
         self._children: Sequence[Child] = ()
-        self._stopped = threading.Event()
         self._history: Mapping[str, Sequence[WorkerRecord]] = {}
         #: Latest complete snapshot: recent records, memory, GPU memory.
         self._seen: Mapping[str, tuple[Sequence[WorkerRecord], int | None, int | None]] = {}
@@ -76,19 +70,13 @@ class Observer(threading.Thread):
         """Return the worker's row from the latest snapshot and the launcher's current state."""
         return row_of(child, *self._seen.get(child.plan.name, ()))
 
-    def stop(self) -> None:
-        """Stop after the current iteration."""
-        self._stopped.set()
-
-    def run(self) -> None:
-        fleet: Fleet | None = None
-        while not self._stopped.wait(LOOK_EVERY_S):
-            try:
-                fleet = fleet or Fleet.connect_hurried(self._settings)
-                records = _records(fleet, self._children)
-            except LedgerError:
-                records = {}
-            self.note(records)
+    def round(self) -> None:
+        """Look once."""
+        records: dict[str, WorkerRecord] = {}
+        with suppress(LedgerError):
+            self._fleet = self._fleet or Fleet.connect_hurried(self._settings)
+            records = _records(self._fleet, self._children)
+        self.note(records)
 
     def note(self, records: Mapping[str, WorkerRecord]) -> None:
         """Take a snapshot with the workers' current `records`; a worker without one has no figures."""
@@ -126,7 +114,7 @@ class LiveScreen(Screen):
     def show(self, children: Sequence[Child]) -> None:
         self._children = children
         self._observer.look_at(children)
-        if time.monotonic() - self._shown_at >= LOOK_EVERY_S and self._console.is_terminal and not self._behind():
+        if time.monotonic() - self._shown_at >= DRAW_EVERY_S and self._console.is_terminal and not self._behind():
             self._draw()
 
     def _draw(self) -> None:
@@ -134,12 +122,10 @@ class LiveScreen(Screen):
         self._live.update(table_of(map(self._observer.row, self._children)), refresh=True)
 
     def __enter__(self) -> Self:
-        self._observer.start()
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._observer.stop()
         if self._console.is_terminal:
             if self._children:
                 self._draw()  # the final state stays on the terminal
@@ -155,7 +141,10 @@ def screen_for(stream: TextIO, settings: Settings, *, lines_only: bool = False) 
     with closing(Outlet(stream)) as outlet:
         console = Console(file=cast(TextIO, outlet))
         live = console.is_terminal and _in_foreground() and not lines_only
-        with LiveScreen(console, Observer(settings), lambda: outlet.behind) if live else Screen(console) as screen:
+        if not live:
+            yield Screen(console)
+            return
+        with Observer(settings) as observer, LiveScreen(console, observer, lambda: outlet.behind) as screen:
             yield screen
 
 

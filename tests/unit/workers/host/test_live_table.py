@@ -64,13 +64,12 @@ def test_a_worker_that_boots_shows_for_how_long() -> None:
 def test_the_last_picture_shows_how_it_ended_however_short_the_time_since_the_one_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Observer, "start", lambda _: None)
     out = io.StringIO()
     console = Console(file=out, width=140, force_terminal=True)
     with LiveScreen(console, Observer(load_settings()), behind=lambda: False) as screen:
         worker = child()
         screen.show([worker])
-        monkeypatch.setattr(live_table, "LOOK_EVERY_S", PATIENCE_S)
+        monkeypatch.setattr(live_table, "DRAW_EVERY_S", PATIENCE_S)
         worker.state = "stopped"
         screen.show([worker])
         assert "drained" not in out.getvalue(), "it is drawn at intervals"
@@ -133,9 +132,9 @@ def test_a_narrow_terminal_shows_fewer_columns_and_each_worker_with_its_state(wi
 
 def test_elsewhere_than_on_a_terminal_there_are_plain_lines_of_any_length() -> None:
     out = io.StringIO()
-    with Screen(Console(file=out, width=20)) as screen:
-        screen.say("gpu3: booting (pid 1, GPU 3, log [.mcqueue]/logs/gpu3.log)")
-        screen.show([child()])
+    screen = Screen(Console(file=out, width=20))
+    screen.say("gpu3: booting (pid 1, GPU 3, log [.mcqueue]/logs/gpu3.log)")
+    screen.show([child()])
     (line,) = out.getvalue().splitlines()
     assert line.endswith("gpu3: booting (pid 1, GPU 3, log [.mcqueue]/logs/gpu3.log)")
 
