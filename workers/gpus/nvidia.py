@@ -36,12 +36,13 @@ def visible_gpus() -> list[Device]:
     Without those that cannot be used: `lost_gpus`, `undivided_gpus`. A name that the driver does not know may still be
     one of CUDA's.
     """
-    driver = _of_driver()
+    asked = dict(_asked_of_driver())
+    usable = {number: found for number, found in asked.items() if found and not isinstance(found, str)}
+    driver = [device for of_gpu in usable.values() for device in of_gpu]
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return driver
-    useless = {*lost_gpus(), *undivided_gpus()}
-    words = [word for word in words_of(chosen) if word not in useless]
+    words = [word for word in words_of(chosen) if word in usable or word not in asked]
     named = (next((device for device in driver if device.is_called(word)), Device(word, word)) for word in words)
     return list(dict.fromkeys(named))
 
@@ -154,15 +155,10 @@ def open_driver() -> bool:
     return True
 
 
-def _of_driver() -> list[Device]:
-    """Return the devices that the driver can reach; a lost GPU does not affect the others."""
-    return [device for _, found in _asked_of_driver() if not isinstance(found, str) for device in found]
-
-
 def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
     """Yield each GPU's number with its usable devices, or with the driver's error if it cannot reach it.
 
-    Without those that are another job's: a batch system may forbid them.
+    A lost GPU does not affect the others. Without those that are another job's: a batch system may forbid them.
     """
     import pynvml
 
