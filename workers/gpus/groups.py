@@ -24,6 +24,8 @@ OPTION = "--gpus"
 PRODUCT = " x ".join(PARALLEL_SIZES)
 #: What to do instead of naming GPUs there.
 INSTEAD = {SETTING: "use gpu_groups: auto", OPTION: "leave --gpus out to run on the CPU"}
+#: Why several make no group.
+ONE_INSTANCE = "CUDA shows a process one MIG instance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Device:
     uuid: str = ""
     #: For a MIG instance: the number of its GPU.
     part_of: str = ""
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is a MIG instance, of which CUDA shows a process one at most."""
+        return self.name.startswith("MIG-")
 
     def is_called(self, word: str) -> bool:
         """Whether `word` names this device."""
@@ -93,21 +100,25 @@ def _fitting(groups: list[tuple[Device, ...]], size: int) -> list[tuple[Device, 
                 f"Group [{names}] has {number(len(group), 'GPU')}, but the engine uses {PRODUCT} = {size}.",
                 hint="Make the two numbers equal.",
             )
-        _refuse_several_instances(group)
+        if len(group) > 1 and any(device.is_instance for device in group):
+            raise PlanError(f"Group [{names}]: {ONE_INSTANCE}, not {len(group)}.", hint="List one.")
     return groups
 
 
 def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
-    """Divide `free` into groups of `size`, in order, ignoring a remainder. Raises PlanError if there is no group."""
-    groups = [tuple(free[i * size : (i + 1) * size]) for i in range(len(free) // size)]
+    """Divide `free` into groups of `size`, in order, ignoring a remainder, and MIG instances unless `size` is 1.
+
+    Raises PlanError if there is no group.
+    """
+    usable = [each for each in free if size == 1 or not each.is_instance]
+    groups = [tuple(usable[i * size : (i + 1) * size]) for i in range(len(usable) // size)]
     if not groups:
+        instances = f"; {ONE_INSTANCE}, not {size}" if len(usable) < len(free) else ""
         raise PlanError(
             f"The engine uses {number(size, 'GPU')} per worker ({PRODUCT}); "
-            f"{len(free)} visible and not in another group.",
+            f"{len(usable)} visible and not in another group{instances}.",
             hint="Lower one of these in vllm_args." if size > 1 else "Leave it one in the groups of other models.",
         )
-    for group in groups:
-        _refuse_several_instances(group)
     return groups
 
 
@@ -123,9 +134,3 @@ def group_name(group: Sequence[Device]) -> str:
     'gpu2-3'
     """
     return "gpu" + "-".join(device.name.removeprefix("MIG-").removeprefix("GPU-")[:8] for device in group)
-
-
-def _refuse_several_instances(group: Sequence[Device]) -> None:
-    if len(group) > 1 and any(device.name.startswith("MIG-") for device in group):
-        names = ", ".join(device.name for device in group)
-        raise PlanError(f"Group [{names}]: CUDA shows a process one MIG instance, not {len(group)}.", hint="List one.")

@@ -241,9 +241,11 @@ def _sharing(groups: Sequence[_Group]) -> list[str]:
 def _left_over(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Sequence[Device]) -> list[str]:
     """Return a warning about GPUs too few for another `auto` group; named groups may leave some out on purpose."""
     used = {device for each in groups for device in each.devices}
-    idle = [device.name for device in visible if device not in used]
+    idle = [device for device in visible if device not in used]
+    names = ", ".join(device.name for device in idle)
+    why = "MIG instances cannot be combined" if any(device.is_instance for device in idle) else "fewer are left"
     sizes = [each.gpus_per_worker for each in fleet if each.gpu_groups == "auto"]
-    return [f"GPU {', '.join(idle)} stays unused: a worker needs {size}, and fewer are left." for size in sizes if idle]
+    return [f"GPU {names} stays unused: a worker needs {size}, and {why}." for size in sizes if idle]
 
 
 def _on_gpus(settings: Settings, devices: Sequence[Device]) -> WorkerPlan:

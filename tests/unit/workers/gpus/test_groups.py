@@ -85,6 +85,12 @@ def test_an_engine_that_spreads_over_gpus_is_not_given_two_instances() -> None:
         cut_all(CUT[1:], 2)
 
 
+def test_instances_beside_whole_gpus_do_not_keep_an_engine_from_spreading_over_these() -> None:
+    """All eight GPUs of a host were refused for the one that was split."""
+    visible = [EIGHT[0], *CUT[1:], *EIGHT[2:]]
+    assert [group_name(group) for group in cut_all(visible, 2)] == ["gpu0-2", "gpu3-4", "gpu5-6"]
+
+
 def test_a_model_that_the_others_leave_no_gpu_is_not_told_to_make_do_with_less_than_one() -> None:
     with pytest.raises(PlanError, match="0 visible and not in another group") as refused:
         cut_all([], 1)

@@ -71,6 +71,12 @@ def test_a_mig_instance_is_a_place_like_a_gpu() -> None:
     assert [each.environment["CUDA_VISIBLE_DEVICES"] for each in plans] == ["0", "MIG-11aa", "MIG-22bb"]
 
 
+def test_instances_that_an_engine_on_two_gpus_cannot_use_are_told_as_such() -> None:
+    plans, warnings = planned(fleet({"vllm_args": {"tensor_parallel_size": 2}}), [*CUT, EIGHT[2]])
+    assert [each.name for each in plans] == ["gpu0-2"]
+    assert warnings == ["GPU MIG-11aa, MIG-22bb stays unused: a worker needs 2, and MIG instances cannot be combined."]
+
+
 def test_several_models_have_workers_queues_and_settings_of_their_own(tmp_path: Path) -> None:
     file = tmp_path / "two.yaml"
     file.write_text(
