@@ -18,15 +18,15 @@ Place = Callable[[tuple[Any, ...]], str]
 #: Name of the command-line layer in messages.
 OVERRIDE = "--set"
 LONGEST_EXAMPLE = 40
-#: How values begin that are in quotes or brackets, or say by another mark of YAML what they are.
-MARKS = frozenset("'\"[{|>!")
+#: What YAML does not count to a text: other white space, such as a no-break space, is part of it.
+BLANKS = " \t\r\n"
 
 
 def parse_overrides(pairs: Iterable[str], error: type[InputError]) -> dict[str, Any]:
     """Return a nested mapping from `a.b=c` pairs; values are parsed as YAML, e.g. `true`, `3` and `[0, 1]`.
 
     A list or a mapping needs its brackets: without them, `Answer:` and `- yes` are texts. A text without quotes is
-    taken as it is, with its line breaks and what follows a `#`.
+    taken as it is, with its line breaks and what follows a `#`; only white space around it is not part of it.
 
     >>> parse_overrides(["batch_size=8", "vllm_args.dtype=float32", "description=Note: think."], InputError)
     {'batch_size': 8, 'vllm_args': {'dtype': 'float32'}, 'description': 'Note: think.'}
@@ -47,11 +47,15 @@ def _value_of(text: str) -> Any:
         parsed = load_yaml(text)
     except yaml.YAMLError:
         return text
-    start = text.lstrip()[:1]
-    if parsed is None and start in {"", "#"}:  # all of it is white space, or a comment
+    stripped = text.strip(BLANKS)
+    if isinstance(parsed, dict | list):
+        return parsed if stripped.startswith(("{", "[")) else text
+    if isinstance(parsed, str):
+        in_quotes = stripped.startswith(("'", '"', "!"))  # or with its type, as in `!!str 5`
+        is_block = stripped.startswith(("|", ">")) and "\n" in stripped
+        return parsed if in_quotes or is_block else stripped or text
+    if parsed is None and not stripped.lower().startswith(("null", "~")):  # a comment, or a mark without a value
         return text
-    if isinstance(parsed, str | dict | list) and start not in MARKS:
-        return text.strip() if isinstance(parsed, str) else text
     return parsed
 
 

@@ -97,6 +97,13 @@ def test_an_override_is_read_back_from_where_it_was_put(path: list[str], value: 
         (["a=One line.\nAnother.\n\nAnd one."], {"a": "One line.\nAnother.\n\nAnd one."}),
         (["a= ", "b=\n"], {"a": " ", "b": "\n"}),
         (["a=word ", "b= 5 # five", "c=null", "d=~"], {"a": "word", "b": 5, "c": None, "d": None}),
+        # These, of which YAML takes the beginning for a mark, would be nothing, or a mapping.
+        (
+            ["a=|", "b= | ", "c=>", "d=&amp", "e=---", "f=!"],
+            {"a": "|", "b": "|", "c": ">", "d": "&amp", "e": "---", "f": "!"},
+        ),
+        (["a='Question': {question}"], {"a": "'Question': {question}"}),
+        (["a=|\n  one\n  two", "b=\u3000"], {"a": "one\ntwo", "b": "\u3000"}),
         (["a='in quotes: #1\\n' # not this", 'b="\\n"', "c=!!str 5"], {"a": "in quotes: #1\\n", "b": "\n", "c": "5"}),
     ],
 )
