@@ -10,7 +10,7 @@ from contract.question import question_hash
 from producer.readers.choices import checked
 from producer.readers.field_names import Names, names_of, spelled
 from producer.readers.inline import behind_each, split_choices
-from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
+from producer.readers.parts import Fields, Parts, Used, answer_of, context_of, described, question_of
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["chat", "has_inline", "inline", "instruction", "is_chat", "is_instruction"]
@@ -74,7 +74,7 @@ def instruction(fields: Fields, names: Names) -> Parts:
     question = _LEAD.sub("", body).strip()
     answer, about = names.spelled.get("answer"), names.spelled.get("input")
     unused = [names.spelled.get("output")]
-    if about and fields[about]:
+    if about and context_of(fields, replace(names, contexts=(about,)), ())[0]:
         names = replace(names, contexts=(about, *names.contexts))
     else:
         unused.append(about)

@@ -77,3 +77,14 @@ def test_the_input_of_an_instruction_is_what_it_is_about(tmp_path: Path) -> None
     assert [each.context for each in questions(file)] == ["Copper is a metal.", None, None]
     assert [each.metadata for each in questions(file)] == [{}] * 3
     assert file.fields.describe().endswith(" · context ← input")
+
+
+@pytest.mark.parametrize("about", [" \n", 5, {}])
+def test_the_input_of_an_instruction_that_is_no_text_changes_no_question(tmp_path: Path, about: object) -> None:
+    """It became metadata, which made the same questions others, and their run another one."""
+    asked = "Please answer with true or false: Do metals conduct?\n\nAnswer format: true/false"
+    rows = [{"instruction": asked, "input": each, "answer": "true"} for each in ("", about)]
+
+    without, found = questions(read(tmp_path, lines(*rows), layout="instruction"))
+
+    assert (found.context, found.metadata) == (without.context, without.metadata) == (None, {})
