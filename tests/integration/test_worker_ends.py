@@ -171,7 +171,7 @@ def test_processes_that_read_texts_lose_nothing_and_end_with_their_worker(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path, how: signal.Signals
 ) -> None:
     asked = {"mode": Mode.GENERATE, "sampling": Sampling(max_tokens=9)}
-    run, again = (open_run(redis_ledger, make_questions(100), name=name, **asked) for name in ("apart", "here"))
+    run = open_run(redis_ledger, make_questions(100), name="apart", **asked)
     with worker(tmp_path / "log", batch_size=32, reading_processes=2) as reading:
         send(app, redis_ledger, run)
         wait_finished(redis_ledger, run)
@@ -179,6 +179,8 @@ def test_processes_that_read_texts_lose_nothing_and_end_with_their_worker(
         killed.kill()
         # Until it is noticed, the other one may read everything.
         wait_until(lambda: not reading_processes(reading.pid), f"{other} to be ended, too")
+        # Not before: the worker sends what is in no message.
+        again = open_run(redis_ledger, make_questions(100), name="here", **asked)
         send(app, redis_ledger, again)
         wait_finished(redis_ledger, again)
         reading.send_signal(how)
