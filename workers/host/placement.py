@@ -266,7 +266,7 @@ def _on_cpu(settings: Settings, i: int, workers: int, machine: Machine) -> Worke
         each = str(share // settings.gpus_per_worker or 1)
         environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": each, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         return replace(_plan(settings, name, environment), threads=share or 1)
-    cores = tuple(machine.cores[i * share : (i + 1) * share])
+    cores = tuple(sorted(machine.cores[i * share : (i + 1) * share]))
     environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(share or 1)}
     return replace(_plan(settings, name, environment), cores=cores)
 
