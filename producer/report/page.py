@@ -30,6 +30,7 @@ from producer.report.run_view import RunView
 from producer.report.table import PER_PARCEL, Table
 from producer.result_lines import difference, p_value, sharing, single_context
 from producer.retrieval_summary import retrieval_extent
+from producer.runs.asked import how_asked
 from producer.stats.denominators import RESPONDED
 from producer.stats.paired import ALPHA, POWER
 
@@ -87,6 +88,7 @@ def build(
         iso=iso,
         percent=percent,
         difference=difference,
+        how_asked=how_asked,
         p_value=p_value,
         retrieval_extent=retrieval_extent,
         sharing=sharing,

@@ -224,12 +224,26 @@ def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: Me
     page = page_of(a)
     begin = page.text.index(f"{b.run_id} compared with {a.run_id}")
     comparison = page.text[begin : page.text.index("is right on", begin)]
-    assert f"A is {a.run_id}, B is {b.run_id}. Differences are B minus A." in comparison
+    assert f"A {a.run_id} · simulated-model · likelihood · prompt question B {b.run_id}" in comparison
+    assert "Differences are B minus A." in comparison
     assert "B correct B incorrect A correct" in comparison
     assert "question subject key A B q" in comparison
     assert "field A B" in comparison
     assert "incorrect in A, correct in B" in comparison
     assert not {"first", "second"} & set(comparison.split())
+
+
+def test_each_run_says_how_it_was_asked_where_it_is_compared_and_where_it_is_told(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25)
+    a, b = (open_run(ledger, make_questions(4), name, rag=each) for name, each in (("closed", None), ("open", rag)))
+    report(a.run_id, b.run_id)
+    text = page_of(a).text
+    how = "likelihood · prompt question · passages from elements"
+    assert f"B {b.run_id} · simulated-model · {how} Differences" in text
+    assert f"{b.run_id} made up · {how}" in text
+    assert re.search(r"asked likelihood · model simulated-model · prompt question, version \w+ · chat template", text)
 
 
 def _verdict(number: int, right: int) -> Verdict:
