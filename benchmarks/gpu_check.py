@@ -306,10 +306,11 @@ def check_speed(
             started = time.monotonic()
             stack.enter_context(worker(at))
             checks.add(BOOT_BESIDE, time.monotonic() - started, at.settings.server_startup_timeout, most=True)
-        for mode, wanted in names.items() if raw else ():
+        for part, (mode, wanted) in enumerate(names.items() if raw else ()):
             with checks.making(*wanted):
                 some = timed_questions(mode, count)
-                speeds.append(row(mode, some, beside_raw(replace(bench, limit=some), raw, mode), base="mcqueue"))
+                times = beside_raw(replace(bench, limit=some), raw, mode, part)
+                speeds.append(row(mode, some, times, base="mcqueue"))
                 for name, (figure, least) in wanted.items():
                     checks.add(name, speeds[-1][figure], least)
         with checks.making(BUSY):

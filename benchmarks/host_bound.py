@@ -88,10 +88,10 @@ def measure(
     for boot in range(boots):
         for mode, number in cases[:: -1 if boot % 2 else 1]:
             case = mode, number
-            mark = boot * len(cases) + cases.index(case)  # no two pairs ask the same
+            part = boot * len(cases) + cases.index(case)  # no two pairs ask the same
             with closing(Raw(bench)) as raw, worker(at, reading_processes=number) as served:
                 before_s = sum(served.process.cpu_times()[:2])
-                found = beside_raw(bench, raw, mode, mark)
+                found = beside_raw(bench, raw, mode, part)
                 busy_s[case].append((sum(served.process.cpu_times()[:2]) - before_s) / asked)
             for name, seconds in found.items():
                 times[case].setdefault(name, []).extend(seconds)

@@ -73,7 +73,7 @@ class Raw:
 
     def whole_choices(self, mark: str, count: int) -> float:
         """Return the seconds of a single call for every choice of the first `count` questions in full."""
-        return self._seconds([self._whole_choices(mark, count)])
+        return self._seconds([self._whole_choices(f"{mark}, in full", count)])
 
     def one_at_a_time(self, mode: str, mark: str, count: int) -> float:
         """Return the seconds of one call per prompt for some questions, extrapolated to the first `count`."""
@@ -117,8 +117,8 @@ class Raw:
             yield request, encoded
 
 
-def beside_raw(bench: Bench, raw: Raw, mode: str, boot: int = 0) -> Times:
-    """Return the times of all sides in one mode, with the worker that is up."""
+def beside_raw(bench: Bench, raw: Raw, mode: str, part: int) -> Times:
+    """Return the times of all sides in one mode, with the worker that is up; `part` is as in `interleaved`."""
     sides: dict[str, Measure] = {
         "raw": partial(raw.all_at_once, mode),
         "mcqueue": partial(bench.whole_path, mode, bench.at.settings),
@@ -127,7 +127,7 @@ def beside_raw(bench: Bench, raw: Raw, mode: str, boot: int = 0) -> Times:
         sides["raw, choices in full"] = raw.whole_choices
     if bench.alone:
         sides["one at a time"] = partial(raw.one_at_a_time, mode)
-    return interleaved(sides, bench, boot)
+    return interleaved(sides, bench, part)
 
 
 def _kill_children() -> None:

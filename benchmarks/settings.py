@@ -65,8 +65,8 @@ def main() -> None:
         more: dict[str, Any] = {"deploy": str(options.config), "settings": speed_settings(at.settings), "sides": sides}
         stack.enter_context(busy(options.busy))
         rows: list[dict[str, Any]] = []
-        for mode in options.modes:
-            rows.append(compared(bench, mode, served))
+        for part, mode in enumerate(options.modes):
+            rows.append(compared(bench, part, mode, served))
             path = write("settings", rows, options, **more)  # each time, so that nothing of a long run is lost
     for name, side in sides.items():
         print(f"{name}: {side}")
@@ -94,10 +94,13 @@ def busy(count: int) -> Iterator[None]:
             each.wait()
 
 
-def compared(bench: Bench, mode: str, served: Mapping[str, Settings]) -> dict[str, Any]:
-    """Return the speed of every side beside the first one, and how many of its answers are the first one's."""
+def compared(bench: Bench, part: int, mode: str, served: Mapping[str, Settings]) -> dict[str, Any]:
+    """Return the speed of every side beside the first one, and how many of its answers are the first one's.
+
+    `part` is as in `interleaved`.
+    """
     first = next(iter(served))
-    times = interleaved({side: partial(bench.whole_path, mode, own) for side, own in served.items()}, bench)
+    times = interleaved({side: partial(bench.whole_path, mode, own) for side, own in served.items()}, bench, part)
     found = row(mode, bench.limit, times, base=first, inverse=True)
     answers = {side: answered(bench, mode, own) for side, own in served.items()}
     found |= {f"answers of {side} as of {first}": alike(answers[first], answers[side]) for side in [*served][1:]}

@@ -60,8 +60,11 @@ def questions_of(at: Stand, source: Source, limit: int) -> int:
     return count
 
 
-def interleaved(sides: Mapping[str, Measure], bench: Bench, boot: int = 0) -> Times:
+def interleaved(sides: Mapping[str, Measure], bench: Bench, part: int) -> Times:
     """Return the seconds of every side in every round, every other one in reverse order; a first round is not counted.
+
+    All marks begin with `part`. The same engines need another one for each mode: by letter and for texts, questions are
+    asked by the same prompt, so the second mode would find those of the first in the cache.
 
     Each side is also asked a batch just before it is timed: an engine that runs right after another process' engine is
     2 to 3 % slower than one that runs after itself.
@@ -70,10 +73,10 @@ def interleaved(sides: Mapping[str, Measure], bench: Bench, boot: int = 0) -> Ti
     batch = min(bench.limit, bench.at.settings.batch_size)
     for turn in range(bench.rounds + 1):
         count = bench.limit if turn else bench.warm_up or bench.limit
-        for name, measure in list(sides.items())[:: -1 if (boot + turn) % 2 else 1]:
-            measure(f"{boot}.{turn}, to warm up", batch)
-            seconds = measure(f"{boot}.{turn}", count)
-            print(f"round {boot}.{turn}: {name} {seconds:.2f} s", file=sys.stderr)
+        for name, measure in list(sides.items())[:: -1 if (part + turn) % 2 else 1]:
+            measure(f"{part}.{turn}, to warm up", batch)
+            seconds = measure(f"{part}.{turn}", count)
+            print(f"round {part}.{turn}: {name} {seconds:.2f} s", file=sys.stderr)
             if turn:
                 times[name].append(seconds)
     return times

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from argparse import ArgumentTypeError, Namespace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ import pytest
 from jinja2 import Environment
 
 from benchmarks import beside, command, load, retrieval_overlap
+from benchmarks import settings as settings_compared
 from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
 from benchmarks.chaos import Books, books_name, part_of, record_name
@@ -42,6 +44,8 @@ from benchmarks.peer.lm_eval import TASKS, Case, Side
 from benchmarks.peer.mc2 import compare_mc2, mc2_of
 from benchmarks.peers import cases_of, read_questions
 from benchmarks.question_files import Set, compare
+from benchmarks.raw import Raw
+from benchmarks.sides import Bench
 from benchmarks.stand import measured
 from contract.errors import EngineError, InputError, RunConfigError, SettingsError
 from contract.prompts import render
@@ -332,6 +336,41 @@ def test_a_question_that_the_benchmark_sends_late_has_waited_since_it_arrived(mo
     at, asking = SimpleNamespace(settings=None, ledger=None), None
     first, *_, last = load.latencies(at, asking, [0.0] * 4, "")  # type: ignore[arg-type]
     assert last > first + 0.15 - 0.001
+
+
+def test_no_mode_finds_the_prompts_of_another_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By letter and for texts, a question has the same prompt: texts were timed with theirs cached from the letters."""
+    at: Any = SimpleNamespace(settings=Settings(engine="simulated"))
+    questions = Source(ROOT / "demo" / "questions.jsonl", "demo")
+    prompts: dict[str, set[str]] = {"letter": set(), "generate": set()}
+
+    def asked(bench: Bench, mode: str, served: Settings, mark: str, count: int) -> float:
+        items = replace(bench.asking(mode), limit=count).items(served, mark)
+        prompts[mode] |= {render(item.spec.prompt, item.question, None) for item in items}
+        return 1.0
+
+    monkeypatch.setattr(Bench, "whole_path", asked)
+    monkeypatch.setattr(settings_compared, "answered", lambda *_: [])
+    for part, mode in enumerate(prompts):
+        settings_compared.compared(Bench(at, questions, 4, 1), part, mode, {"side 1": at.settings})
+    assert all(prompts.values())
+    assert not prompts["letter"] & prompts["generate"]
+
+
+def test_no_side_finds_the_prompts_of_another_in_the_cache_of_the_engine_that_both_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In every other round, `raw` was asked after `raw, choices in full`, whose prompts it shared."""
+    marks = []
+    raw = Raw.__new__(Raw)
+    raw._bench = Bench(None, None, 8, 1, alone=2)  # type: ignore[arg-type]
+    monkeypatch.setattr(raw, "_seconds", lambda _: 1.0)
+    monkeypatch.setattr(raw, "_prompts", lambda _, mark, __: marks.append(mark) or [])
+    monkeypatch.setattr(raw, "_whole_choices", lambda mark, _: marks.append(mark))
+    raw.all_at_once("likelihood", "0.1", 8)
+    raw.whole_choices("0.1", 8)
+    raw.one_at_a_time("likelihood", "0.1", 8)
+    assert len(set(marks)) == 3
 
 
 def test_a_set_without_a_file_is_no_set_without_a_difference(tmp_path: Path) -> None:

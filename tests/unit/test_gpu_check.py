@@ -105,6 +105,7 @@ def test_speed_is_measured_by_what_boots_though_the_engine_alone_may_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
     asked: dict[str, int] = {}
+    parts_asked = []
 
     def raw(bench: Bench) -> Namespace:
         assert (bench.boot_within_s, bench.call_within_s, bench.warm_up) == (240.0, 120.0, 16)
@@ -112,8 +113,9 @@ def test_speed_is_measured_by_what_boots_though_the_engine_alone_may_not(
             raise EngineError("vLLM's offline class did not answer within 240 s.")
         return Namespace(close=lambda: None)
 
-    def beside_raw(bench: Bench, _: object, mode: str) -> dict[str, list[float]]:
+    def beside_raw(bench: Bench, _: object, mode: str, part: int) -> dict[str, list[float]]:
         asked[mode] = bench.limit
+        parts_asked.append(part)
         return {"mcqueue": [1.0], "raw": [1.0], "one at a time": [40.0]}
 
     parts = {"pin": lambda _: None, "Raw": raw, "worker": nothing, "beside_raw": beside_raw}
@@ -123,6 +125,7 @@ def test_speed_is_measured_by_what_boots_though_the_engine_alone_may_not(
     checks, bare = Checks(), cast("Any", None)
     gpu_check.check_speed(Stand(settings, bare, {}, tmp_path), checks, 64, 1, 120.0, [])
     assert asked == ({} if hangs else {"letter": 64, "likelihood": 32, "generate": 128})
+    assert len(set(parts_asked)) == len(asked), "no mode finds the prompts of another in the cache"
     passed = {row["check"] for row in checks.rows if row["passed"]}
     assert passed >= {"boot beside raw, s", "GPU utilisation, %"}
     assert ("generate: whole path to one at a time" in passed) is not hangs
@@ -176,7 +179,7 @@ def test_a_round_that_is_not_counted_may_be_shorter_than_the_others() -> None:
         return float(count)
 
     at: Any = Namespace(settings=Namespace(batch_size=8))
-    times = interleaved({"raw": side}, Bench(at, Source(Path("x"), "x"), 100, 2, warm_up=16))
+    times = interleaved({"raw": side}, Bench(at, Source(Path("x"), "x"), 100, 2, warm_up=16), 0)
     assert times == {"raw": [100.0, 100.0]}
     assert [count for mark, count in asked if "warm up" not in mark] == [16, 100, 100]
 
