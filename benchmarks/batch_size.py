@@ -1,9 +1,10 @@
 """How many questions should one generate call take? A sweep over batch sizes with your model, questions and machine.
 
-Asks the same questions through pipeline and engine in batches of each size, `--in-flight` of them at a time, and prints
-questions/s, tokens/s (prefilled and generated) and the duration of a batch, which is also that of each question in it:
-medians of `--rounds` rounds. Every round measures each size once, with prompts that are in no cache. The optimal size
-is the smallest one within 2 % of the fastest. Sizes beyond the number of questions are left out.
+Asks the same questions through pipeline and engine in batches of each size, and prints questions/s, tokens/s (prefilled
+and generated) and the duration of a batch, which is also that of each question in it: medians of `--rounds` rounds.
+Batches start as in a worker: `--in-flight` of them at a time, and one more whenever the engine has room for it, so that
+small ones overlap. Every round measures each size once, with prompts that are in no cache. The optimal size is the
+smallest one within 2 % of the fastest. Sizes beyond the number of questions are left out.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ def main() -> None:
     parser = Parser(__doc__)
     add_asking(parser)
     parser.option("--sizes", positive, (1, 2, 4, 8, 16, 32, 64), "batch sizes")
-    parser.option("--in-flight", positive, 1, "batches in flight at a time")
+    parser.option("--in-flight", positive, 1, "batches in flight, also when the engine has no room")
     parser.option("--rounds", positive, 3, "number of measurements of each size")
     options = parser.parse_args()
-    settings = load_settings(options.config, [f"{name}={value}" for name, value in chosen_model(options).items()])
+    over = {**chosen_model(options), "batches_in_flight": options.in_flight}
+    settings = load_settings(options.config, [f"{name}={value}" for name, value in over.items()])
     asking = asking_of(options, settings)
     count = asking.count(settings)
     sizes = [size for size in options.sizes if size <= count]

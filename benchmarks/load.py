@@ -57,7 +57,7 @@ def measure(at: Stand, asking: Asking, options: Namespace) -> Iterator[dict[str,
     overlapped = max(2, at.settings.batches_in_flight)
     for timeout_s in options.timeouts:
         for batches, in_flight in (("static", 1), ("overlapped", overlapped)):
-            most = 1 if in_flight == 1 else at.settings.max_batches_in_flight
+            most = 1 if in_flight == 1 else max(in_flight, at.settings.max_batches_in_flight)
             with worker(at, batch_timeout=timeout_s, batches_in_flight=in_flight, max_batches_in_flight=most):
                 warm_up(at, asking, f"{batches}, {timeout_s:g} s, ")
                 for kind, times in arrivals.items():

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from argparse import ArgumentTypeError, Namespace
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -482,3 +483,25 @@ def test_rounds_of_another_schedule_are_not_taken_for_those_of_this_one(tmp_path
 def test_some_faults_alone_are_a_record_of_their_own() -> None:
     assert (record_name("simulated", None), record_name("vllm", None)) == ("chaos", "chaos_vllm")
     assert record_name("vllm", ["engine's process killed"]) == "chaos_vllm_engines-process-killed"
+
+
+def test_more_batches_in_flight_than_there_may_be_are_refused_and_not_silently_fewer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended("batch_size", "--in-flight", "100", monkeypatch=monkeypatch) == 1
+    assert "batches_in_flight 100 is more than max_batches_in_flight, 64" in capsys.readouterr().err
+
+
+def test_overlapped_workers_overlap_also_where_the_deploy_file_says_one_batch_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They did not boot."""
+    started = []
+    monkeypatch.setattr(load, "worker", lambda _, **settings: nullcontext(started.append(settings)))
+    monkeypatch.setattr(load, "warm_up", lambda *_: None)
+    monkeypatch.setattr(load, "latencies", lambda _at, _asking, times, _mark: [0.1] * len(times))
+    at: Any = SimpleNamespace(settings=Settings(engine="simulated", batches_in_flight=1, max_batches_in_flight=1))
+    asked = Namespace(rate=8.0, seconds=1.0, timeouts=[0.3])
+    assert len(list(load.measure(at, Asking(Source(Path("q"), "q"), (), 1), asked))) == 4
+    assert [each["max_batches_in_flight"] for each in started] == [1, 2]
+    assert all(Settings(engine="simulated", **each).batch_timeout == 0.3 for each in started)
