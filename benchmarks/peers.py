@@ -82,7 +82,7 @@ from benchmarks.stand import (
     stand,
 )
 from contract.errors import InputError
-from contract.question import Question
+from contract.question import LABELS, Question
 from contract.settings import load_settings
 from contract.spec import ChatTemplate, RunSpec
 from contract.verdict import Verdict
@@ -224,12 +224,16 @@ def read_questions(file: Path, limit: int | None) -> list[dict[str, Any]]:
     Of several right choices, the first is the answer.
     """
     found = []
-    for row in read_rows(file)[:limit]:
+    for number, row in enumerate(read_rows(file)[:limit], 1):
         if missing := {"id", "question", "choices", "answer"} - row.keys():
-            raise InputError(f"{file}: a row lacks {' and '.join(sorted(missing))}.")
-        labels = [chr(ord("A") + i) for i in range(len(row["choices"]))]
+            raise InputError(f"{file}:{number}: lacks {' and '.join(sorted(missing))}.")
+        if not isinstance(row["choices"], list):
+            raise InputError(f"{file}:{number}: its choices are not a list.")
+        labels = list(LABELS[: len(row["choices"])])
         answers = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
-        right = [each if isinstance(each, int) else labels.index(each) for each in answers]
+        right = [labels.index(each) if each in labels else each for each in answers]
+        if not right or any(each not in range(len(labels)) for each in right):
+            raise InputError(f"{file}:{number}: answer {row['answer']!r} is no index or label of its choices.")
         shown = {name: row[name] for name in ("id", "question", "choices")}
         answer = {"answer": right[0], "mc2_targets": marked(labels, right)}
         found.append({**shown, "labels": labels, **answer})
@@ -306,6 +310,9 @@ def compare_exactly(bench: Bench, python: Path, questions: Mapping[str, list[dic
         with served(bench, "float32", folder) as at:
             for case in bench.cases:
                 ask_mcqueue(case, bench, bench.limit, at, folder)
+    for case in bench.cases:
+        if not (folder / case.task).is_dir():
+            raise InputError(f"{case.task}: {folder} holds no answers to it.", hint="Omit --reuse.")
     theirs = {case.task: read_peer(bench.model, case, folder) for case in bench.cases}
     ours = {case.task: read_mcqueue(case, bench.model, folder) for case in bench.cases}
     for case in bench.cases:

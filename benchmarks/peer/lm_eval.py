@@ -22,6 +22,8 @@ import yaml
 
 from benchmarks.jsonl import read_rows, write_rows
 from contract.errors import McqueueError
+from demo.run import end
+from workers.parent import follower
 
 __all__ = [
     "LM_EVAL",
@@ -233,19 +235,28 @@ def ask_peer(
 
 
 def run_peer(command: Sequence[str], environment: Mapping[str, str], log: Path) -> float:
-    """Run lm_eval; return the seconds of its request loop, from its log line until its progress bar is full."""
+    """Run lm_eval, from the main thread, with which it ends too; return the seconds of its request loop.
+
+    They are from its log line until its progress bar is full.
+    """
     started = ended = 0.0
     tail = b""
     with (
         log.open("wb", buffering=0) as kept,
-        subprocess.Popen(command, env=environment, stdout=kept, stderr=subprocess.PIPE) as process,
+        subprocess.Popen(
+            command, env=environment, stdout=kept, stderr=subprocess.PIPE, preexec_fn=follower()
+        ) as process,
     ):
         assert process.stderr is not None
-        while piece := os.read(process.stderr.fileno(), 65536):
-            kept.write(piece)
-            tail = tail[-200:] + piece
-            started = started or (time.monotonic() if LOOP in tail else 0.0)
-            ended = time.monotonic() if not ended and LOOP + b": 100%" in tail else ended
+        try:
+            while piece := os.read(process.stderr.fileno(), 65536):
+                kept.write(piece)
+                tail = tail[-200:] + piece
+                started = started or (time.monotonic() if LOOP in tail else 0.0)
+                ended = time.monotonic() if not ended and LOOP + b": 100%" in tail else ended
+        except BaseException:  # also by a signal: Python would wait until lm_eval is done
+            end([process])
+            raise
     if process.returncode or not ended:
         raise McqueueError(f"lm_eval ended with {process.returncode}; see {log}")
     return ended - started

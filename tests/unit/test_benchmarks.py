@@ -43,7 +43,7 @@ from benchmarks.overhead import enough
 from benchmarks.peer.agreement import Answers, apart, logged
 from benchmarks.peer.lm_eval import TASKS, Case, Side
 from benchmarks.peer.mc2 import compare_mc2, mc2_of
-from benchmarks.peers import cases_of, read_questions
+from benchmarks.peers import cases_of, compare_exactly, read_questions
 from benchmarks.question_files import Set, compare
 from benchmarks.raw import Raw
 from benchmarks.sides import Bench
@@ -219,6 +219,30 @@ def test_the_right_choices_of_a_set_are_those_of_the_file_for_both_sides(tmp_pat
     (one, same, two) = read_questions(several, None)
     assert one == same == row | {"labels": ["A", "B", "C"], "answer": 1, "mc2_targets": {"labels": [0, 1, 0]}}
     assert two["mc2_targets"] == {"labels": [1, 0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"answer": "D"}, "answer 'D' is no index or label"),
+        ({"answer": 3}, "answer 3 is no"),
+        ({"answer": []}, r"answer \[\] is no"),
+        ({"answer": ["A", {}]}, r"answer \['A', {}\] is no"),
+        ({"choices": 3}, "choices are not a list"),
+    ],
+)
+def test_a_row_that_no_peer_could_be_asked_is_refused_with_its_line(
+    tmp_path: Path, changes: dict[str, object], says: str
+) -> None:
+    row = {"id": "q", "question": "?", "choices": ["x", "y", "z"], "answer": "A"}
+    with pytest.raises(InputError, match=rf"rows\.jsonl:2: .*{says}"):
+        read_questions(write_rows(tmp_path / "rows.jsonl", [row, row | changes]), None)
+
+
+def test_answers_to_reuse_that_are_not_there_are_told(tmp_path: Path) -> None:
+    bench: Any = SimpleNamespace(workdir=tmp_path, reuse=True, cases=[Case("set", Path("file"), "letter")])
+    with pytest.raises(InputError, match=r"set_letter: .*/exact holds no answers to it"):
+        compare_exactly(bench, Path("python"), {})
 
 
 def test_the_probability_of_the_right_choices_is_compared_in_every_question_and_with_the_summary() -> None:
@@ -399,16 +423,20 @@ WAITING = """
 import sys, time
 from pathlib import Path
 from benchmarks.command import run
+from benchmarks.peer.lm_eval import run_peer
 from benchmarks.stand import measured, started
 
 def main():
-    pid = Path({folder!r}) / "pid"
+    pid, log = Path({folder!r}) / "pid", Path({folder!r}) / "log"
     command = ["sh", "-c", "echo $$ > " + str(pid) + "; exec sleep 600"]
     try:
-        if {measures}:
+        if {by!r} == "started":
+            with started(command, {{}}, log, pid.exists):
+                time.sleep(600)
+        elif {by!r} == "measured":
             measured(command, {{}})
-        with started(command, {{}}, Path({folder!r}) / "log", pid.exists):
-            time.sleep(600)
+        else:
+            run_peer(command, {{}}, log)
     finally:
         print("ended", flush=True)
 
@@ -416,12 +444,12 @@ run(main)
 """
 
 
-@pytest.mark.parametrize("measures", [False, True])
+@pytest.mark.parametrize("by", ["started", "measured", "run_peer"])
 @pytest.mark.parametrize(("number", "code", "words"), [(signal.SIGTERM, 143, "ended"), (signal.SIGKILL, -9, "")])
 def test_what_a_benchmark_has_started_ends_with_it_however_it_ends(
-    tmp_path: Path, number: signal.Signals, code: int, words: str, *, measures: bool
+    tmp_path: Path, number: signal.Signals, code: int, words: str, by: str
 ) -> None:
-    script, pid = WAITING.format(folder=str(tmp_path), measures=measures), tmp_path / "pid"
+    script, pid = WAITING.format(folder=str(tmp_path), by=by), tmp_path / "pid"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
         assert program.stdout is not None
         wait_until(lambda: pid.exists() and bool(pid.read_text()), "it to start something")
