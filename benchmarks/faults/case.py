@@ -40,7 +40,7 @@ class Found:
     """What a round found."""
 
     questions: int
-    #: Without a verdict at the end of all patience.
+    #: Without a verdict at the end of all patience, or without a row in results.csv.
     lost: int
     #: Verdicts that changed, counts beyond the verdicts, rows of results.csv beyond the questions.
     doubled: int
@@ -132,7 +132,7 @@ class Case:
         parsed = [Verdict.model_validate_json(each) for each in self._first.values()]
         return Found(
             questions=len(self.ids),
-            lost=len(set(self.ids) - verdicts) + len(set(self.ids) - set(rows)),
+            lost=len(set(self.ids) - (verdicts & set(rows))),
             doubled=len(self._changed) + abs(counted_twice) + len(rows) - len(set(rows)),
             asked_again=sum(max(0, each.attempts - 1) for each in parsed),
             left_over=self._messages(),
