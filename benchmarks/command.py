@@ -108,11 +108,12 @@ def command_line(without: Collection[str] = (), hidden: Mapping[Path, str] | Non
     words = []
     typed = iter(sys.argv[1:])
     for word in typed:
-        name, equals, place = word.rpartition("=")
+        name, equals, value = word.partition("=")
         if word in ("--out", *without):
             next(typed)
         elif name not in ("--out", *without):
-            words.append(name + equals + (hidden or {}).get(Path(place), place))
+            shown = hidden or {}
+            words.append(shown.get(Path(word)) or name + equals + shown.get(Path(value), value))
     return f"{_program()} {shlex.join(words)}".rstrip()
 
 

@@ -9,7 +9,6 @@ run.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import ExitStack
 from typing import Any
 
@@ -34,7 +33,7 @@ def measure(at: Stand, calls_ms: list[float], seconds: float, name: str) -> dict
         run_id = settle(at, file, "--run", name, poll_s=POLL_S).said["run_id"]
     found = verdicts(at, run_id)
     began_at, ended_at = asked_between(found)
-    last_at: dict[str, float] = defaultdict(float)
+    last_at = {f"{name}-{number}@bench": began_at for number in range(len(calls_ms))}
     for each in found:
         last_at[each.worker] = max(last_at[each.worker], each.settled_at)
     makespan_s, ideal_s = ended_at - began_at, questions / rate
@@ -44,7 +43,7 @@ def measure(at: Stand, calls_ms: list[float], seconds: float, name: str) -> dict
         "ideal_s": ideal_s,
         "makespan_s": makespan_s,
         "over_ideal": makespan_s / ideal_s - 1,
-        "idle_at_the_end_s": " ".join(f"{ended_at - last_at[each]:.2f}" for each in sorted(last_at)),
+        "idle_at_the_end_s": " ".join(f"{ended_at - each:.2f}" for each in last_at.values()),
     }
 
 

@@ -99,9 +99,7 @@ def warm_up(engine: Engine, rounds: int) -> dict[str, Any]:
 
     def warmed(mark: str) -> tuple[float, float]:
         items = [Item(each, marked(spec, f"Warmed, {mark}.")) for each in first]
-        warming_s, _ = score(engine, items[:1])
-        rest_s, cached = score(engine, items[1:])
-        return warming_s + rest_s, cached
+        return score(engine, items, alone=1)
 
     return {"pair": "warm-up", "questions": BATCH, **compared({"at once": at_once, "warmed": warmed}, rounds)}
 
@@ -123,10 +121,14 @@ def compared(sides: Mapping[str, Side], rounds: int) -> dict[str, Any]:
     return {**found, f"{second} to {first}": statistics.median(ratios), "rounds": [round(each, 3) for each in ratios]}
 
 
-def score(engine: Engine, asked_for: Sequence[Item]) -> tuple[float, float]:
-    """Score all in batches, one after another; return the seconds and the share of tokens from the cache."""
+def score(engine: Engine, asked_for: Sequence[Item], alone: int = 0) -> tuple[float, float]:
+    """Score all in batches, one after another; return the seconds and the share of tokens from the cache.
+
+    The first ones, `alone` of them, are a batch by themselves.
+    """
+    batches = [asked_for[:alone], *chunks(asked_for[alone:], BATCH)]
     started = time.monotonic()
-    verdicts = [verdict for batch in chunks(asked_for, BATCH) for verdict in score_batch(batch, engine)]
+    verdicts = [verdict for batch in batches if batch for verdict in score_batch(batch, engine)]
     seconds = time.monotonic() - started
     refuse_failures(verdicts)
     return seconds, sum(each.cached_tokens for each in verdicts) / sum(each.prefill_tokens for each in verdicts)

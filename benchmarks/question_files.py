@@ -124,8 +124,7 @@ def compare(raw: Path, norm: Path, one: Set) -> dict[str, Any]:
         theirs = Counter(_normal(norm / f"{one.norm}.jsonl"))
         compared, equal = theirs.total(), (ours & theirs).total()
         if not one.part:
-            surplus = ours - theirs
-            reasons = _reasons(question for question in found.questions if surplus[_same(question)])
+            reasons = _reasons(_surplus(found.questions, ours - theirs))
         if not one.others:
             missing = (theirs - ours).total()
     unexplained = reasons.pop("unexplained", 0) + missing
@@ -200,6 +199,14 @@ def _normal(path: Path) -> Iterator[Same]:
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip("?").rstrip()
+
+
+def _surplus(questions: Iterable[Question], surplus: Counter[Same]) -> Iterator[Question]:
+    """Yield as many of each question as `surplus` says."""
+    for question in questions:
+        if surplus[same := _same(question)] > 0:
+            surplus[same] -= 1
+            yield question
 
 
 def _reasons(surplus: Iterable[Question]) -> Counter[str]:

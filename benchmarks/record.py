@@ -94,7 +94,7 @@ def plot(
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
         for name, points in lines.items():
-            axes.plot(*zip(*points, strict=True), marker="o", label=name)
+            axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name)
         if log_x:
             axes.set_xscale("log", base=2)
             measured = sorted({point[0] for points in lines.values() for point in points})

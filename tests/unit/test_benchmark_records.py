@@ -90,6 +90,15 @@ def test_a_record_has_the_command_as_it_was_typed_but_for_where_it_went(monkeypa
     assert command_line(["--workdir"], {Path("/my/a.jsonl"): "FILE"}).endswith(" a:letter=FILE --limit 2")
 
 
+def test_no_path_of_those_who_measure_is_in_a_record_also_with_an_equals_sign_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = {Path("/my/a=1.jsonl"): "FILE", Path("/my/b=2.jsonl"): "EXAMPLES"}
+    typed = ["peers.py", "a:letter=/my/a=1.jsonl", "--examples", "/my/b=2.jsonl", "--out=x=y", "--workdir=w=v"]
+    monkeypatch.setattr(sys, "argv", typed)
+    assert command_line(["--workdir"], files).endswith(" a:letter=FILE --examples EXAMPLES")
+
+
 def test_a_record_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = Namespace(out=tmp_path, name=None)
     path = write("check", [{"n": 1}], options)

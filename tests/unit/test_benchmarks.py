@@ -21,11 +21,11 @@ import psutil
 import pytest
 from jinja2 import Environment
 
-from benchmarks import beside, command, load, retrieval_overlap
+from benchmarks import beside, command, load, makespan, prefix_cache, retrieval_overlap
 from benchmarks import settings as settings_compared
 from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
-from benchmarks.chaos import Books, books_name, part_of, record_name
+from benchmarks.chaos import part_of
 from benchmarks.command import (
     Parser,
     above_zero,
@@ -37,7 +37,7 @@ from benchmarks.command import (
     run,
     writable_folder,
 )
-from benchmarks.concurrency import repeated
+from benchmarks.concurrency import falls, repeated
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.overhead import enough
 from benchmarks.peer.agreement import Answers, apart, logged
@@ -403,6 +403,50 @@ def test_a_set_without_a_file_is_no_set_without_a_difference(tmp_path: Path) -> 
         compare(tmp_path, tmp_path, Set("a set", "none/*.jsonl"))
 
 
+def test_of_a_question_that_is_read_more_often_only_the_surplus_is_explained(tmp_path: Path) -> None:
+    """All of its rows were, so that equal and only read were more than read."""
+    row = {"question": "Which is a colour?", "choices": ["red", "seven"], "answer": 0}
+    for name, rows in (("raw.jsonl", [row] * 3), ("norm.jsonl", [row])):
+        write_rows(tmp_path / name, [{"id": str(number), **each} for number, each in enumerate(rows)])
+    found = compare(tmp_path, tmp_path, Set("a set", "raw.jsonl", "norm"))
+    assert (found["read"], found["equal"], found["unexplained"]) == (3, 1, 2)
+
+
+def test_time_per_request_falls_with_the_clients_in_whatever_order_they_were_asked_for() -> None:
+    rows = [{"clients": 50, "s_per_request": 0.1}, {"clients": 1, "s_per_request": 0.3}]
+    assert falls(rows)
+    assert falls([*rows, {"clients": 200, "s_per_request": 0.101}])
+    assert not falls([*rows, {"clients": 200, "s_per_request": 0.11}])
+
+
+def test_the_idle_time_of_every_worker_is_told_in_their_order_also_of_one_that_got_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    verdict = Verdict(question_id="q", outcome=Outcome.CORRECT, worker="m-10@bench", latency_ms=1000, settled_at=2.0)
+    monkeypatch.setattr(makespan, "worker", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(makespan, "settle", lambda *_, **__: SimpleNamespace(said={"run_id": "r"}))
+    monkeypatch.setattr(makespan, "verdicts", lambda *_: [verdict])
+    at: Any = SimpleNamespace(settings=Settings(engine="simulated"), folder=tmp_path)
+    found = makespan.measure(at, [100.0] * 11, 0.1, "m")
+    assert found["idle_at_the_end_s"].split() == ["1.00"] * 10 + ["0.00"]
+
+
+def test_of_a_warmed_prefix_all_tokens_count_also_those_of_the_question_that_warmed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def scored(batch: list[int], _: object) -> list[Verdict]:
+        asked.append(batch)
+        found = {"outcome": Outcome.CORRECT, "prefill_tokens": 10, "cached_tokens": 0 if 0 in batch else 8}
+        return [Verdict(question_id=str(each), **found) for each in batch]
+
+    monkeypatch.setattr(prefix_cache, "score_batch", scored)
+    questions: Any = [0, 1, 2, 3]
+    _, cached = prefix_cache.score(None, questions, alone=1)  # type: ignore[arg-type]
+    assert (asked, cached) == ([[0], [1, 2, 3]], 24 / 40)
+
+
 def test_no_more_questions_about_texts_are_asked_than_there_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -478,39 +522,11 @@ def test_a_command_is_told_what_it_used_itself_and_how_it_ended() -> None:
     assert found.peak_rss_bytes < len(ours) / 4
 
 
-def test_faults_are_imported_without_touching_the_machine(tmp_path: Path) -> None:
-    for name in ("ip", "unshare"):
-        program = tmp_path / name
-        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\nexit 1\n")
-        program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run([sys.executable, "-c", "import benchmarks.chaos"], cwd=ROOT, env=environment, check=True)
-    assert not (tmp_path / "was-run").exists()
-    left_out = "from benchmarks.faults.network import left_out; print(*left_out())"
-    subprocess.run([sys.executable, "-c", left_out], cwd=ROOT, env=environment, check=True)
-    assert (tmp_path / "was-run").exists() == (os.geteuid() == 0), "the probe of this test is one"
-
-
 def test_a_fault_of_the_simulated_engine_is_not_recorded_as_one_of_vllm(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ended("chaos", "--engine", "vllm", "--only", "engine out of memory", monkeypatch=monkeypatch) == 1
     assert capsys.readouterr().err == "error: These faults need the simulated engine: engine out of memory.\n"
-
-
-def test_rounds_of_another_schedule_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
-    """With --rounds 52, those of --rounds 520 counted; with --only, those of all other faults."""
-    asked = {"engine": "vllm", "seed": 1, "rounds": 52, "least": 0, "only": None}
-    schedules = [asked, asked | {"rounds": 520}, asked | {"least": 2}, asked | {"only": ["SIGTERM"]}]
-    books = [Books(tmp_path, books_name(Namespace(**each))) for each in schedules]
-    for number, each in enumerate(books):
-        each.add({"round": number})
-    assert [each.played() for each in books] == [{number: {"round": number}} for number in range(4)]
-
-
-def test_some_faults_alone_are_a_record_of_their_own() -> None:
-    assert (record_name("simulated", None), record_name("vllm", None)) == ("chaos", "chaos_vllm")
-    assert record_name("vllm", ["engine's process killed"]) == "chaos_vllm_engines-process-killed"
 
 
 def test_more_batches_in_flight_than_there_may_be_are_refused_and_not_silently_fewer(
