@@ -106,13 +106,15 @@ def plot(
     return _drawn(beside, draw)
 
 
-def bars(beside: Path, title: str, y: str, heights: Mapping[str, float]) -> Path | str:
-    """Draw `heights` as bars into a PNG next to the JSON file `beside`; return its path, or why there is none."""
+def bars(beside: Path, title: str, x: str, lengths: Mapping[str, float]) -> Path | str:
+    """Draw `lengths` as bars into a PNG next to the JSON file `beside`; return its path, or why there is none."""
 
     def draw(figure: Figure) -> None:
-        axes = figure.add_subplot(title=title, ylabel=y)
-        drawn = axes.bar(list(heights), list(heights.values()))
-        axes.bar_label(drawn, fmt="%.3g")
+        axes = figure.add_subplot(title=title, xlabel=x)
+        drawn = axes.barh(list(lengths), list(lengths.values()))  # horizontal, as their names may be long
+        axes.bar_label(drawn, fmt="%.3g", padding=2)
+        axes.margins(x=0.1)
+        axes.invert_yaxis()  # the first one on top
 
     return _drawn(beside, draw)
 
