@@ -17,6 +17,7 @@ from benchmarks.stand import stand, worker
 from benchmarks.waiting import lives, wait_until
 from contract import RedisLedger, keys
 from contract.queue import make_celery, publish
+from contract.verdict import Outcome
 
 __all__ = ["fuzz_messages"]
 
@@ -125,12 +126,13 @@ def fuzz_messages(inputs: int, seed: int) -> Result:
                 wait_until(lambda: _is_done(ledger, run.run_id, lists) or not lives(ours.process), 600)
             alive, left = lives(ours.process), sum(ledger.client.llen(name) for name in lists)
             held = ledger.client.hlen(keys.unacked(NAME))
-        todo = ledger.counts(run.run_id).todo
+        counts = ledger.counts(run.run_id)
         result.inputs, result.refused = inputs, _dropped(ours.log)
         app.close()
     result.accepted = inputs - result.refused
     facts = {"the worker died": not alive, f"messages left: {left}": left, f"messages held: {held}": held}
-    facts[f"good questions without a verdict: {todo}"] = todo
+    facts[f"good questions without a verdict: {counts.todo}"] = counts.todo
+    facts[f"good questions that failed: {counts.of(Outcome.FAILED)}"] = counts.of(Outcome.FAILED)
     result.broken = [what for what, is_so in facts.items() if is_so]
     return result
 

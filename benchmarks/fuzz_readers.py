@@ -177,7 +177,9 @@ def _read(path: Path) -> str:
     ledger = MemoryLedger()
     for skip_bad in (False, True):
         try:
-            planned = plan(Source(path, path.name), RunConfig(), Settings(), Selection(), skip_bad=skip_bad)
+            planned, again = (
+                plan(Source(path, path.name), RunConfig(), Settings(), Selection(), skip_bad=skip_bad) for _ in range(2)
+            )
             sent = submit(planned, ledger, MemoryBroker(ledger, batch_size=16))
         except QuestionFileError as refused:
             if not str(refused).startswith(path.name):
@@ -187,6 +189,8 @@ def _read(path: Path) -> str:
             continue
         except McqueueError as refused:
             return f"FAILED: {type(refused).__name__}: {refused}"
+        if planned.spec != again.spec:
+            return "FAILED: it is read differently a second time"
         found = planned.survey
         written = sum(1 for _ in ledger.results(sent.run.run_id))
         if not found.good == found.digest.count == written or found.rows != found.good + found.troubles.count:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import fuzz_readers
 from benchmarks.fuzz_readers import check, damaged
 from producer.readers import Source, understand
+from producer.runs.planning import plan
 
 #: Names that mean something to the readers, so that the values under them are looked at.
 NAMES = st.sampled_from(
@@ -36,6 +38,21 @@ def test_a_damaged_file_is_refused_or_read_and_leaves_nothing_half_done(tmp_path
 
     assert {number: each for number, each in outcomes.items() if each.startswith("FAILED")} == {}
     assert {"refused", "enqueued", "enqueued without its bad rows"} <= set(outcomes.values())
+
+
+def test_a_file_that_is_read_differently_a_second_time_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b'{"question": "Which is a colour?", "choices": ["red", "seven"], "answer": "A"}\n'
+    assert check(tmp_path, content) == "enqueued"
+
+    def changed(source: Source, *more: Any, **named: Any) -> object:
+        planned = plan(source, *more, **named)
+        source.path.write_bytes(content.replace(b"red", b"blue"))
+        return planned
+
+    monkeypatch.setattr(fuzz_readers, "plan", changed)
+    assert check(tmp_path, content) == "FAILED: it is read differently a second time"
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
