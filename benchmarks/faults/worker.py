@@ -15,6 +15,7 @@ import psutil
 from benchmarks.faults.proxy import Proxy
 from contract import variables
 from workers.host.launcher import worker_command
+from workers.parent import follower
 
 __all__ = ["OVERRIDES", "ROOT", "WorkerProcess"]
 
@@ -55,8 +56,14 @@ class WorkerProcess:
         self.start()
 
     def start(self) -> None:
-        """Start, or start again; whatever is left of an earlier life ends first."""
+        """Start, or start again, from the main thread; whatever is left of an earlier life ends first."""
         self.end()
+        follow = follower(signal.SIGKILL)  # else it would outlive a killed chaos
+
+        def follow_and_hear_interrupts() -> None:
+            follow()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
         self.proxy.disarm()
         self.proxy.heal()
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
@@ -69,7 +76,7 @@ class WorkerProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_hear_interrupts,
+                preexec_fn=follow_and_hear_interrupts,
             )
 
     def said(self) -> str:
@@ -99,7 +106,3 @@ class WorkerProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-
-
-def _hear_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,10 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
+
 from benchmarks.chaos import Books, books_name, record_name
 from benchmarks.faults.case import Case
 from contract.verdict import Outcome, Verdict
-from tests.support import ROOT
+from tests.support import PATIENCE_S, ROOT
 
 
 def test_faults_are_imported_without_touching_the_machine(tmp_path: Path) -> None:
@@ -66,3 +68,14 @@ def test_a_lost_question_counts_once_whether_it_lacks_its_verdict_or_its_row_or_
     run: Any = SimpleNamespace(run_id="r")
     found = Ended(stage, run, ["a", "b", "c"]).found()
     assert (found.questions, found.lost, found.doubled) == (3, 2, 0)
+
+
+def test_its_workers_end_with_chaos_however_it_ends(tmp_path: Path) -> None:
+    script = "import time; from pathlib import Path; from benchmarks.faults.worker import WorkerProcess\n"
+    script += f"worker = WorkerProcess('w0', ('127.0.0.1', 1), Path({str(tmp_path)!r}))\n"
+    script += "print(worker.process.pid, flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT) as chaos:
+        assert chaos.stdout is not None
+        worker = psutil.Process(int(chaos.stdout.readline()))
+        chaos.kill()
+    worker.wait(PATIENCE_S)
