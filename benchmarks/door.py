@@ -2,7 +2,8 @@
 
 A call of the simulated engine takes the same time whatever its size, like a GPU's with small batches, so only sharing
 batches can make requests cheaper. Each client sends its next request as soon as it has an answer. `ms_per_request` is
-wall time divided by requests; waits are those of a client, including `batch_timeout` (50 ms).
+wall time divided by requests; waits are those of a client, including `batch_timeout` (50 ms). `mean_batch` is the mean,
+over the requests, of how many questions shared their call.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def measure(url: str, callers: int, requests: int) -> dict[str, Any]:
         return Answered(time.monotonic() - began, verdict["batch_size"])
 
     with ThreadPoolExecutor(callers) as pool:
-        list(pool.map(ask, range(-callers, 0)))  # all clients are busy before the clock starts
+        list(pool.map(ask, range(-callers, 0)))  # no client's first request is timed
         began = time.monotonic()
         answers = list(pool.map(ask, range(requests)))
         wall_s = time.monotonic() - began

@@ -36,6 +36,7 @@ from benchmarks.stand import (
     wait_until_settled,
     worker,
 )
+from contract.errors import EngineError
 from producer.broker import RedisBroker
 from producer.intake.selection import Selection
 from producer.readers import Source
@@ -106,6 +107,8 @@ def score(at: Stand, run_id: str, count: int, scoring: Worker) -> dict[str, Any]
     for tenth in range(11):
         wait_until_settled(at, run_id, max(1, count * tenth // 10))
         marks.append((settled(at, run_id), time.monotonic(), cpu_s(scoring.process)))
+    if any(earlier[0] == later[0] for earlier, later in pairwise(marks)):
+        raise EngineError("A tenth was scored before it could be timed.", hint="Ask more questions (--questions).")
     (first, began, cpu_began), (last, ended, cpu_ended) = marks[0], marks[-1]
     each_us = [1e6 * (later[2] - earlier[2]) / (later[0] - earlier[0]) for earlier, later in pairwise(marks)]
     return row(

@@ -13,7 +13,8 @@ from contract.errors import UnknownRun
 
 __all__ = ["FAULTS"]
 
-QUESTIONS = 160
+#: So many that the run lasts beyond the fault.
+QUESTIONS = 640
 
 
 def restarted(away_s: float = 0.0) -> Fault:
@@ -71,8 +72,7 @@ def full(stage: Stage, rng: random.Random) -> Found:
 def _under_way(stage: Stage, rng: random.Random) -> Case:
     stage.victim(rng)
     stage.all_ready()
-    # Half a batch per call, so that the run lasts beyond the fault.
-    case = stage.enqueue(QUESTIONS * 4)
+    case = stage.enqueue(QUESTIONS)
     wait_until(lambda: len(case.settled()) > 0, 30.0)
     return case
 

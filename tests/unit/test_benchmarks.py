@@ -21,7 +21,7 @@ import psutil
 import pytest
 from jinja2 import Environment
 
-from benchmarks import beside, command, load, makespan, prefix_cache, retrieval_overlap
+from benchmarks import beside, command, load, makespan, overhead, prefix_cache, retrieval_overlap
 from benchmarks import settings as settings_compared
 from benchmarks.asking import Asking, asking_of, engine_of
 from benchmarks.batch_size import optimal_size, row
@@ -549,3 +549,14 @@ def test_overlapped_workers_overlap_also_where_the_deploy_file_says_one_batch_at
     assert len(list(load.measure(at, Asking(Source(Path("q"), "q"), (), 1), asked))) == 4
     assert [each["max_batches_in_flight"] for each in started] == [1, 2]
     assert all(Settings(engine="simulated", **each).batch_timeout == 0.3 for each in started)
+
+
+def test_questions_that_are_scored_too_fast_to_be_timed_are_told_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine all may be scored before the first look: that was a division by zero."""
+    monkeypatch.setattr(overhead, "wait_until_settled", lambda *_: None)
+    monkeypatch.setattr(overhead, "settled", lambda *_: 10_000)
+    scoring: Any = SimpleNamespace(process=psutil.Process())
+    with pytest.raises(EngineError, match=r"before it could be timed.*--questions"):
+        overhead.score(None, "r", 10_000, scoring)  # type: ignore[arg-type]
