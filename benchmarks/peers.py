@@ -77,7 +77,7 @@ from benchmarks.stand import (
     ask_and_export,
     emptied,
     host,
-    published_at,
+    lasted_s,
     set_words,
     stand,
 )
@@ -273,7 +273,7 @@ def read_mcqueue(case: Case, model: Path, folder: Path) -> Side:
     return Side(
         scores={question.id: [each.choice_scores[label] for label in question.labels] for question, each in pairs},
         prompts=shown_texts([question for question, _ in pairs], spec, model),
-        seconds=max(each.settled_at for _, each in pairs) - published_at(each for _, each in pairs),
+        seconds=lasted_s([each for _, each in pairs]),
         tokens=sum(each.prefill_tokens for _, each in pairs),
         cached=sum(each.cached_tokens for _, each in pairs),
         mc2=mc2_of(pairs, summary) if TASKS[case.mode].process_results else {},

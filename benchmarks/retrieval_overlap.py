@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.command import Parser, above_zero, positive, run
 from benchmarks.jsonl import write_rows
 from benchmarks.record import bars, print_table, write
-from benchmarks.stand import Stand, producer, published_at, set_words, settle, stand, verdicts, worker
+from benchmarks.stand import Stand, lasted_s, producer, set_words, settle, stand, verdicts, worker
 from contract import keys, variables
 from contract.spec import IndexKind
 from contract.wording import number
@@ -89,8 +89,7 @@ def measure(kind: str, options: Namespace) -> dict[str, Any]:
 def timed(at: Stand, questions: Path, index: Path, seed: int, *, rag: bool) -> float:
     """Return the seconds from the first message to the last verdict."""
     chosen = [f"rag.enabled={str(rag).lower()}", f"rag.index={index}", f"seed={seed}", "mode=letter"]
-    found = verdicts(at, settle(at, questions, *set_words(chosen)).said["run_id"])
-    return max(each.settled_at for each in found) - published_at(found)
+    return lasted_s(verdicts(at, settle(at, questions, *set_words(chosen)).said["run_id"]))
 
 
 def text(drawn: random.Random, words: int) -> str:

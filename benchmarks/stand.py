@@ -47,12 +47,12 @@ __all__ = [
     "cpu_s",
     "emptied",
     "host",
+    "lasted_s",
     "look_after",
     "measured",
     "newest",
     "only_environment",
     "producer",
-    "published_at",
     "refuse_failures",
     "server_memory_bytes",
     "set_words",
@@ -334,9 +334,10 @@ def asked_between(found: Sequence[Verdict]) -> tuple[float, float]:
     return min(each.settled_at - each.latency_ms / 1000 for each in found), max(each.settled_at for each in found)
 
 
-def published_at(found: Iterable[Verdict]) -> float:
-    """Return when the first of the questions with these verdicts was published, as Unix time."""
-    return min(each.settled_at - (each.queued_ms + each.latency_ms) / 1000 for each in found)
+def lasted_s(found: Sequence[Verdict]) -> float:
+    """Return the seconds from when the first of the questions was published to the last of these, their verdicts."""
+    published_at = min(each.settled_at - (each.queued_ms + each.latency_ms) / 1000 for each in found)
+    return max(each.settled_at for each in found) - published_at
 
 
 def look_after(at: Stand) -> None:

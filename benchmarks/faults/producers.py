@@ -224,9 +224,6 @@ def _launcher(stage: Stage, given: Mapping[str, str], workers: int) -> Iterator[
     environment = {**os.environ, **given}
     with started(command, environment, log, lambda: log.read_text().count("ready after") >= workers) as launcher:
         yield launcher
-        if launcher.poll() is None:
-            launcher.terminate()
-            launcher.wait(timeout=60)
 
 
 #: What needs root.

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from argparse import ArgumentTypeError, Namespace
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -386,12 +386,17 @@ def test_no_side_finds_the_prompts_of_another_in_the_cache_of_the_engine_that_bo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In every other round, `raw` was asked after `raw, choices in full`, whose prompts it shared."""
-    marks = []
+    marks: list[str] = []
     raw = Raw.__new__(Raw)
     raw._bench = Bench(None, None, 8, 1, alone=2)  # type: ignore[arg-type]
+
+    def prompts(mark: str, _: int) -> list[object]:
+        marks.append(mark)
+        return []
+
     monkeypatch.setattr(raw, "_seconds", lambda _: 1.0)
-    monkeypatch.setattr(raw, "_prompts", lambda _, mark, __: marks.append(mark) or [])
-    monkeypatch.setattr(raw, "_whole_choices", lambda mark, _: marks.append(mark))
+    monkeypatch.setattr(raw, "_prompts", lambda _, mark, count: prompts(mark, count))
+    monkeypatch.setattr(raw, "_whole_choices", prompts)
     raw.all_at_once("likelihood", "0.1", 8)
     raw.whole_choices("0.1", 8)
     raw.one_at_a_time("likelihood", "0.1", 8)
@@ -438,8 +443,10 @@ def test_of_a_warmed_prefix_all_tokens_count_also_those_of_the_question_that_war
 
     def scored(batch: list[int], _: object) -> list[Verdict]:
         asked.append(batch)
-        found = {"outcome": Outcome.CORRECT, "prefill_tokens": 10, "cached_tokens": 0 if 0 in batch else 8}
-        return [Verdict(question_id=str(each), **found) for each in batch]
+        return [
+            Verdict(question_id=f"{each}", outcome=Outcome.CORRECT, prefill_tokens=10, cached_tokens=8 if each else 0)
+            for each in batch
+        ]
 
     monkeypatch.setattr(prefix_cache, "score_batch", scored)
     questions: Any = [0, 1, 2, 3]
@@ -540,8 +547,13 @@ def test_overlapped_workers_overlap_also_where_the_deploy_file_says_one_batch_at
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They did not boot."""
-    started = []
-    monkeypatch.setattr(load, "worker", lambda _, **settings: nullcontext(started.append(settings)))
+    started: list[dict[str, Any]] = []
+
+    def started_with(_: object, **settings: Any) -> AbstractContextManager[None]:
+        started.append(settings)
+        return nullcontext()
+
+    monkeypatch.setattr(load, "worker", started_with)
     monkeypatch.setattr(load, "warm_up", lambda *_: None)
     monkeypatch.setattr(load, "latencies", lambda _at, _asking, times, _mark: [0.1] * len(times))
     at: Any = SimpleNamespace(settings=Settings(engine="simulated", batches_in_flight=1, max_batches_in_flight=1))
