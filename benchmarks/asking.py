@@ -44,6 +44,7 @@ __all__ = [
     "pin",
     "require_whole_messages",
     "shared_gpu",
+    "source_of",
     "speed_settings",
     "whole_path",
 ]
@@ -123,9 +124,14 @@ def add_asking(parser: Parser) -> None:
     parser.add_argument("--set", dest="overrides", action="append", default=["mode=letter"], metavar="X=Y", help=text)
 
 
+def source_of(options: Namespace) -> Source:
+    """Return the file of `--questions`."""
+    return Source(options.questions, str(options.questions))
+
+
 def asking_of(options: Namespace, settings: Settings) -> Asking:
     """Return the Asking of the options. Raises InputError for what cannot be asked, before anything boots."""
-    asking = Asking(Source(options.questions, str(options.questions)), tuple(options.overrides), options.limit)
+    asking = Asking(source_of(options), tuple(options.overrides), options.limit)
     if asking.planned(settings, "to see whether it can be asked").spec.rag:
         raise RunConfigError(
             "rag.enabled: benchmarks start no worker that searches, so no prompt would have a passage.",

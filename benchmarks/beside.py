@@ -22,6 +22,7 @@ from benchmarks.asking import (
     add_questions,
     chosen_model,
     pin,
+    source_of,
     speed_settings,
     whole_path,
 )
@@ -29,7 +30,6 @@ from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import Stand, stand, worker
 from contract.errors import InputError
-from producer.readers import Source
 
 #: A thread that is busy for more than this share of the time is assumed to compute the model.
 BUSY = 0.5
@@ -45,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     if not Path("/proc/self/schedstat").exists():
         raise InputError("This kernel does not account for the CPU time of threads: /proc/self/schedstat is missing.")
-    source = Source(options.questions, str(options.questions))
+    source = source_of(options)
     with stand(options.config, **chosen_model(options)) as at:
         pin(at)
         with worker(at) as engine:

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from benchmarks.asking import add_modes, add_questions, pin, shared_gpu, speed_settings
+from benchmarks.asking import add_modes, add_questions, pin, shared_gpu, source_of, speed_settings
 from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.sides import Bench, draw_ratios, interleaved, questions_of, row
@@ -30,7 +30,6 @@ from contract.errors import InputError
 from contract.layers import parse_overrides
 from contract.settings import Settings, load_settings
 from contract.verdict import Verdict
-from producer.readers import Source
 from workers.parent import follower
 
 
@@ -51,7 +50,7 @@ def main() -> None:
         load_settings(options.config, settings)  # so that errors are reported before anything boots
         if "model" in parse_overrides(settings, InputError):
             raise InputError("model: each side is served under a name of its own.", hint="hf_model_id is the model.")
-    source = Source(options.questions, str(options.questions))
+    source = source_of(options)
     with stand(options.config, vllm_args=shared_gpu(len(options.sides))) as at, ExitStack() as stack:
         bench = Bench(at, source, questions_of(at, source, options.limit), options.rounds)
         pin(at)

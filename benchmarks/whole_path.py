@@ -29,13 +29,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from benchmarks.asking import add_modes, add_questions, chosen_model, pin, shared_gpu, speed_settings
+from benchmarks.asking import add_modes, add_questions, chosen_model, pin, shared_gpu, source_of, speed_settings
 from benchmarks.command import Parser, from_zero, positive, run
 from benchmarks.raw import Raw, beside_raw
 from benchmarks.record import print_table, without, write
 from benchmarks.sides import Bench, Times, draw_ratios, questions_of, row
 from benchmarks.stand import stand, worker
-from producer.readers import Source
 
 
 def main() -> None:
@@ -50,7 +49,7 @@ def main() -> None:
         "--two-sides", action="store_true", help="omit `raw, choices in full`, to get more rounds per hour"
     )
     options = parser.parse_args()
-    source = Source(options.questions, str(options.questions))
+    source = source_of(options)
     dtype = {"dtype": options.dtype} if options.dtype else {}
     with stand(options.config, **chosen_model(options), vllm_args={**shared_gpu(2), **dtype}) as at:
         count = questions_of(at, source, options.limit)

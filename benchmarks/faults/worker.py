@@ -49,26 +49,28 @@ class WorkerProcess:
         self.name = f"{name}@chaos"
         self.proxy = Proxy(upstream)
         self.log = folder / f"{name}.log"
-        self.process: subprocess.Popen[bytes]
         self._prefix = prefix
         given = {"MCQUEUE_REDIS_URL": url or self.proxy.url, variables.OVERRIDES: json.dumps({**OVERRIDES, **settings})}
         self._environment = {**given, **(environment or {})}
-        self.start()
+        self.process = self._started()
 
     def start(self) -> None:
-        """Start, or start again, from the main thread; whatever is left of an earlier life ends first."""
+        """Start again, from the main thread; whatever is left of the life before ends first."""
         self.end()
+        self.proxy.disarm()
+        self.proxy.heal()
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
         follow = follower(signal.SIGKILL)  # else it would outlive a killed chaos
 
         def follow_and_hear_interrupts() -> None:
             follow()
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-        self.proxy.disarm()
-        self.proxy.heal()
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 [*self._prefix, *worker_command(self.name)],
                 cwd=ROOT,
                 env={**os.environ, **self._environment},
@@ -102,7 +104,6 @@ class WorkerProcess:
 
     def end(self) -> None:
         """End it and its session for good."""
-        if hasattr(self, "process"):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
