@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
@@ -19,7 +18,6 @@ from typing import Any
 
 import psutil
 import pytest
-from jinja2 import Environment
 
 from benchmarks import beside, command, load, makespan, overhead, prefix_cache, retrieval_overlap
 from benchmarks import settings as settings_compared
@@ -40,10 +38,7 @@ from benchmarks.command import (
 from benchmarks.concurrency import falls, repeated
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.overhead import enough
-from benchmarks.peer.agreement import Answers, apart, logged
-from benchmarks.peer.lm_eval import TASKS, Case, Side
-from benchmarks.peer.mc2 import compare_mc2, mc2_of
-from benchmarks.peers import cases_of, compare_exactly, read_questions
+from benchmarks.peers import cases_of
 from benchmarks.question_files import Set, compare
 from benchmarks.raw import Raw
 from benchmarks.sides import Bench
@@ -51,26 +46,11 @@ from benchmarks.stand import measured
 from contract.errors import EngineError, InputError, RunConfigError, SettingsError
 from contract.prompts import render
 from contract.settings import Settings, load_settings
-from contract.spec import IndexKind, Mode, Retrieval
+from contract.spec import IndexKind, Retrieval
 from contract.verdict import Outcome, Verdict
 from producer.readers import Source
-from producer.runs.templates import load_prompt
-from tests.support import PATIENCE_S, ROOT, make_question, make_questions, wait_until
+from tests.support import PATIENCE_S, ROOT, make_questions, wait_until
 from workers.tuning.trials import Shape, Trial
-
-
-@pytest.mark.parametrize("mode", [Mode.LIKELIHOOD, Mode.LETTER])
-def test_the_peer_is_asked_by_the_same_prompts_also_where_white_space_surrounds_a_question(mode: Mode) -> None:
-    question = make_question(1, question="\n Why? ", choices=(" so", "thus"), answer="A")
-    theirs = TASKS[mode.value].text
-
-    asked = (
-        Environment()
-        .from_string(theirs)
-        .render(question=question.question, choices=question.choices, labels=question.labels)
-    )
-
-    assert asked == render(load_prompt("", mode), question, None)
 
 
 def test_a_thread_that_computes_is_told_from_one_that_waits() -> None:
@@ -182,79 +162,6 @@ def test_a_value_given_twice_is_refused_as_its_second_run_would_be_answered_alre
     """The second row of `scaling --workers 4 4` had the verdicts of the first, and no CPU time."""
     assert ended("scaling", "--workers", "4", "2", "4", monkeypatch=monkeypatch) == 2
     assert capsys.readouterr().err == "error: argument --workers: given twice: 4\n"
-
-
-@pytest.mark.parametrize(
-    ("typed", "says"),
-    [
-        (("--turns",), "--chat and --turns cannot be timed; add --rounds 0"),
-        (
-            ("--chat", "--rounds", "0", "--description", "On a."),
-            "turns a description into a system message; use --turns",
-        ),
-        (("--description", "On a."), "--description is asked before examples only; add --shots and --examples"),
-        (("a:letter=pyproject.toml",), "two sets have the same name and mode"),
-    ],
-)
-def test_what_a_peer_would_not_be_asked_or_otherwise_is_refused(
-    typed: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ended("peers", "a=pyproject.toml", *typed, monkeypatch=monkeypatch) == 2
-    assert says in capsys.readouterr().err
-
-
-def test_white_space_that_a_peer_counts_to_every_choice_is_taken_off_in_one_row_and_left_in_another() -> None:
-    case, ours = Case("set", Path("file"), "letter"), Side({"q": [-1.0, -2.0]}, {"q": "p\n"}, seconds=0, tokens=0)
-    theirs = Side({"q": [-1.5, -2.5]}, {"q": "p\n"}, seconds=0, tokens=0)
-    answers, spaces = [Answers(case, "float32", theirs, ours)], {case.task: {"q": -0.5}}
-
-    assert list(apart(answers, spaces)) == [(case, "float32", ours, ours)]
-    assert logged(answers, spaces) == [(case, "as logged", theirs, ours)]
-    assert (list(apart(answers, {})), logged(answers, {})) == (answers, [])
-
-
-def test_the_right_choices_of_a_set_are_those_of_the_file_for_both_sides(tmp_path: Path) -> None:
-    row = {"id": "q", "question": "?", "choices": ["x", "y", "z"]}
-    several = write_rows(tmp_path / "rows.jsonl", [row | {"answer": each} for each in (1, "B", [2, "A"])])
-    (one, same, two) = read_questions(several, None)
-    assert one == same == row | {"labels": ["A", "B", "C"], "answer": 1, "mc2_targets": {"labels": [0, 1, 0]}}
-    assert two["mc2_targets"] == {"labels": [1, 0, 1]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"answer": "D"}, "answer 'D' is no index or label"),
-        ({"answer": 3}, "answer 3 is no"),
-        ({"answer": []}, r"answer \[\] is no"),
-        ({"answer": ["A", {}]}, r"answer \['A', {}\] is no"),
-        ({"choices": 3}, "choices are not a list"),
-    ],
-)
-def test_a_row_that_no_peer_could_be_asked_is_refused_with_its_line(
-    tmp_path: Path, changes: dict[str, object], says: str
-) -> None:
-    row = {"id": "q", "question": "?", "choices": ["x", "y", "z"], "answer": "A"}
-    with pytest.raises(InputError, match=rf"rows\.jsonl:2: .*{says}"):
-        read_questions(write_rows(tmp_path / "rows.jsonl", [row, row | changes]), None)
-
-
-def test_answers_to_reuse_that_are_not_there_are_told(tmp_path: Path) -> None:
-    bench: Any = SimpleNamespace(workdir=tmp_path, reuse=True, cases=[Case("set", Path("file"), "letter")])
-    with pytest.raises(InputError, match=r"set_letter: .*/exact holds no answers to it"):
-        compare_exactly(bench, Path("python"), {})
-
-
-def test_the_probability_of_the_right_choices_is_compared_in_every_question_and_with_the_summary() -> None:
-    question = make_question(1, choices=("x", "y", "z"), answer="A", also_right=("C",))
-    scores = {"A": math.log(0.5), "B": math.log(0.3), "C": math.log(0.2)}
-    pairs = [(question, Verdict(question_id=question.id, outcome=Outcome.CORRECT, choice="A", choice_scores=scores))]
-    ours = mc2_of(pairs, {"calibration": {"key_probability": {"value": 0.7, "of": 1}}})
-    assert ours == {question.id: pytest.approx(0.7)}
-    found = compare_mc2({question.id: 0.6, "not asked": 0.0}, ours)
-    assert found == {"mc2 lm_eval": 0.6, "mc2 mcqueue": pytest.approx(0.7), "mc2 max difference": pytest.approx(0.1)}
-    with pytest.raises(AssertionError):
-        mc2_of(pairs, {"calibration": {"key_probability": {"value": 0.6, "of": 1}}})
 
 
 def test_an_option_says_its_default_and_takes_several_values_where_that_is_several(
