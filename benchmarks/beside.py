@@ -29,7 +29,7 @@ from benchmarks.asking import (
 from benchmarks.command import Parser, positive, run
 from benchmarks.record import print_table, without, write
 from benchmarks.stand import Stand, stand, worker
-from contract.errors import InputError
+from contract.errors import EngineError, InputError
 
 #: A thread that is busy for more than this share of the time is assumed to compute the model.
 BUSY = 0.5
@@ -72,6 +72,11 @@ def row(
     """Return the medians over the rounds; `families` are the processes whose CPU time is summed."""
     count = asking.count(at.settings)
     found = [measured(at, asking, f"{mode}, {number}", families) for number in range(rounds + 1)][1:]
+    if not all(each["model"] for each in found):
+        raise EngineError(
+            f"{mode}: in a round, no thread was busy for more than half of the time, so none is known as the model's.",
+            hint="End what else runs on this machine.",
+        )
     middle = {name: statistics.median(each[name] for each in found) for name in found[0]}
     beside_s = middle["beside"]
     return {

@@ -74,6 +74,18 @@ def test_a_thread_that_computes_is_told_from_one_that_waits() -> None:
     assert others < model
 
 
+def test_where_no_thread_can_be_the_models_nothing_is_said_to_be_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that others kept busy, all CPU time was that of the queue."""
+    found = {"seconds": 2.0, "model": 0.0, "beside": 2.0, "worker": 2.0}
+    monkeypatch.setattr(beside, "measured", lambda *_: found)
+    asked: Any = SimpleNamespace(count=lambda _: 16)
+    with pytest.raises(EngineError, match=r"letter: in a round, no thread was busy.* End what else runs"):
+        beside.row(SimpleNamespace(settings=None), asked, "letter", {"worker": []}, 2)  # type: ignore[arg-type]
+    found["model"] = 6.0
+    shown = beside.row(SimpleNamespace(settings=None), asked, "letter", {"worker": []}, 2)  # type: ignore[arg-type]
+    assert shown["beside it, share of all"] == 0.25
+
+
 @pytest.mark.parametrize(
     ("read", "text"),
     [
