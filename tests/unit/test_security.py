@@ -42,3 +42,10 @@ def test_code_that_comes_with_a_model_is_not_run_unless_somebody_says_so() -> No
     assert "trust_remote_code" not in Settings().vllm_args
     for path in (ROOT / "configs").rglob("*.yaml"):
         assert "trust_remote_code: true" not in path.read_text(), path
+
+
+def test_nobody_is_the_default_user_who_may_read_the_append_only_file() -> None:
+    """Redis 7.0 reads it as that user: without rights, a restarted server had lost every run."""
+    first, *named = (ROOT / "configs" / "users.acl").read_text(encoding="utf-8").splitlines()
+    assert first == "user default off ~* &* +@all"
+    assert all("+@all" not in user for user in named)
