@@ -13,10 +13,11 @@ import ipaddress
 import re
 import socket
 import ssl
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-__all__ = ["before_port", "check", "facing", "is_public", "place", "tls"]
+__all__ = ["before_port", "check", "facing", "is_public", "place", "tls", "unreadable_file"]
 
 SCHEMES = ("redis:", "rediss:")
 CERT_REQS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
@@ -77,6 +78,17 @@ def tls(url: str) -> dict[str, Any] | None:
         return None
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     return {**options, "ssl_cert_reqs": CERT_REQS[options.get("ssl_cert_reqs", "required")]}
+
+
+def unreadable_file(url: str) -> str:
+    """Return which of the URL's files cannot be read, and why; an empty string if all can."""
+    for option, file in parse_qsl(urlsplit(url).query):
+        if option in FILES:
+            try:
+                Path(file).open("rb").close()
+            except OSError as trouble:
+                return f"{option}={file} ({trouble.strerror})"
+    return ""
 
 
 def facing(url: str) -> str:

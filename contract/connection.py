@@ -36,6 +36,8 @@ _PRIMARY = "Make it the primary (REPLICAOF NO ONE), or start all with the primar
 WANTS_PASSWORD = ("Authentication required", "HELLO must be called")
 #: Prometheus and probes wait for five seconds or less; by then they must have been told that Redis does not answer.
 HURRIED_TIMEOUT_S = 2.0
+#: What OpenSSL's errors begin with: something answers, but one side does not accept what the other says it is.
+TLS_ERROR = "[SSL: "
 #: First word of a Redis error that persists until its cause is fixed → the cause, and the remedy.
 _REFUSALS = {
     "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
@@ -46,6 +48,10 @@ _REFUSALS = {
     "NOREPLICAS": ("it has too few replicas", "Bring them back, or lower min-replicas-to-write"),
     "BUSY": ("a script keeps it busy", "Wait for it, or stop it: SCRIPT KILL"),
 }
+_TLS_REMEDY = (
+    "Renew its certificate if that has expired. MCQUEUE_REDIS_URL must name the host as the certificate does, and its "
+    "CA (?ssl_ca_certs=FILE); if it asks for a certificate, also ssl_certfile and ssl_keyfile."
+)
 #: redis-py and server-side scripts put their own words before it.
 _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
@@ -62,6 +68,10 @@ class _AnyAnswer(AbstractConnection):
                 self.send_command("PING", check_health=False)  # type: ignore[no-untyped-call]
                 self.read_response()
 
+    def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:  # noqa: ARG002
+        """Connect once, for the same reason: where a host vanished, a command that renews its connection took 65 s."""
+        super().connect_check_health(check_health, retry_socket_connect=False)
+
 
 class _Plain(_AnyAnswer, redis.Connection):
     pass
@@ -77,6 +87,8 @@ def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> red
     While nothing answers, an attempt at a command fails after `timeout_s`, and is repeated `retries` times.
     """
     url = settings.redis_url.get_secret_value()
+    if unreadable := address.unreadable_file(url):
+        raise LedgerError(f"MCQUEUE_REDIS_URL names a file that cannot be read: {unreadable}.")
     client = redis.Redis.from_url(
         url,
         connection_class=_Encrypted if url.startswith("rediss://") else _Plain,
@@ -153,7 +165,7 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
         hint = "Wait until it has. Workers then continue by themselves."
         return RedisUnreachable(f"Redis at {place} was started and is still loading its data.", hint=hint)
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
-        hint = "Start one, or set MCQUEUE_REDIS_URL to another."
+        hint = _TLS_REMEDY if TLS_ERROR in str(trouble) else "Start one, or set MCQUEUE_REDIS_URL to another."
         return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint)
     return LedgerError(f"Redis at {place} refuses: {trouble}.")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import redis
@@ -126,3 +128,45 @@ def test_a_redis_that_takes_connections_and_says_nothing_is_asked_as_often_as_is
                 silent.accept()[0].close()
                 asked += 1
     assert asked == 4
+
+
+def test_a_command_connects_again_only_as_often_as_it_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where packets to a vanished host are dropped, `watch` said nothing for 65 s."""
+    monkeypatch.setattr("contract.connection._ping", lambda _: None)
+    client = connect(Settings(redis_url=SecretStr("redis://127.0.0.1:1/0")), timeout_s=0.05, retries=3)
+    connection = client.connection_pool.make_connection()
+    asked: list[float] = []
+
+    def unanswered() -> None:
+        asked.append(time.monotonic())
+        raise TimeoutError
+
+    monkeypatch.setattr(connection, "_connect", unanswered)
+    with pytest.raises(redis.TimeoutError):
+        connection.send_command("PING")  # type: ignore[no-untyped-call]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "Error 1 connecting to h:6380. [SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired",
+        "Error while reading from h:6380 : (1, '[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert",
+    ],
+)
+def test_a_certificate_that_is_not_accepted_is_no_server_to_start(trouble: str) -> None:
+    with pytest.raises(RedisUnreachable) as caught, translating(HERE):
+        raise redis.ConnectionError(trouble)
+    assert trouble in caught.value.message
+    assert "ssl_ca_certs=FILE" in caught.value.hint
+    assert "Start one" not in caught.value.hint
+
+
+def test_a_file_of_the_url_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """It was "Error 2 connecting to h:1. No such file or directory", with the advice to start a server."""
+    missing = tmp_path / "ca.pem"
+    with pytest.raises(LedgerError) as caught:
+        connect(Settings(redis_url=SecretStr(f"rediss://u:secret@h:1/0?ssl_ca_certs={missing}")))
+    wanted = f"MCQUEUE_REDIS_URL names a file that cannot be read: ssl_ca_certs={missing} (No such file or directory)."
+    assert caught.value.message == wanted
+    assert not caught.value.retryable
