@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from contract.verdict import Failure
 from contract.wording import number
 
-__all__ = ["LONGEST_PAUSE_S", "one_line", "pause_s", "reason_of", "too_many"]
+__all__ = ["AGAIN_S", "LONGEST_PAUSE_S", "one_line", "pause_s", "reason_of", "too_many"]
 
+#: How often a trouble that lasts is logged again.
+AGAIN_S = 60.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 5.0
 LONGEST_REASON = 500

@@ -9,15 +9,13 @@ import time
 from typing import Self
 
 from contract.errors import McqueueError
-from workers.retries import reason_of
+from workers.retries import AGAIN_S, reason_of
 
 __all__ = ["Rounds"]
 
 log = logging.getLogger(__name__)
 
 ROUND_S = 2.0
-#: How often a trouble that lasts is logged again.
-AGAIN_S = 60.0
 
 
 class Rounds(threading.Thread, abc.ABC):

@@ -17,7 +17,7 @@ from contract.spec import Mode, Stage
 from contract.verdict import Failure, Verdict
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage
-from workers.retries import LONGEST_PAUSE_S, pause_s, too_many
+from workers.retries import AGAIN_S, LONGEST_PAUSE_S, pause_s, too_many
 from workers.scoring import versions
 from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, Settled, StageContext, Work, by_run
 from workers.verdicts import Provenance, failed
@@ -110,6 +110,8 @@ class Recorder:
         and are asked again.
         """
         wait_s = 0.1
+        told: tuple[type[LedgerError], str] | None = None  # not its message, of which a part may change every time
+        told_at = 0.0
         try:
             while True:
                 try:
@@ -117,7 +119,10 @@ class Recorder:
                 except LedgerError as trouble:
                     if not trouble.retryable or self._stopping():
                         raise
-                    log.warning("%s waiting for the ledger: %s", what, trouble)
+                    kind = (type(trouble), trouble.hint)
+                    if kind != told or time.monotonic() >= told_at + AGAIN_S:
+                        told, told_at = kind, time.monotonic()
+                        log.warning("%s waiting for the ledger: %s", what, trouble)
                     self._waiting[threading.get_ident()] = trouble
                     time.sleep(wait_s)
                     wait_s = min(wait_s * 2, LONGEST_PAUSE_S)

@@ -39,11 +39,40 @@ def test_a_ledger_that_is_away_is_asked_ever_more_rarely_up_to_every_five_second
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("workers.stages.recorder.time", SimpleNamespace(sleep=pauses.append, time=time.time))
+    monkeypatch.setattr(
+        "workers.stages.recorder.time",
+        SimpleNamespace(sleep=pauses.append, time=time.time, monotonic=time.monotonic),
+    )
     run = open_run(books, make_questions(1))
     monkeypatch.setattr(books, "commit", away_at_first(books.commit, 8))
     score(books, engine, message(run, "q0"))
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert books.counts(run.run_id).finished
+
+
+def test_a_ledger_that_is_away_for_long_is_logged_once_a_minute_and_when_its_trouble_is_another(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An outage of ten minutes left hundreds of lines."""
+    now = [0.0]
+    seconds = iter((0.0, 1.0, 59.0, 60.0, 61.0, 62.0))
+    clock = SimpleNamespace(sleep=lambda _: None, time=time.time, monotonic=lambda: now[0])
+    monkeypatch.setattr("workers.stages.recorder.time", clock)
+    away = [RedisUnreachable("away", hint="Start it.")] * 4
+    troubles = [*away, WritesRefused("full", hint="Empty it."), WritesRefused("full, too", hint="Empty it.")]
+    run = open_run(books, make_questions(1))
+    commit = books.commit
+
+    def refuse(run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        if not troubles:
+            return commit(run_id, verdicts)
+        now[0] = next(seconds)
+        raise troubles.pop(0)
+
+    monkeypatch.setattr(books, "commit", refuse)
+    score(books, engine, message(run, "q0"))
+    told = [each.getMessage() for each in caplog.records if "waiting for the ledger" in each.getMessage()]
+    assert [each.partition("ledger: ")[2] for each in told] == ["away Start it.", "away Start it.", "full Empty it."]
     assert books.counts(run.run_id).finished
 
 
