@@ -15,6 +15,7 @@ from contract.errors import McqueueError, ModelNotFound
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.ledger import RedisLedger
 from contract.models import require_hub
+from contract.process import process_place
 from contract.queue import queue_length, queued_runs
 from contract.settings import Settings
 from contract.wording import number
@@ -50,7 +51,7 @@ def check_redis(fleet: Sequence[Settings], planned: Mapping[str, str]) -> Iterat
         registry = Fleet(client)
         records = registry.alive()
         yield from _workers(client, registry, records)
-        yield from taken_names(records, planned)
+        yield from taken_names(records, planned, process_place())
         yield from _queues(RedisLedger(client), fleet, records)
     except McqueueError as trouble:
         yield Finding("error", "Redis", trouble.message, trouble.hint)

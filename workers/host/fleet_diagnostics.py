@@ -119,13 +119,16 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
             yield Finding("warning", "engines", found, remedy)
 
 
-def taken_names(records: Sequence[WorkerRecord], planned: Mapping[str, str]) -> Iterator[Finding]:
-    """Report live workers that have the name of one that is `planned`, by its queue, for another model.
+def taken_names(records: Sequence[WorkerRecord], planned: Mapping[str, str], here: str) -> Iterator[Finding]:
+    """Report live workers that have the name of one that is `planned`, by its queue, elsewhere or for another model.
 
-    `up` refuses to start it.
+    `up` refuses to start it. `here` is where this process runs.
     """
     for each in records:
-        if each.queue and planned.get(each.name, each.queue) != each.queue:
+        if each.queue and each.name in planned and each.place != here:
+            found = f"{each.name} runs on another machine or in another container with the same host name"
+            yield Finding("warning", "workers", found, "Give each a host name of its own.")
+        elif each.queue and planned.get(each.name, each.queue) != each.queue:
             found = f"{each.name} serves {each.model}, and a worker of these settings would have the same name"
             remedy = (
                 "Serve both models with one deploy file (`models`), end the other worker (python -m workers drain"

@@ -173,7 +173,17 @@ def test_trials_on_a_gpu_mind_only_the_workers_that_hold_it() -> None:
 def test_a_planned_worker_whose_name_another_model_s_worker_has_is_pointed_out() -> None:
     """`check` found nothing wrong, and `up` refused to start."""
     there = [worker(name=name, model="m") for name in ("cpu0@a", "cpu1@a", "cpu0@b")]
-    (found,) = taken_names(there, {"cpu0@a": "score.other", "cpu1@a": QUEUE, "cpu2@a": "score.other"})
+    (found,) = taken_names(there, {"cpu0@a": "score.other", "cpu1@a": QUEUE, "cpu2@a": "score.other"}, there[0].place)
     assert found.level == "warning"
     assert found.found == "cpu0@a serves m, and a worker of these settings would have the same name"
     assert "python -m workers drain cpu0@a" in found.remedy
+
+
+def test_a_planned_worker_whose_name_another_machine_s_worker_has_is_pointed_out() -> None:
+    """Of two machines called alike, `check` found nothing wrong on the second, and `up` refused to start there."""
+    there = [worker(name=name, place="a/other-boot") for name in ("cpu0@a", "cpu0@b")]
+    (found,) = taken_names(there, {"cpu0@a": QUEUE, "cpu1@a": QUEUE}, "a/this-boot")
+    assert found.level == "warning"
+    assert found.found == "cpu0@a runs on another machine or in another container with the same host name"
+    assert found.remedy == "Give each a host name of its own."
+    assert not list(taken_names(there, {"cpu0@a": QUEUE}, "a/other-boot"))
