@@ -22,7 +22,7 @@ from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT, WORKS
 __all__ = ["answer_statement", "answer_tag", "boxed", "called_right", "judged_label"]
 
 _MOST = 200
-_BOX = re.compile(r"\\(?:boxed|fbox) ?\{((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\}")
+_BOX = re.compile(r"(?:\\(?:boxed|fbox) ?\{\s{0,2}){1,2}((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\s{0,2}\}")
 _NOT = re.compile(r"\b(?:not|never) \Z")
 _TAG = re.compile(r"<(answer|final_answer|choice|solution)>([^<>]{0,500})</\1>", re.IGNORECASE)
 #: One that was stopped at its end, as by `sampling.stop: ["</answer>"]`; or a box.

@@ -23,9 +23,11 @@ _REACH, _MOST = 300, 100
 #: What may stand before a label that begins a line.
 _LEAD = re.compile(
     r"[\s>*•#\"'-]{0,6}"
-    r"(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|letra|lettre|lettera|réponse)\s?:?\s)?",
+    r"(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|alternativa|letra|lettre|lettera|réponse)\s?:?\s)?",
     re.IGNORECASE,
 )
+#: The same in Chinese, where it heads the options under discussion as well.
+_CHINESE_LEAD = re.compile(r"(?:选项|選項|(?:正确)?答案|答)\s?:?\s?")
 
 
 _TICK = re.compile(r"\W{0,6}[✓✔✅☑]\ufe0f?")
@@ -41,9 +43,9 @@ def _lead(text: str, answer: Answer) -> int:
 def whole_label(text: str, answer: Answer) -> tuple[str, ...]:
     """The label that is all of `text`, but for a noun before, its own choice behind, and signs around."""
     place = Place(text, lowered(text), answer.options)
-    at = _lead(text, answer)
+    at = past(_CHINESE_LEAD, text, _lead(text, answer))
     label = read_label(place, at)
-    if label is None or place.lower[label.end :].strip(" .:!)]}>\"'*|"):
+    if label is None or place.lower[label.end :].strip(" .。:!)]}>\"'*|"):
         return ()
     both = {*label.labels, *read_alike(place, at, label)}
     return tuple(sorted(both))
@@ -58,7 +60,9 @@ _LINE_MARK = re.compile(
 )
 
 
-_LINE_HEAD = re.compile(r"[\s>*(\[\"'-]{0,6}(?:[Oo]ption |[Cc]hoice )?([A-Z])(?:[.):\]\"']|\s(?:is|was)\b)")
+_LINE_HEAD = re.compile(
+    r"[\s>*(\[\"'-]{0,6}(?:[Oo]ption |[Cc]hoice |[Aa]lternativa |选项|選項)?([A-Z])(?:[.):\]\"']|\s(?:is|was)\b)"
+)
 
 
 def _opens_list(label: str, above: str) -> bool:
