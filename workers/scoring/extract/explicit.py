@@ -122,7 +122,7 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
 
     Where letters that are no labels are judged, too, one that is only "correct" may be no label, either.
     """
-    judged = not {*answer.options.labels}.issuperset(_JUDGED_LETTER.findall(answer.text))
+    others_judged = not {*answer.options.labels}.issuperset(_JUDGED_LETTER.findall(answer.text))
     for found in _last(_LABEL_SUBJECT, answer.lower):
         label = answer.text[found.start(1)]
         if label not in answer.options.labels:
@@ -135,7 +135,7 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
             only = verdict is not None
         if verdict is None or answer.lower[verdict.end() :][:1] == "?":
             continue
-        if judged and not only and not _OPTION.search(found[0]):
+        if others_judged and not only and not _OPTION.search(found[0]):
             continue
         if not is_taken_back(answer.lower, found.start(1)):
             weak = _is_weak(answer.lower, found.start(1), verdict)

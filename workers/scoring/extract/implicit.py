@@ -12,7 +12,7 @@ from workers.scoring.extract.normalize import folded, lowered, unemphasized
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.stated_beside import stated_above
-from workers.scoring.extract.targets import Claim, Place, read_alike, read_label, read_number
+from workers.scoring.extract.targets import BARE_LABEL, Claim, Place, read_alike, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
 __all__ = ["bold_label", "final_label", "leading_label", "lone_label", "number", "stated_choice", "whole_label"]
@@ -172,7 +172,6 @@ _DECLINES = re.compile(
 _DISCUSSED = re.compile(
     r"\b(?:wrong|incorrect|false|not (?:correct|right|the)|eliminat\w*|ruled out|falsch|faux|incorrecta)\b"
 )
-_BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
 
 def leading_label(answer: Answer) -> Iterator[Claim]:
@@ -204,7 +203,7 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
 def _leads_on(answer: Answer, end: int, own: int, label: str) -> bool:
     """Whether the text goes on as after an answer, behind the label at `end` and its choice at `own`."""
     line = answer.text[own:].partition("\n")[0]
-    if _DISCUSSED.search(lowered(line)) and not _BARE_LABEL.search(line):
+    if _DISCUSSED.search(lowered(line)) and not BARE_LABEL.search(line):
         return False
     if own == end:  # "I, for one, …" begins like "C, because …"
         return _AFTER_LETTER.match(answer.lower, end) is not None and (

@@ -115,7 +115,7 @@ def lowered(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """`text` for comparison: no case, quotes, outer brackets or final punctuation.  `"Paris."` → `paris`."""
+    """`text` for comparison: no case, quotes or final punctuation.  `"Paris."` → `paris`."""
     return unemphasized(plain(text)).casefold().replace('"', "").strip(" '\n").rstrip(" .,;:!?")
 
 

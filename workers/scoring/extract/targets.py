@@ -13,7 +13,7 @@ from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.words import DENIED_AFTER, ENDS, GOES_ON, OR, RESUMES, VOID
 
-__all__ = ["Claim", "Place", "read_alike", "read_label", "read_number", "read_target"]
+__all__ = ["BARE_LABEL", "Claim", "Place", "read_alike", "read_label", "read_number", "read_target"]
 
 #: How far a choice, or what is said of it, is looked for.
 _REACH = 1500
@@ -24,6 +24,8 @@ _LABEL = compiled(r"""
     [(\[{<【\"']{0,3}\s?(?P<label>[A-Za-z])(?P<close>(?:\s?[)\]}】\"']{1,3})?)
     (?![^\W\d_\u0590-\uffff]|[\d+#°%&@^]|_\w|'(?![dt][ıiuü]r)\w|-\w|[)\]]?\s?=)
 """)
+#: A capital letter by itself, whatever it stands for.
+BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 #: One with its own text right behind a hyphen: `C-Paris`.
 _HYPHENATED = re.compile(r"(?<![A-Za-z\d°$€+#&@/\\-])[(\[\"']{0,2}(?P<label>[A-Z])(?P<close>[)\]\"']{0,2})-(?=\w)")
 #: What follows "I" in "I and III are true".
@@ -139,6 +141,7 @@ def read_alike(place: Place, at: int, label: Label) -> tuple[str, ...]:
 
 
 def _reading(place: Place, at: int, label: Label) -> tuple[str, ...]:
+    """The choice whose whole text is what stands from `at` to the end of `label`."""
     return place.options.having(folded(place.text[at : label.end]))
 
 
@@ -219,6 +222,7 @@ def _letter(place: Place, at: int) -> re.Match[str] | None:
 
 
 def _hyphenated(place: Place, at: int) -> re.Match[str] | None:
+    """The label at `at`, if a hyphen joins its own text to it."""
     found = _HYPHENATED.match(place.text, at)
     if found is None or found["label"] not in place.options.labels:
         return None
