@@ -60,12 +60,7 @@ def texts_of(completion: Completion) -> list[Text]:
 
 def read_text(question: Question, text: str, spec: RunSpec, *, truncated: bool) -> Reading:
     """The same from a stored text, for reading again with newer rules."""
-    found = named(question, text, spec)
-    if truncated and found.label and found.rule in _UNANNOUNCED:
-        above, _, last = text.rpartition("\n")
-        alone = last.strip() and _words(last) in (_words(found.label), _words(question.choice_text(found.label)))
-        if alone and (spoken(above) or "").strip():
-            found = named(question, above, spec)
+    found = named(question, text, spec, truncated=truncated)
     return Reading(choice=found.label, rule=found.rule, raw_text=text, truncated=truncated)
 
 
@@ -78,8 +73,18 @@ def _words(line: str) -> list[str]:
     return re.findall(r"\w+", line.casefold())
 
 
-def named(question: Question, text: str, spec: RunSpec) -> Extraction:
-    """The choice that `text` names; of several that are all right, the first."""
+def named(question: Question, text: str, spec: RunSpec, *, truncated: bool = False) -> Extraction:
+    """The choice that `text` names, which may have been cut off; of several that are all right, the first."""
+    found = _named(question, text, spec)
+    if truncated and found.label and found.rule in _UNANNOUNCED:
+        above, _, last = text.rpartition("\n")
+        alone = last.strip() and _words(last) in (_words(found.label), _words(question.choice_text(found.label)))
+        if alone and (spoken(above) or "").strip():
+            return _named(question, above, spec)
+    return found
+
+
+def _named(question: Question, text: str, spec: RunSpec) -> Extraction:
     found = _read_first(question, text, spec)
     if found.rule == "ambiguous" and question.also_right and set(found.candidates) <= set(question.right):
         return Extraction(found.candidates[0], "each-right", found.candidates)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import MAJORITY
-from workers.engines.base import Completion
+from workers.engines.base import Completion, Text
 from workers.scoring.base import Reading
 from workers.scoring.generate import ask, named, texts_of
 
@@ -26,15 +26,22 @@ log = logging.getLogger(__name__)
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
     """The choice that most texts name."""
-    texts = texts_of(completions[0])
-    return count(question, [each.text for each in texts], spec, truncated=any(each.truncated for each in texts))
+    return _count(question, texts_of(completions[0]), spec)
 
 
 def count(question: Question, texts: Sequence[str], spec: RunSpec, *, truncated: bool) -> Reading:
-    """The same from stored texts, for reading again with newer rules."""
+    """The same from stored texts, for reading again with newer rules.
+
+    All that is stored is whether any of them was `truncated`, so that each is read as if it had come to its end.
+    """
+    return _count(question, [Text(each, 0) for each in texts], spec)._replace(truncated=truncated)
+
+
+def _count(question: Question, texts: Sequence[Text], spec: RunSpec) -> Reading:
     votes = Counter(label for label in _labels(question, texts, spec) if label is not None)
     shares = {label: votes[label] / len(texts) for label in question.labels}
-    raw_text = json.dumps(list(texts), ensure_ascii=False)
+    raw_text = json.dumps([each.text for each in texts], ensure_ascii=False)
+    truncated = any(each.truncated for each in texts)
     if not votes:
         return Reading(choice=None, rule="none", choice_scores=shares, raw_text=raw_text, truncated=truncated)
     (best, most), *rest = votes.most_common()
@@ -50,7 +57,7 @@ def count(question: Question, texts: Sequence[str], spec: RunSpec, *, truncated:
     )
 
 
-def _labels(question: Question, texts: Sequence[str], spec: RunSpec) -> list[str | None]:
+def _labels(question: Question, texts: Sequence[Text], spec: RunSpec) -> list[str | None]:
     """The choice that each of `texts` names, or None; an error while one is read costs that text, not the others.
 
     Raises that error where no text could be read.
@@ -59,7 +66,7 @@ def _labels(question: Question, texts: Sequence[str], spec: RunSpec) -> list[str
     failure: Exception | None = None
     for text in texts:
         try:
-            labels.append(named(question, text, spec).label)
+            labels.append(named(question, text.text, spec, truncated=text.truncated).label)
         except Exception as trouble:  # the other texts still have their votes
             log.warning("a text about question %s cannot be read", question.id, exc_info=True)
             failure = trouble

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from workers.scoring.extract.answer import Answer
 from workers.scoring.extract.normalize import folded
 from workers.scoring.extract.options import Options
-from workers.scoring.extract.targets import Claim
+from workers.scoring.extract.targets import BARE_LABEL, Claim
 
 __all__ = ["checked_choice"]
 
@@ -32,7 +32,6 @@ _CALLED = re.compile(
 #: In the head of a table's column: "yes" says there what is wrong.
 _DENIED = re.compile(r"(?<!/)(?<!/ )(?<!or )\b(?:incorrect|wrong|false|not|except\w*)\b")
 _LABEL = re.compile(r"[(\[]?([a-z])(?:[)\].:]|\s?\||$)")
-_BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
 
 def checked_choice(answer: Answer) -> Iterator[Claim]:
@@ -98,4 +97,4 @@ def _speaks_of_another(answer: Answer, end: int, label: str) -> bool:
     """Whether the text behind the list names another choice than `label`."""
     own = answer.options.text(label)
     texts = {text for _, _, text in answer.options.mentioned(answer.place(0).said(end))}
-    return bool(texts - {own} or set(_BARE_LABEL.findall(answer.text, end)) - {label})
+    return bool(texts - {own} or set(BARE_LABEL.findall(answer.text, end)) - {label})

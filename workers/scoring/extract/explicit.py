@@ -22,7 +22,7 @@ from workers.scoring.extract.words import DENIED_AFTER, JUDGED_RIGHT, WORKS
 __all__ = ["answer_statement", "answer_tag", "boxed", "called_right", "judged_label"]
 
 _MOST = 200
-_BOX = re.compile(r"\\(?:boxed|fbox) ?\{((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\}")
+_BOX = re.compile(r"(?:\\(?:boxed|fbox) ?\{\s{0,2}){1,2}((?:[^{}\n]|\{[^{}\n]{0,200}\}){0,300})\s{0,2}\}")
 _NOT = re.compile(r"\b(?:not|never) \Z")
 _TAG = re.compile(r"<(answer|final_answer|choice|solution)>([^<>]{0,500})</\1>", re.IGNORECASE)
 #: One that was stopped at its end, as by `sampling.stop: ["</answer>"]`; or a box.
@@ -122,7 +122,7 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
 
     Where letters that are no labels are judged, too, one that is only "correct" may be no label, either.
     """
-    judged = not {*answer.options.labels}.issuperset(_JUDGED_LETTER.findall(answer.text))
+    others_judged = not {*answer.options.labels}.issuperset(_JUDGED_LETTER.findall(answer.text))
     for found in _last(_LABEL_SUBJECT, answer.lower):
         label = answer.text[found.start(1)]
         if label not in answer.options.labels:
@@ -135,7 +135,7 @@ def _judged(answer: Answer) -> Iterator[tuple[Claim, bool]]:
             only = verdict is not None
         if verdict is None or answer.lower[verdict.end() :][:1] == "?":
             continue
-        if judged and not only and not _OPTION.search(found[0]):
+        if others_judged and not only and not _OPTION.search(found[0]):
             continue
         if not is_taken_back(answer.lower, found.start(1)):
             weak = _is_weak(answer.lower, found.start(1), verdict)

@@ -12,7 +12,7 @@ from workers.scoring.extract.normalize import folded, lowered, unemphasized
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.several import is_only_called_right
 from workers.scoring.extract.stated_beside import stated_above
-from workers.scoring.extract.targets import Claim, Place, read_alike, read_label, read_number
+from workers.scoring.extract.targets import BARE_LABEL, Claim, Place, read_alike, read_label, read_number
 from workers.scoring.extract.words import HESITANT, MENTION, OR, REFUSED
 
 __all__ = ["bold_label", "final_label", "leading_label", "lone_label", "number", "stated_choice", "whole_label"]
@@ -23,9 +23,11 @@ _REACH, _MOST = 300, 100
 #: What may stand before a label that begins a line.
 _LEAD = re.compile(
     r"[\s>*•#\"'-]{0,6}"
-    r"(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|letra|lettre|lettera|réponse)\s?:?\s)?",
+    r"(?:(?:option|choice|answer|letter|antwort|buchstabe|opción|opção|alternativa|letra|lettre|lettera|réponse)\s?:?\s)?",
     re.IGNORECASE,
 )
+#: The same in Chinese, where it heads the options under discussion as well.
+_CHINESE_LEAD = re.compile(r"(?:选项|選項|(?:正确)?答案|答)\s?:?\s?")
 
 
 _TICK = re.compile(r"\W{0,6}[✓✔✅☑]\ufe0f?")
@@ -41,9 +43,9 @@ def _lead(text: str, answer: Answer) -> int:
 def whole_label(text: str, answer: Answer) -> tuple[str, ...]:
     """The label that is all of `text`, but for a noun before, its own choice behind, and signs around."""
     place = Place(text, lowered(text), answer.options)
-    at = _lead(text, answer)
+    at = past(_CHINESE_LEAD, text, _lead(text, answer))
     label = read_label(place, at)
-    if label is None or place.lower[label.end :].strip(" .:!)]}>\"'*|"):
+    if label is None or place.lower[label.end :].strip(" .。:!)]}>\"'*|"):
         return ()
     both = {*label.labels, *read_alike(place, at, label)}
     return tuple(sorted(both))
@@ -58,7 +60,9 @@ _LINE_MARK = re.compile(
 )
 
 
-_LINE_HEAD = re.compile(r"[\s>*(\[\"'-]{0,6}(?:[Oo]ption |[Cc]hoice )?([A-Z])(?:[.):\]\"']|\s(?:is|was)\b)")
+_LINE_HEAD = re.compile(
+    r"[\s>*(\[\"'-]{0,6}(?:[Oo]ption |[Cc]hoice |[Aa]lternativa |选项|選項)?([A-Z])(?:[.):\]\"']|\s(?:is|was)\b)"
+)
 
 
 def _opens_list(label: str, above: str) -> bool:
@@ -168,7 +172,6 @@ _DECLINES = re.compile(
 _DISCUSSED = re.compile(
     r"\b(?:wrong|incorrect|false|not (?:correct|right|the)|eliminat\w*|ruled out|falsch|faux|incorrecta)\b"
 )
-_BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
 
 
 def leading_label(answer: Answer) -> Iterator[Claim]:
@@ -200,7 +203,7 @@ def leading_label(answer: Answer) -> Iterator[Claim]:
 def _leads_on(answer: Answer, end: int, own: int, label: str) -> bool:
     """Whether the text goes on as after an answer, behind the label at `end` and its choice at `own`."""
     line = answer.text[own:].partition("\n")[0]
-    if _DISCUSSED.search(lowered(line)) and not _BARE_LABEL.search(line):
+    if _DISCUSSED.search(lowered(line)) and not BARE_LABEL.search(line):
         return False
     if own == end:  # "I, for one, …" begins like "C, because …"
         return _AFTER_LETTER.match(answer.lower, end) is not None and (

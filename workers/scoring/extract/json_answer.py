@@ -14,7 +14,9 @@ from workers.scoring.extract.patterns import past
 __all__ = ["json_answers"]
 
 _FIELD = re.compile(
-    r"(?:(?:final|correct|best|selected|chosen)[ _])?(?:answer|choice|option|label)|answer[ _]choice", re.IGNORECASE
+    r"(?:(?:final|correct|best|selected|chosen)[ _]?)?(?:answer|choice|option|label|letter)"
+    r"(?:[ _]?(?:choice|option|letter|key|text))?",
+    re.IGNORECASE,
 )
 #: Around objects and between them, a list's brackets included.
 _BETWEEN = re.compile(r"(?:[\s,;\[\]]|```(?:jsonl?)?)*", re.IGNORECASE)
@@ -57,4 +59,5 @@ def _answers(fields: _Fields) -> list[str]:
     verdict = named.get("verdict")  # of any type: 0 is not False, and a list is in no set
     if named.get("is_correct") is False or verdict is False or verdict in ("incorrect", "wrong"):
         return [""]
-    return [value for name, value in fields if _FIELD.fullmatch(name) and isinstance(value, str)]
+    values = [value for name, value in fields if _FIELD.fullmatch(name)]
+    return [value or "" for value in values if value is None or isinstance(value, str)]

@@ -9,7 +9,7 @@ __all__ = ["folded", "lowered", "plain", "unemphasized"]
 
 _SPELLINGS = str.maketrans(
     {
-        **dict.fromkeys("“”„‟«»「」『』〝〞", '"'),
+        **dict.fromkeys("“”„‟«»「」『』《》〝〞", '"'),
         **dict.fromkeys("‘’‚‛ʼ′", "'"),
         **dict.fromkeys("‐‑‒–—―−", "-"),
         **dict.fromkeys("⇒➜➔⟶", "→"),
@@ -27,8 +27,10 @@ _CIRCLED = re.compile(
 )
 _LATEX_SIGNS = frozenset("\\$^_")
 _LATEX_FONT = re.compile(
-    r"\\(?:ce|text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname)\s?\{([^{}]{0,200})\}"
+    r"\\(?:ce|text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt|cal|bb)|underline|operatorname)\s?\{([^{}]{0,200})\}"
 )
+#: The older commands, which have their content behind them: {\bf C}, \large C.
+_LATEX_SWITCH = re.compile(r"\\(?:bf|it|rm|sf|tt|large|Large|LARGE|huge|Huge)(?![A-Za-z])\s?")
 _LATEX_MARK = re.compile(r"\\[()]|\$")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
 #: Commands for signs and names, as a text without LaTeX has them; and short forms: \frac12, \sqrt2.
@@ -55,7 +57,14 @@ _LATEX_SIGN = re.compile(r"\\([%&#_$])")
 #: Commas within a number: 10,000.
 _THOUSANDS = re.compile(r"(?<![\d,.(])\d{1,3}(?:,\d{3})+(?![\d,])")
 _LATEX_SPACE = re.compile(r"\\[\[\],;:! ]")
-_HTML = re.compile(r"</?(?:b|i|u|p|em|br|li|ul|strong|code|div|span|center|h[1-6])\s?/?>", re.IGNORECASE)
+_ATTRIBUTES = r"(?:\s[a-z-]{2,20}\s?=\s?[\"'#\w][^<>\n]{0,100})?\s?/?"
+_HTML = re.compile(rf"</?(?:b|i|u|em|mark|strong|code|span|font){_ATTRIBUTES}>", re.IGNORECASE)
+#: Elements that end the line before them: of `A<br>B`, AB is no part.
+_HTML_LINE = re.compile(rf"</?(?:p|br|li|ul|ol|div|center|table|thead|tbody|tr|h[1-6]){_ATTRIBUTES}>", re.IGNORECASE)
+#: A cell of an HTML table, and the end of its row, which become those of a Markdown table.
+_HTML_CELL = re.compile(rf"<t[dh]{_ATTRIBUTES}>", re.IGNORECASE)
+_HTML_CELL_END = re.compile(r"</t[dh]\s?>(?P<row>\s{0,20}</tr\s?>)?", re.IGNORECASE)
+_TABLE_ROW = re.compile(r"^[ \t]{0,4}\|[^\n]*", re.MULTILINE)
 _EMPHASIS = re.compile(r"\*{2,3}|__|(?<![\w*])\*(?=[^\s*])|(?<=[^\s*])\*(?![\w*])")
 #: Letters of other alphabets that look like, and stand where, a Latin label does: Cyrillic А, С, Greek Α, Β, Ε.
 #: Cyrillic В is both "B" and the third letter of its alphabet: nobody can know.
@@ -78,7 +87,9 @@ def plain(text: str) -> str:
     if "," in text:
         text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
     if "<" in text:
-        text = _HTML.sub("", text)
+        text = _HTML_CELL_END.sub(lambda end: " |\n" if end["row"] else " ", _HTML_CELL.sub("| ", _HTML.sub("", text)))
+        text = _TABLE_ROW.sub(lambda row: _HTML_LINE.sub(" ", row[0]), text)
+        text = _HTML_LINE.sub("\n", text)
     if not text.isascii():
         text = _LOOKALIKE.sub(lambda found: found[0].translate(_LATIN), text)
     return _squeezed(text)
@@ -89,7 +100,7 @@ def _without_latex(text: str) -> str:
     text = _LATEX_ROOT.sub(r"√\1\2", _LATEX_DEGREE.sub("°", text))
     text = _LATEX_NAME.sub(lambda found: _LATEX_NAMES[found[1]], _LATEX_SHORT.sub(r"\\frac{\1}{\2}", text))
     text = _LATEX_MARK.sub("", _LATEX_SPACE.sub(" ", _LATEX_SIGN.sub(r"\1", text)))
-    text = _LATEX_BRACED.sub(r"\1\2", text)
+    text = _LATEX_SWITCH.sub("", _LATEX_BRACED.sub(r"\1\2", text))
     for _ in range(2):  # \textbf{\text{C}}
         text = _LATEX_FONT.sub(r"\1", text)
     text = _LATEX_DIGITS.sub(r"\1", _LATEX_PER.sub(lambda found: found[0][:-1], text))
@@ -108,7 +119,7 @@ def lowered(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """`text` for comparison: no case, quotes, outer brackets or final punctuation.  `"Paris."` → `paris`."""
+    """`text` for comparison: no case, quotes or final punctuation.  `"Paris."` → `paris`."""
     return unemphasized(plain(text)).casefold().replace('"', "").strip(" '\n").rstrip(" .,;:!?")
 
 

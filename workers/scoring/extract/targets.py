@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from workers.scoring.extract.cues import FILLERS
 from workers.scoring.extract.lists import heads_list
+from workers.scoring.extract.normalize import folded
 from workers.scoring.extract.options import Options
 from workers.scoring.extract.patterns import compiled, past
 from workers.scoring.extract.words import DENIED_AFTER, ENDS, GOES_ON, OR, RESUMES, VOID
 
-__all__ = ["Claim", "Place", "read_alike", "read_label", "read_number", "read_target"]
+__all__ = ["BARE_LABEL", "Claim", "Place", "read_alike", "read_label", "read_number", "read_target"]
 
 #: How far a choice, or what is said of it, is looked for.
 _REACH = 1500
@@ -20,9 +21,13 @@ _REACH = 1500
 #: A letter that is no part of a word, a name (`C++`, `B12`, `B-cells`) or a formula; Turkish adds its verb: `C'dir`.
 _LABEL = compiled(r"""
     (?<![A-Za-z\d\u00aa-\u058f°$€+#&@/\\])
-    [(\[{<\"']{0,3}\s?(?P<label>[A-Za-z])(?P<close>(?:\s?[)\]}\"']{1,3})?)
+    [(\[{<【\"']{0,3}\s?(?P<label>[A-Za-z])(?P<close>(?:\s?[)\]}】\"']{1,3})?)
     (?![^\W\d_\u0590-\uffff]|[\d+#°%&@^]|_\w|'(?![dt][ıiuü]r)\w|-\w|[)\]]?\s?=)
 """)
+#: A capital letter by itself, whatever it stands for.
+BARE_LABEL = re.compile(r"(?<![\w'.])[A-Z](?![\w'])")
+#: One with its own text right behind a hyphen: `C-Paris`.
+_HYPHENATED = re.compile(r"(?<![A-Za-z\d°$€+#&@/\\-])[(\[\"']{0,2}(?P<label>[A-Z])(?P<close>[)\]\"']{0,2})-(?=\w)")
 #: What follows "I" in "I and III are true".
 _NUMERALS = re.compile(r",?\s(?:(?:and|or|&)\s)?\(?(?:i{2,3}|iv|v)\b")
 #: A label in brackets, next to another one.
@@ -94,10 +99,9 @@ def _filled(place: Place) -> int:
 
 
 class Label(NamedTuple):
-    """A label as it stands in a text. `sure`: in brackets or before its own choice, so that it is no word or name."""
+    """A label, or several, and where they end in the text, their own choice included."""
 
     labels: tuple[str, ...]
-    sure: bool
     end: int
 
 
@@ -118,7 +122,8 @@ def read_target(place: Place, rule: str) -> Claim | None:
     if not texts:
         said = place.said(place.at).lstrip(" \n':")
         texts, length = place.options.beginning(said)
-    if texts and (length > 1 or label is None):
+    is_label = label is not None and (length == 1 or texts == _reading(place, at, label))
+    if texts and not is_label:
         meant = {*texts, *_besides(place.options, said[length:])}
         return Claim("option-text", tuple(sorted(meant)), place.at, at + length)
     if label is not None:
@@ -130,9 +135,14 @@ def read_target(place: Place, rule: str) -> Claim | None:
 
 
 def read_alike(place: Place, at: int, label: Label) -> tuple[str, ...]:
-    """The choice that is the letter at `at`, which was read as a `label`, unless it can only be one: `option B`."""
+    """The choice that reads like what was read as a `label` at `at`, `B` or `(B)`; none behind `option`."""
     called = _CALLED.search(place.lower, max(0, at - 20), at)
-    return () if label.sure or called else place.options.having(place.lower[at : at + 1])
+    return () if called else _reading(place, at, label)
+
+
+def _reading(place: Place, at: int, label: Label) -> tuple[str, ...]:
+    """The choice whose whole text is what stands from `at` to the end of `label`."""
+    return place.options.having(folded(place.text[at : label.end]))
 
 
 def _besides(options: Options, behind: str) -> tuple[str, ...]:
@@ -166,7 +176,7 @@ def read_label(place: Place, at: int) -> Label | None:
     if found["label"].islower() and _is_item(place, at, found, ord(label) - ord("A") + 1):
         return None
     if label not in place.options.labels:
-        return Label((), False, end) if place.clear and _stands(place, found) else None
+        return Label((), end) if place.clear and _stands(place, found) else None
     below = _NEXT_ALONE.match(place.text, end)
     if (below and ord(below[1]) == ord(label) + 1) or _judged_together(place, end):
         return None
@@ -174,8 +184,8 @@ def read_label(place: Place, at: int) -> Label | None:
     if length := place.options.follows(said, label):
         return _before_its_text(place, at, label, found.end("label") + length)
     if others := place.options.contradicts(said, label) or _others(place, end):
-        return Label((label, *others), True, end)
-    return Label((label,), _bracketed(found), end) if _stands(place, found) else None
+        return Label((label, *others), end)
+    return Label((label,), end) if _stands(place, found) else None
 
 
 def _is_item(place: Place, at: int, found: re.Match[str], number: int) -> bool:
@@ -195,7 +205,9 @@ def _is_item(place: Place, at: int, found: re.Match[str], number: int) -> bool:
 
 def _letter(place: Place, at: int) -> re.Match[str] | None:
     """The letter at `at`, unless it is denied, asked for, or an article: `It's a triangle`."""
-    found = _LABEL.match(place.text, at) if place.options.labelled else None
+    if not place.options.labelled:
+        return None
+    found = _LABEL.match(place.text, at) or _hyphenated(place, at)
     if found is None:
         return None
     if found["label"] in "iI" and _NUMERALS.match(place.lower, found.end()):
@@ -209,20 +221,28 @@ def _letter(place: Place, at: int) -> re.Match[str] | None:
     return None if denied or asked_for or is_article else found
 
 
+def _hyphenated(place: Place, at: int) -> re.Match[str] | None:
+    """The label at `at`, if a hyphen joins its own text to it."""
+    found = _HYPHENATED.match(place.text, at)
+    if found is None or found["label"] not in place.options.labels:
+        return None
+    return found if place.options.follows(place.said(found.end("label")), found["label"]) else None
+
+
 def _before_its_text(place: Place, at: int, label: str, end: int) -> Label | None:
     """The label at `at`, if the text of its choice, which ends at `end`, is an answer: `C) Paris`."""
     denied = place.options.denied(place.lower, end + (place.lower[end : end + 1] == ","))
     if denied or not (place.clear or _ends_or_goes_on(place, end)):
         return None
     if others := _others(place, end):
-        return Label((label, *others), True, end)
+        return Label((label, *others), end)
     announced = "\n" not in place.text[place.at : at]
     listed = heads_list(place.text, end, label, place.options, announced=announced)
-    return None if listed else Label((label,), True, end)
+    return None if listed else Label((label,), end)
 
 
 def _bracketed(found: re.Match[str]) -> bool:
-    return any(sign in ")]}" for sign in found["close"])
+    return any(sign in ")]}】" for sign in found["close"])
 
 
 def _judged_together(place: Place, end: int) -> bool:

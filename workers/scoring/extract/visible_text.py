@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 
 from workers.scoring.extract.normalize import folded
+from workers.scoring.extract.patterns import past
 
 __all__ = ["before_next_example", "before_next_question", "before_other_choices", "opened", "spoken", "spoken_on"]
 
@@ -14,14 +15,15 @@ __all__ = ["before_next_example", "before_next_question", "before_other_choices"
 #: others.
 _NAMES = (
     r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad"
+    r"|(?:thinking|thought)_process|chain_of_thought|cot|inner_monologue"
     r"|(?:mm|seed):think|think:[0-9a-f]{4,16}|ifm\|think(?:_fast(?:er)?)?"
 )
 _OPENING = (
-    rf"<(?:{_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>|<unused94>"
+    rf"<(?:{_NAMES})\s?>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>|<unused94>"
     r"|<\|channel>\s?thought\b|<\|open\|>\s?think\s?<\|sep\|>|<\|plamo:begin_think:plamo\|>"
 )
 _CLOSING = (
-    rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|end_thinking\|>|<unused95>"
+    rf"</(?:{_NAMES})\s?>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|end_thinking\|>|<unused95>"
     r"|<channel\|>|<\|close\|>\s?think\s?<\|sep\|>|<\|plamo:end_think:plamo\|>"
 )
 _TAG = re.compile(rf"(?P<close>{_CLOSING})|{_OPENING}", re.IGNORECASE)
@@ -41,18 +43,32 @@ _IN_WORDS = re.compile(
     re.DOTALL,
 )
 
+#: The end of what a model says, or the user's turn that it makes up behind it.
 _END = re.compile(
-    r"</s>|<(?i:eos(?:_token)?)>|<end_of_turn>|<｜end▁of▁sentence｜>"
-    r"|<\|(?:im_end|eot_id|eot|endoftext|end|return|end_of_text|eom_id|eom|end_message|END_OF_TURN_TOKEN)\|>"
+    r"</s>|<(?i:eos(?:_token)?|eo[dt]|end_of_(?:turn|text|utterance))>|<｜end▁of▁sentence｜>"
+    r"|<\|(?:im_end|eot_id|eot|eod|endoftext|end|return|end_of_text|end_of_turn|eom_id|eom|end_message|END_OF_TURN_TOKEN)\|>"
     r"|<turn\|>|<\|close\|>\s?(?:response|message)\s?<\|sep\|>"
+    r"|(?:<\|(?:im_start|start_header_id|start|turn)\|?>|<start_of_turn>)\s?(?:user|human)\b|<\|(?:user|human)\|>|<｜User｜>"
+    r"|\[INST\]"
+    # … where a server drops the control tokens, of which these names are left
+    r"|\n(?:user|human)\n(?=(?:[^\n]{0,1000}\n){1,40}?(?:assistant|model)\n)"
+    r"|(?<=[.!?)\]}*\"'。])(?:user|assistant)\n\n|(?<=\w)assistant\n\n"
 )
 _CONTROL = re.compile(
-    r"<\|open\|>\s?(?:response|message)\s?<\|sep\|>|to=user<\|message\|>|</?response>"
+    r"<\|open\|>\s?(?:response|message)\s?<\|sep\|>|to=user<\|message\|>|</?response>|\[/?INST\]"
     r"|<\|[A-Za-z_:]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:bos|s|pad|unk|start_of_turn|\|turn)>"
 )
+#: Before anything is said, as where a server repeats the prompt: `<s>[INST] …`.
+_LEADING = re.compile(rf"(?:\s|{_CONTROL.pattern})*")
+#: What a question is called in other languages.
+_ASKED = (
+    r"(?:frage|pregunta|pergunta|domanda|vraag|fråga|spørgsmål|pytanie|otázka|вопрос|питання|soru|soal|pertanyaan"
+    r"|câu hỏi|سؤال|السؤال|प्रश्न|คำถาม|问题|題目|题目|下一题|質問|問題|문제|질문)(?: ?\d{1,4})?"
+)
 _NEXT_QUESTION = re.compile(
-    r"^[#>*\s]{0,6}(?:(?:(?:next |new )?question(?: \d{1,4})?|(?P<q>q)\d{0,4}|user|human|instruction)\s?\*{0,2}\s?:"
-    r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b)"  # "## Question Analysis" begins no question
+    rf"^[#>*\s]{{0,6}}(?:(?:(?:next |new )?question(?: \d{{1,4}})?|(?P<q>q\d{{0,4}}|{_ASKED})|user|human|instruction)"
+    r"\s?\*{0,2}\s?[:：]"
+    r"|#{1,4} ?(?:question\b(?! [^\W\d])|user\b|instruction\b|input\s?:)"  # "## Question Analysis" begins no question
     # Some models go on with the answers to all the questions of their prompt, its solved examples included.
     r"|now, (?P<all>(?:let's ?)?(?:summari[sz]|combin|consider|总结)[^\n]{0,12}"
     r"(?:all (?:the|of the) (?:questions and )?answers(?! above)|答案)))",
@@ -242,7 +258,9 @@ def _visible(text: str) -> str | None:
     """`text` without reasoning and control tokens; None where the model never came to the end of its reasoning."""
     said = _final_channel(text)
     said = said if said is None else _without_reasoning(said)
-    return said if said is None else _CONTROL.sub(" ", _cut(_END.finditer(said), said))
+    if said is None:
+        return None
+    return _CONTROL.sub(" ", _cut(_END.finditer(said, past(_LEADING, said, 0)), said))
 
 
 def _final_channel(text: str) -> str | None:

@@ -43,8 +43,8 @@ _SEMITIC_OR_INDIC = r"[\u0590-\u0dff]"
 
 #: An end, a sign, a tag (`<eoa>`), or a script in which the next word cannot be taken for part of the answer.
 ENDS = compiled(rf"""
-    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/]))|\s[✓✔✅☑]|[。、।،۔【]|-(?=\s|$)|\s(?:[(\[|]|-(?!-?>))
-    |\s?(?:</(?!(?:su[bp]|del|strike)>)[a-z_]{{2,20}}|<(?:eo[a-z]|end[a-z_]{{0,20}}|br))>
+    \s?$|\s?\n|(?:\s?[.,;:!)\]}}\"']|\s?\||>)(?:(?={_EAST_ASIAN_OR_THAI})|(?![^\W_]|[\\/=]))|\s[✓✔✅☑]|[、،【]|\s?[。।۔]|-(?=\s|$)|\s(?:[(\[|]|-(?!-?>))
+    |\s?(?:</(?!(?:su[bp]|del|strike)>)[a-z_]{{2,20}}|<(?:eo[a-z]|end[a-z_]{{0,20}}))>
     |\s?(?={_EAST_ASIAN_OR_THAI})|\s(?={_SEMITIC_OR_INDIC})
 """)
 #: Not right of, next to or about something: "A is right next to B", "B is right about the speed".
@@ -306,7 +306,8 @@ _SORRY = compact(r"""
 #: The next sentence corrects the answer.
 CORRECTED = compiled(rf"""
     [^.!?\n]{{0,80}}[.!?]{{1,3}}\s\(?(?:(?:but|although|actually|well|or|or maybe|or rather|better|still|alternatively
-    |correction|edit|on reflection|(?:it |that |this )?should (?:be|have been|read)|{_SORRY}
+    |correction|edit|on reflection|more (?:specifically|precisely|exactly|accurately)
+    |(?:it |that |this )?should (?:be|have been|read)|{_SORRY}
     |oder|eigentlich|ou|finalement|en fait|en réalité|o|en realidad|na verdade|in realtà)
     \s?[,:]?\s|(?=[(\"']?[a-z][)\"']?,? (?:actually|rather|instead|i mean)\b))([^.!?\n]{{1,120}})
 """)

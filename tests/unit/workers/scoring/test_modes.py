@@ -65,6 +65,14 @@ def test_a_label_or_choice_with_which_a_text_was_cut_off_in_its_last_line_is_non
     assert (read(truncated=True), read(truncated=False)) == (choice, "B")
 
 
+def test_a_vote_counts_no_label_with_which_one_of_its_texts_was_cut_off() -> None:
+    said = "It is on the Tiber.\nA"  # which may go on as "Also"
+    texts = (Text(said, 3, truncated=True), Text("Answer: B", 3), Text("It is on the Tiber.\nA", 3))
+    found = MODES[Mode.VOTE].read(CAPITAL, [Completion(texts=texts)], make_spec(**WRITES[1]))
+    assert isinstance(found, Reading)
+    assert found.choice_scores == {"A": 1 / 3, "B": 1 / 3, "C": 0.0, "D": 0.0}
+
+
 def test_of_several_texts_one_that_the_context_cut_off_is_told_of_the_verdict() -> None:
     texts = (Text("Answer: B", 3, truncated=False), Text("It is", 3, truncated=True, context_full=True))
 
@@ -186,10 +194,10 @@ def test_a_vote_is_truncated_if_any_of_its_texts_is(truncated: bool) -> None:
 
 
 def test_a_vote_that_the_rules_fail_on_is_not_counted_and_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fragile(question: Question, text: str, spec: RunSpec) -> Extraction:
+    def fragile(question: Question, text: str, spec: RunSpec, *, truncated: bool) -> Extraction:
         if text == "!":
             raise IndexError("no such group")
-        return named(question, text, spec)
+        return named(question, text, spec, truncated=truncated)
 
     monkeypatch.setattr("workers.scoring.vote.named", fragile)
 

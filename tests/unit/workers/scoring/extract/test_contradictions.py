@@ -289,6 +289,7 @@ def test_an_opinion_that_is_none_for_another_choice_contradicts_no_label(text: s
         '{"answer": "A"}\n{"answer": "C"}',
         '{"answer": "A", "reason": "…"}, {"answer": "C", "reason": "…"}',
         '[{"answer": "A"}, {"answer": "C"}]',
+        '{"answer_letter": "A", "answer_text": "Paris"}',
         '```json\n{"answer": "A"}\n```\n\n```json\n{"answer": "C"}\n```',
     ],
 )
@@ -307,6 +308,10 @@ def test_json_that_gives_two_different_answers_is_ambiguous(text: str) -> None:
         '{"option": "A", "is_correct": false}\n{"option": "C", "is_correct": true}',
         '{"answer": "C", "label": "capital"}',
         '{"answer": "A"}\n\nWait, the answer is C.',
+        '{"thoughts": "The answer is A.", "answerLetter": "C"}',
+        '{"thoughts": "The answer is A.", "selected_letter": "C", "selected_option_text": "Paris"}',
+        '{"correctAnswer": "C"}',
+        '{"answer_key": "C"}',
     ],
 )
 def test_json_that_gives_one_answer_twice_is_read(text: str) -> None:
@@ -328,3 +333,7 @@ def test_json_that_gives_one_answer_twice_is_read(text: str) -> None:
 def test_a_label_with_the_text_of_another_choice_and_a_reason_is_ambiguous(text: str) -> None:
     assert extract(text, CITIES) == Extraction(None, "ambiguous", ("B", "C"))
     assert label(text.replace("Paris", "Madrid")) == "B"
+
+
+def test_json_without_an_answer_is_none_whatever_its_reasoning_says() -> None:
+    assert extract('{"reasoning": "So the answer is A.", "answer": null}', CITIES) == Extraction(None, "none")

@@ -45,6 +45,22 @@ def test_where_choices_are_letters_only_a_sign_tells_label_from_text() -> None:
     assert label("The answer is AB.", BLOOD) == "D"
 
 
+@pytest.mark.parametrize("text", ["The answer is (A).", "(A)", "It is in France.\n\n(A)", "**(a)**", "Answer: (a)"])
+def test_a_letter_in_brackets_that_is_a_label_and_another_choice_is_ambiguous(text: str) -> None:
+    letters = ("(b)", "(a)", "(c)", "neither")
+    assert extract(text, letters) == Extraction(None, "ambiguous", ("A", "B"))
+    assert label(text.replace("a)", "c)").replace("A)", "C)"), letters) == "C"
+    assert label(text.replace("a)", "d)").replace("A)", "D)"), letters) == "D"
+    assert label("So the answer is option (A).", letters) == "A"
+
+
+@pytest.mark.parametrize("text", ["{}-{}", "Answer: {}-{}", "The answer is {}-{}.", "**{}-{}**", "({})-{}"])
+def test_a_label_joined_to_its_own_text_by_a_hyphen_is_read_and_to_another_is_none(text: str) -> None:
+    assert label(text.format("C", "Paris")) == "C"
+    assert label(text.format("B", "Paris")) is None
+    assert label(text.format("C", "-5"), ("-7", "5", "-5")) == "C"
+
+
 def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
     numbers = ("12", "15", "18", "20")
     assert extract("The answer is B = 18", numbers) == Extraction(None, "ambiguous", ("B", "C"))

@@ -317,3 +317,77 @@ def test_the_number_of_an_item_where_a_list_was_cut_off_is_no_answer() -> None:
     assert label("We begin again:\n1. The length is twice the width.\n2", numbers) is None
     assert label("We begin again:\n1) The length is twice the width.\n2.", numbers) is None
     assert label("We begin again:\n1. The length is twice the width.\n\n50", numbers) == "C"
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        " <end_of_text> The answer is A",
+        "<eod>A",
+        "<|end_of_turn|>The answer is A.",
+        "\n[INST] And of Germany? [/INST] The answer is A.",
+        "<|user|>\nAnd of Germany?\n<|assistant|>\nThe answer is A.",
+        "<|im_start|>user\nAnd of Germany?",
+        "<|im_start|>user\nAnd of Germany?\n<|im_start|>assistant\nThe answer is A.",
+        "<|start_header_id|>user<|end_header_id|>\n\nA?<|start_header_id|>assistant<|end_header_id|>\n\nAnswer: A",
+        "<start_of_turn>user\nAnd of Germany?\n<start_of_turn>model\nThe answer is A.",
+        "<｜User｜>And of Germany?<｜Assistant｜>The answer is A.",
+    ],
+)
+@pytest.mark.parametrize("own", ["C", "The answer is C."])
+def test_a_further_turn_of_a_chat_is_not_read(own: str, further: str) -> None:
+    assert label(own + further) == "C"
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        "\nuser\nAnd of Germany?\nassistant\nThe answer is A.",
+        "\nuser\nAnd of Germany?\nA. Berlin\nB. Bonn\nmodel\nA",
+        "user\n\nAnd of Germany?assistant\n\nThe answer is A.",
+        "assistant\n\nThe answer is A.",
+    ],
+)
+def test_a_further_turn_is_not_read_where_the_server_dropped_its_control_tokens(further: str) -> None:
+    assert label(f"The answer is C.{further}") == "C"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assistant\n\nC",
+        "[/INST] C",
+        "<s>[INST] What is the capital of France? [/INST] The answer is C.",
+        "The user\nof this map sees Paris.\nThe answer is C.",
+        "There is a user\n\nThe answer is C.",
+        "user\n\nThe answer is C.",
+    ],
+)
+def test_words_and_marks_of_a_chat_before_the_answer_hide_nothing(text: str) -> None:
+    assert label(text) == "C"
+    assert label("The answer is C.\nuser", ("root", "admin", "user")) == "C"
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        "Frage: Was ist die Hauptstadt von Deutschland?\nAntwort: A",
+        "Pregunta 2: ¿Cuál es la capital de Alemania?\nRespuesta: A",
+        "Pergunta: Qual é a capital da Alemanha?\nResposta: A",
+        "Вопрос: Столица Германии?\nОтвет: A",
+        "问题：德国的首都是？\n答案：A",
+        "下一题：德国的首都是？\n答案：A",
+        "質問：ドイツの首都は？\n答え：A",
+        "질문: 독일의 수도는?\n정답: A",
+        "### Input:\nThe capital of Germany\n\n### Response:\nThe answer is A.",
+    ],
+)
+def test_a_further_question_in_another_language_is_not_read(further: str) -> None:
+    assert label(f"C\n\n{further}") == "C"
+    assert label(f"The answer is C.\n\n{further}") == "C"
+
+
+def test_what_is_called_a_question_elsewhere_and_asks_nothing_or_the_own_one_is_read_on_from() -> None:
+    assert label("我认为是A。\n问题：A在德国。所以答案是C。") == "C"
+    asked = "法国的首都是？"
+    assert extract(f"好的。\n\n题目：{asked}\n\n答案：C", CITIES, asked).label == "C"

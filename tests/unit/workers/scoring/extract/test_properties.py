@@ -82,6 +82,15 @@ def test_prose_around_a_clear_answer_does_not_hide_it(before: str, after: str, l
         "maybe A, ",
         "La réponse est A, enfin ",
         "It's Paris, so A. ",
+        "A-Berlin ",
+        "A<br>",
+        "<tr><td>A</td>",
+        "<s>[INST] ",
+        "| A<br>B |\n",
+        "\\boxed{\\boxed{\n",
+        "\nuser\n",
+        "user\n\nA",
+        "题目：A\n",
     ],
 )
 def test_a_hundred_kilobytes_of_anything_are_read(piece: str) -> None:

@@ -83,6 +83,12 @@ def test_reasoning_that_the_template_opened_is_known_by_the_end_of_the_prompt(mo
     assert extract(THOUGHT + ends + "C", CITIES).label == "C"
 
 
+@pytest.mark.parametrize("name", ["cot", "chain_of_thought", "thought_process", "inner_monologue", "think "])
+def test_reasoning_in_an_element_that_no_parser_knows_is_no_answer(name: str) -> None:
+    assert extract(f"<{name}>{THOUGHT}</{name}>C", CITIES).label == "C"
+    assert extract(f"<{name}>{THOUGHT}", CITIES).rule == "unfinished-reasoning"
+
+
 @pytest.mark.parametrize("word", [" is", "'s"])
 def test_granites_words_for_reasoning_are_left_out_once_its_answer_has_begun(word: str) -> None:
     thought = f"Here{word} my thought process: {THOUGHT}"
