@@ -73,6 +73,9 @@ class Broker(Protocol):
     def boot_failures(self, queue: str) -> list[BootFailure]:
         """Return the workers that should take messages from `queue` but failed to boot."""
 
+    def vanished(self, queue: str) -> list[WorkerRecord]:
+        """Return the workers of `queue` that are gone, within the last hour, though nobody had drained them."""
+
     def why_no_writes(self) -> WritesRefused | None:
         """Return why Redis currently refuses a small write, if it does; no worker can renew its heartbeat then."""
 
@@ -147,6 +150,9 @@ class RedisBroker:
     def boot_failures(self, queue: str) -> list[BootFailure]:
         return [each for each in self._fleet.boot_failures() if each.queue == queue]
 
+    def vanished(self, queue: str) -> list[WorkerRecord]:
+        return [each for each in self._fleet.missing() if each.queue == queue]
+
     def why_no_writes(self) -> WritesRefused | None:
         return why_no_writes(self._ledger.client)
 
@@ -166,6 +172,7 @@ class MemoryBroker:
     #: Run ids of which workers hold messages.
     held: set[str] = field(default_factory=set)
     live: list[WorkerRecord] = field(default_factory=list)
+    gone: list[WorkerRecord] = field(default_factory=list)
     #: Workers that are starting, and those that failed to boot: returned for every queue.
     announced: list[str] = field(default_factory=list)
     unbooted: list[BootFailure] = field(default_factory=list)
@@ -245,6 +252,9 @@ class MemoryBroker:
     def boot_failures(self, queue: str) -> list[BootFailure]:  # noqa: ARG002 - the same for every queue
         """Return what the test has set."""
         return list(self.unbooted)
+
+    def vanished(self, queue: str) -> list[WorkerRecord]:
+        return [each for each in self.gone if each.queue == queue]
 
     def why_no_writes(self) -> WritesRefused | None:
         """Return what the test has set."""

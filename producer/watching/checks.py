@@ -12,7 +12,7 @@ from contract.errors import LedgerError, WritesRefused
 from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Run
 from contract.wording import number
-from producer.watching.status import unbooted_of, writer_of
+from producer.watching.status import unbooted_of, vanished_of, writer_of
 from producer.watching.unserved import (
     held_up,
     refusal_of_writes,
@@ -20,12 +20,13 @@ from producer.watching.unserved import (
     start_workers,
     starting_words,
     unbooted_by_reason,
+    vanished_words,
 )
 
 if TYPE_CHECKING:
     from producer.broker import Broker
 
-__all__ = ["Missing", "PutOff", "Refused", "Stalled", "Unbooted", "Unserved"]
+__all__ = ["Missing", "PutOff", "Refused", "Stalled", "Unbooted", "Unserved", "Vanished"]
 
 Say: TypeAlias = Callable[[str], object]
 
@@ -33,6 +34,8 @@ Say: TypeAlias = Callable[[str], object]
 AGAIN_EVERY_S = 60.0
 #: How long no worker may be present before a message says so.
 NO_WORKER_AFTER_S = 10.0
+#: How long a worker may be gone before a message says so: one that crashes is started again within this time.
+GONE_AFTER_S = 60.0
 #: How long nothing may be settled before it is looked every few seconds whether Redis refuses writes.
 UNSETTLED_AFTER_S, REFUSED_EVERY_S = 10.0, 2.0
 #: Interval between checks for a stall. Only two positive checks in a row count, since a message on its way to a worker
@@ -128,6 +131,28 @@ class Unbooted:
                 self._said.add(reason)
                 names = ", ".join(each.worker for each in found)
                 self._say(f"{names} failed to boot {since(found)} ago: {reason}")
+
+
+class Vanished:
+    """Workers that are gone though nobody had drained them, while others serve the run."""
+
+    def __init__(self, run: Run, broker: Broker, say: Say) -> None:
+        self._run = run
+        self._broker = broker
+        self._say = say
+        #: Worker → since when it has been gone.
+        self._since: dict[str, float] = {}
+        self._said: set[str] = set()
+
+    def look(self, now: float) -> None:
+        """Say of each worker once that it is gone, and again if it came back in between."""
+        gone = {each.name: each for each in vanished_of(self._run, self._broker)}
+        self._since = {name: self._since.get(name, now) for name in gone}
+        lasting = {name for name, since in self._since.items() if now - since >= GONE_AFTER_S}
+        new, self._said = lasting - self._said, lasting
+        if new:
+            words = vanished_words([gone[name] for name in sorted(new)])
+            self._say(f"Others go on without {words}")
 
 
 class Stalled:

@@ -24,6 +24,7 @@ from producer.watching.unserved import (
     remedy,
     unbooted_lines,
     unserved_queues,
+    vanished_words,
     waiting_lines,
     workers_of,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "status_lines",
     "unbooted_of",
     "unwritten",
+    "vanished_of",
     "workers_line",
     "writer_of",
 ]
@@ -65,6 +67,7 @@ def status_json(run: Run, counts: Counts, broker: Broker, used: Sequence[EngineU
         "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers],
         "simulated": any_simulated(used),
         "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
+        "vanished": [each.name for each in vanished_of(run, broker)],
     }
 
 
@@ -108,6 +111,7 @@ def _hindered(run: Run, live: Sequence[WorkerRecord], broker: Broker) -> Lines:
         *[("put off", each) for each in put_off_by(run.run_id, workers)],
         *[("not ready", each) for each in waiting_lines(workers)],
         *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
+        *optional_line("vanished", "" if refused else vanished_words(vanished_of(run, broker))),
     ]
 
 
@@ -162,3 +166,9 @@ def _named(worker: WorkerRecord) -> str:
 def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
     """Return the workers that should serve one of the run's queues but failed to boot."""
     return [each for queue in keys.route(run.spec) for each in broker.boot_failures(queue)]
+
+
+def vanished_of(run: Run, broker: Broker) -> list[WorkerRecord]:
+    """Return the workers of the run's queues that are gone, since it was created, though nobody had drained them."""
+    gone = (each for queue in keys.route(run.spec) for each in broker.vanished(queue))
+    return [each for each in gone if each.seen_at > run.created_at]

@@ -30,6 +30,7 @@ __all__ = [
     "unbooted_by_reason",
     "unbooted_lines",
     "unserved_queues",
+    "vanished_words",
     "waiting_lines",
     "workers_of",
 ]
@@ -148,3 +149,11 @@ def unbooted_lines(failures: Iterable[BootFailure]) -> list[str]:
 def since(failures: Iterable[BootFailure]) -> str:
     """Return the time since the last of `failures`: a fleet that was replaced may have failed yesterday."""
     return duration(max(0.0, time.time() - max(each.at for each in failures)))
+
+
+def vanished_words(gone: Sequence[WorkerRecord]) -> str:
+    """Return which workers are `gone` though nobody had drained them, and what to do; an empty string for none."""
+    if not gone:
+        return ""
+    names = ", ".join(each.name for each in gone)
+    return f"{names}, not drained: see whether the host is up; if so, the worker's log, and there: {COMMAND}"

@@ -93,6 +93,7 @@ class Watcher:
         self._unserved = checks.Unserved(broker, screen.say)
         self._put_off = checks.PutOff(run, screen.say)
         self._unbooted = checks.Unbooted(run, broker, screen.say)
+        self._vanished = checks.Vanished(run, broker, screen.say)
         self._stalled = checks.Stalled(run, broker, screen.say)
         self._missing = checks.Missing(run)
 
@@ -149,6 +150,8 @@ class Watcher:
             self._unserved.look(now, () if self._refused.lasts else unserved, live)
             self._put_off.look(there)
             self._unbooted.look()
+            if not unserved and not self._refused.lasts:
+                self._vanished.look(now)
             with self._told_if_gone():
                 if why := self._stalled.look(now):
                     self._refused.tell(now, why)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from contract.fleet import BootFailure, WorkerState
+from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, Run
 from producer.broker import MemoryBroker
 from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
-from producer.watching.status import status_lines
+from producer.watching.status import status_json, status_lines
 from producer.watching.unserved import start_workers
 from producer.watching.watch import Watcher, watch
 from tests.unit.producer.watching.looking import FULL, WAITING, Screen, Script, settle_open, worker
@@ -139,10 +139,49 @@ def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
     assert "not booted" not in dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
 
+def vanished(name: str, run: Run, after_s: float = 1.0) -> WorkerRecord:
+    seen = {"name": name, "seen_at": run.created_at + after_s}
+    return worker(run.spec.model).model_copy(update=seen)
+
+
+def test_workers_that_vanish_while_others_go_on_are_told_after_a_minute_and_again_if_they_were_back(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    """A host with eight GPUs was lost, and only the pace told."""
+    broker.live.append(worker(run.spec.model))
+    both, one = [vanished("gpu0@b", run), vanished("gpu1@b", run)], [vanished("gpu1@b", run)]
+    screen = Screen()
+    said: list[int] = []
+    events: dict[float, Callable[[], object]] = {
+        10: lambda: broker.gone.extend(both),
+        69: lambda: said.append(len(screen.said)),
+        80: lambda: broker.gone.clear(),
+        100: lambda: broker.gone.extend(one),
+        159: lambda: said.append(len(screen.said)),
+        290: lambda: settle_open(ledger, run),
+    }
+
+    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+
+    what = "not drained: see whether the host is up; if so, the worker's log, and there: python -m workers up"
+    assert screen.said == [f"Others go on without gpu0@b, gpu1@b, {what}", f"Others go on without gpu1@b, {what}"]
+    assert said == [0, 1]
+
+
+def test_the_status_names_workers_that_vanished_since_the_run_was_created(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    broker.gone += [vanished("gpu0@b", run), vanished("gpu0@before", run, after_s=-1.0)]
+    counts = ledger.counts(run.run_id)
+    assert dict(status_lines(run, counts, broker, ()))["vanished"].startswith("gpu0@b, not drained: ")
+    assert status_json(run, counts, broker, ())["vanished"] == ["gpu0@b"]
+
+
 def test_workers_that_cannot_beat_are_not_said_to_be_missing(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:
     broker.refused = FULL
+    broker.gone.append(vanished("gpu0@b", run))
     screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker, ())
 
     watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle_open(ledger, run)}).clock())
