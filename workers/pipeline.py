@@ -1,6 +1,14 @@
 """The scoring pipeline: questions in, verdicts out, one generate call for all. Independent of Celery and Redis.
 
-Modes with follow-up requests (`judge`) make further calls, each again one for the whole batch.
+    Item        a question, its run's spec and its passages
+    _Interview  the item in one order of its choices; `circular` runs have one per rotation, all others a single one
+    Request     what the mode's `ask` makes of an interview
+    Completion  the engine's answer to a request
+    Reading     what the mode's `read` makes of an interview's completions
+    Verdict     what `workers.verdicts` makes of all readings of an item
+
+A mode may read a `FollowUp` instead, as `judge` does: further requests, which are again sent in one call for the whole
+batch.
 """
 
 from __future__ import annotations
@@ -50,22 +58,26 @@ def score_in_parts(
     """Score `items` in one generate call; yield (position, verdict) pairs in parts, some empty, as answers complete.
 
     `provenances`, if given, has the provenance of each item for its verdict.
-    An item that cannot be scored gets a verdict with outcome `failed` and the reason: a failing call is split until the
-    culprit is isolated, with `UnexpectedFailure` for an exception that is no EngineError. Raises EngineDead, and
-    EngineError if the engine cannot measure prompts with passages.
+
+    An item that cannot be scored gets a verdict with the outcome `failed` and the reason. If a call fails, it is split
+    until the request at fault is found; an exception that is no EngineError is recorded as an `UnexpectedFailure`.
+    Raises EngineDead, and EngineError if the engine cannot measure prompts with passages.
     """
     started = time.monotonic()
     items = fitted(items, engine)
     provenances = provenances or [Provenance()] * len(items)
     refusals = without_room(items, engine)
-    left = {i: _interviews(item, refusals.get(i)) for i, item in enumerate(items)}
-    for _ in _ask_all([interview for of_item in left.values() for interview in of_item], engine, judge_engine, reader):
+    #: Position of an item → its interviews, until it has its verdict.
+    unfinished = {i: _interviews(item, refusals.get(i)) for i, item in enumerate(items)}
+    everyone = [interview for interviews in unfinished.values() for interview in interviews]
+    for _ in _ask_all(everyone, engine, judge_engine, reader):
         latency_ms = (time.monotonic() - started) * 1000
-        ended = [i for i, of_item in left.items() if not any(each.requests for each in of_item)]
-        yield [(i, _verdict(items[i], left.pop(i), latency_ms, provenances[i])) for i in ended]
+        ended = [i for i, interviews in unfinished.items() if not any(each.requests for each in interviews)]
+        yield [(i, _verdict(items[i], unfinished.pop(i), latency_ms, provenances[i])) for i in ended]
 
 
 def _interviews(item: Item, refusal: Exception | None) -> list[_Interview]:
+    """Return the interviews of `item`; if it must not be asked, a single one, which has failed with `refusal`."""
     interviews = [_Interview(item.spec, each, item.passages) for each in arrangements(item.question, item.spec)]
     if refusal:
         interviews[0].fail("asked", refusal)
@@ -78,9 +90,9 @@ def _ask_all(
 ) -> Iterator[None]:
     """Send requests until no interview has any left; yield whenever some may be complete."""
     while waiting := [each for each in interviews if each.requests]:
-        for judge, company in _by_judge(waiting):
-            yield from _ask(judge, company, engine, judge_engine, reader)
-    yield
+        for judge, of_judge in _by_judge(waiting):
+            yield from _ask(judge, of_judge, engine, judge_engine, reader)
+    yield  # for interviews that failed outside a call: without a request, or without their judge
 
 
 def _ask(
@@ -92,19 +104,19 @@ def _ask(
 ) -> Iterator[None]:
     """Make one call with the requests of all `interviews`: to `judge`, if there is one, else to `engine`."""
     try:
-        asked = judge_engine(judge) if judge else engine
+        answering = judge_engine(judge) if judge else engine
     except Exception as trouble:  # noqa: BLE001 - an unreachable judge only fails its own questions
         for interview in interviews:
             interview.fail("judged", trouble)
         return
     places = [(interview, k) for interview in interviews for k in range(len(interview.requests))]
-    for part in _generate(asked, [interview.requests[k] for interview, k in places]):
-        rounds = []
+    for part in _generate(answering, [interview.requests[k] for interview, k in places]):
+        to_read = []
         for position, completion in part:
             interview, k = places[position]
-            if unread := interview.take(k, completion):
-                rounds.append((interview, unread))
-        for (interview, _), found in zip(rounds, reader([unread for _, unread in rounds]), strict=True):
+            if unread := interview.receive(k, completion):
+                to_read.append((interview, unread))
+        for (interview, _), found in zip(to_read, reader([unread for _, unread in to_read]), strict=True):
             interview.conclude(found)
         yield
 
@@ -119,12 +131,13 @@ class _Interview:
     requests: list[Request] = field(default_factory=list)
     reading: Reading | None = None
     failure: Failure | None = None
+    #: The answers to all requests so far, also those of earlier steps.
     completions: list[Completion] = field(default_factory=list)
-    #: Answers by the position of their request, until all have arrived.
+    #: Answers to `requests`, by position, until all have arrived.
     _answers: dict[int, Completion] = field(default_factory=dict)
     #: The judge that gets `requests`; None: the model under test.
     judge: Judge | None = None
-    #: What reads the answers, if `requests` are a further step of the mode.
+    #: Reads the answers, if `requests` are those of a `FollowUp`; otherwise, the mode does.
     _follow_up: Callable[[Sequence[Completion]], Reading | FollowUp] | None = None
 
     def __post_init__(self) -> None:
@@ -134,8 +147,11 @@ class _Interview:
         except Exception as trouble:  # noqa: BLE001 - one question's error must not fail its batch
             self.fail("asked", trouble)
 
-    def take(self, position: int, completion: Completion) -> Unread | None:
-        """Record the answer to one of `requests`; return all answers, to be read, once there are as many."""
+    def receive(self, position: int, completion: Completion) -> Unread | None:
+        """Record the answer to the request at `position`; with the last one, return all of them, which are to be read.
+
+        None while some are missing, and if one of them is an error: then the interview has failed.
+        """
         self._answers[position] = completion
         if len(self._answers) < len(self.requests):
             return None
@@ -156,16 +172,16 @@ class _Interview:
         else:
             self.reading = found
 
-    def fail(self, what: str, trouble: Exception) -> None:
-        """Give up without a reading."""
+    def fail(self, done: str, trouble: Exception) -> None:
+        """Give up without a reading. `done` is what cannot be done with the question, for the log, such as `asked`."""
         self.requests = []
-        shows_where = log.isEnabledFor(logging.DEBUG)  # every question may fail alike
-        log.warning("question %s cannot be %s: %s", self.arrangement.question.id, what, trouble, exc_info=shows_where)
+        traceback = log.isEnabledFor(logging.DEBUG)  # otherwise too much: every question may fail for the same reason
+        log.warning("question %s cannot be %s: %s", self.arrangement.question.id, done, trouble, exc_info=traceback)
         self.failure = Failure.of(trouble)
 
 
 def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list[_Interview]]]:
-    """Group interviews by the engine they ask: one call each."""
+    """Group interviews by the judge that gets their requests; each group is one call."""
     groups: dict[Judge | None, list[_Interview]] = {}
     for interview in interviews:
         groups.setdefault(interview.judge, []).append(interview)
@@ -173,19 +189,19 @@ def _by_judge(interviews: Sequence[_Interview]) -> list[tuple[Judge | None, list
 
 
 def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
-    """Make one call; if it fails, retry the halves of what is unanswered, down to the failing request."""
-    left = dict(enumerate(requests))
+    """Make one call. If it fails, call again with each half of the unanswered requests, down to the one at fault."""
+    unanswered = dict(enumerate(requests))
     trouble: Exception = EngineError("the engine returned no answer")
     try:
         for part in engine.answers(requests):
             for position, _ in part:
-                del left[position]
+                del unanswered[position]
             yield part
     except EngineDead:
         raise
     except Exception as raised:  # noqa: BLE001 - whatever a call raises must only fail the culprit
         trouble = raised
-    positions = list(left)
+    positions = list(unanswered)
     if len(positions) == 1:
         kind = Failure if isinstance(trouble, EngineError) else UnexpectedFailure
         if kind is UnexpectedFailure:
@@ -195,7 +211,7 @@ def _generate(engine: Engine, requests: Sequence[Request]) -> Iterator[Part]:
         log.warning("%d of %d requests got no answer, halving them: %s", len(positions), len(requests), trouble)
         middle = len(positions) // 2
         for half in (positions[:middle], positions[middle:]):
-            for part in _generate(engine, [left[position] for position in half]):
+            for part in _generate(engine, [unanswered[position] for position in half]):
                 yield [(half[k], completion) for k, completion in part]
 
 
