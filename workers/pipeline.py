@@ -133,6 +133,8 @@ class _Interview:
     failure: Failure | None = None
     #: The answers to all requests so far, also those of earlier steps.
     completions: list[Completion] = field(default_factory=list)
+    #: Whether one of its texts filled the model's context; those of a judge do not count.
+    context_full: bool = False
     #: Answers to `requests`, by position, until all have arrived.
     _answers: dict[int, Completion] = field(default_factory=dict)
     #: The judge that gets `requests`; None: the model under test.
@@ -159,6 +161,8 @@ class _Interview:
         self._answers.clear()
         self.requests = []
         self.completions += completions
+        if self._follow_up is None:
+            self.context_full = any(text.context_full for each in completions for text in each.texts)
         errors = [each.error for each in completions if each.error]
         self.failure = errors[0] if errors else None
         return None if errors else Unread(self.arrangement.question, completions, self.spec, self._follow_up)
@@ -219,7 +223,8 @@ def _verdict(item: Item, interviews: Sequence[_Interview], latency_ms: float, pr
     failures = [each.failure for each in interviews if each.failure]
     completions = [completion for each in interviews for completion in each.completions]
     found = failures[0] if failures else [_reading(each) for each in interviews]
-    return verdict_on(item, found, completions, latency_ms, provenance)
+    context_full = any(each.context_full for each in interviews)
+    return verdict_on(item, found, completions, latency_ms, provenance, context_full=context_full)
 
 
 def _reading(interview: _Interview) -> Reading:

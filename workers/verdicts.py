@@ -47,10 +47,13 @@ def verdict_on(
     completions: Sequence[Completion],
     latency_ms: float,
     provenance: Provenance,
+    *,
+    context_full: bool,
 ) -> Verdict:
     """Return the verdict on `item`. `found` is a reading for each order of its choices, or why there is none.
 
-    `completions` are all answers to its requests, whose tokens are counted.
+    `completions` are all answers to its requests, whose tokens are counted. `context_full` is whether a text that it
+    was read from filled the model's context.
     """
     prompt = generated = prefill = cached = 0
     for each in completions:
@@ -73,8 +76,8 @@ def verdict_on(
         "latency_ms": latency_ms,
         "settled_at": time.time(),
     }
-    if fields.get("truncated"):  # a judge's text that was cut off does not count
-        fields["context_full"] = any(text.context_full for each in completions for text in each.texts)
+    if fields.get("truncated"):
+        fields["context_full"] = context_full
     if item.spec.rag or item.spec.use_context_field:
         fields |= {
             "context_source": context_source(item.question, item.spec, item.passages),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
-from contract import Mode, Outcome, Prompt, Verdict
+from contract import Mode, Outcome, Prompt, Verdict, load_settings
 from contract.spec import ChatTemplate, FewShot, Judge, Sampling
 from tests.support import make_question, make_questions, make_spec
-from tests.unit.workers.ready_engine import LETTERED
+from tests.unit.workers.ready_engine import LETTERED, ReadyEngine
 from tests.unit.workers.writer import CAPITAL, GRADE, WRITES, Writer, ask
-from workers.engines.base import GenerateRequest
+from workers.engines.base import Completion, GenerateRequest, Request, Text
 from workers.pipeline import score_batch
 from workers.scoring import Item
 
@@ -208,6 +209,20 @@ def test_a_grade_that_was_cut_off_names_the_setting_to_raise() -> None:
     verdict, _ = judged(*['{"correct": true, "rea'] * 3, truncated=True)
     assert verdict.error is not None
     assert verdict.error.message.endswith("cut off at judge.max_tokens 256: raise it")
+
+
+def test_an_answer_that_was_cut_off_at_its_limit_is_not_one_that_filled_the_context_because_a_grade_did() -> None:
+    answer = Text("It is Rome. It is", 3, truncated=True)
+    filled = Text('{"correct": true, "rea', 3, truncated=True, context_full=True)
+    grade = Text('{"correct": true, "reason": "yes"}', 3)
+    left = [answer, filled, grade]
+
+    class Judged(ReadyEngine):
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            return [Completion(texts=(left.pop(0),)) for _ in requests]
+
+    verdict = ask(Judged(load_settings()), mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE))
+    assert (verdict.outcome, verdict.truncated, verdict.context_full) == (Outcome.CORRECT, True, False)
 
 
 def test_a_judge_that_this_worker_cannot_reach_fails_its_questions_alone() -> None:
