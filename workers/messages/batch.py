@@ -43,7 +43,7 @@ class HeldMessage:
 class Batch:
     """Messages that are processed together in one generate call, and what came of it.
 
-    `run_batch` sets `begun` and the three fields behind it.
+    `run_batch` sets `begun`, `fatal`, `retry_after_s` and `requeue_after_s`.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Batch:
     fatal: str = ""
     #: Longest pause that a question needs before its next attempt; 0: no attempt failed.
     retry_after_s: float = 0.0
-    #: How long messages to be requeued are held before, as they are redelivered at once.
+    #: How long messages are held before they are requeued: after that, they are redelivered at once.
     requeue_after_s: float = 0.0
     #: When it was dispatched: in seconds since the epoch, and by the monotonic clock.
     started_at: float = field(default_factory=time.time, init=False)

@@ -28,8 +28,8 @@ __all__ = ["BatchWork"]
 
 log = logging.getLogger(__name__)
 
-#: A question begun this often without a verdict is a suspect, begun alone from then on: it may kill its batch. Earlier
-#: where `max_attempts` allows only two: each question has its last attempt alone.
+#: A question that was begun this often without a verdict may have killed its worker. It is a suspect then, and is begun
+#: alone. With `max_attempts: 2`, it is one after the first attempt already, so that the last one is always made alone.
 SUSPECT_FROM = 2
 
 
@@ -99,7 +99,7 @@ class BatchWork(abc.ABC):
         pause_s = 0.0
         try:
             with self._put_offs.during_batch():
-                endings = self._do(batch)
+                endings = self._process(batch)
             _settle_messages(batch, endings)
             pause_s, batch.requeue_after_s = self._pauses.choose(endings, batch.retry_after_s)
         except EngineDead as trouble:
@@ -124,16 +124,16 @@ class BatchWork(abc.ABC):
         for works in list(self._under_way.values()):
             self._recorder.uncount(works)
 
-    def _do(self, batch: Batch) -> Endings:
+    def _process(self, batch: Batch) -> Endings:
         """Process the batch's unsettled questions and return their endings."""
         with self._isolation.shared():
-            endings, suspects = self._do_all_but_suspects(batch)
+            endings, suspects = self._process_all_but_suspects(batch)
         for suspect in suspects:
             with self._isolation.exclusive():
                 endings |= self._attempt_alone(batch, suspect)
         return endings
 
-    def _do_all_but_suspects(self, batch: Batch) -> tuple[Endings, list[Work]]:
+    def _process_all_but_suspects(self, batch: Batch) -> tuple[Endings, list[Work]]:
         """Process all questions except suspects; return their endings, and the suspects, which are not begun yet."""
         endings: Endings = {}
         ready: list[Work] = []
@@ -149,8 +149,8 @@ class BatchWork(abc.ABC):
             if unfit is None:
                 self._recorder.note_engine(run_id, spec.mode)
             for work in begun:
-                if failure := unfit or self._too_often(work):
-                    attempts = min(work.attempts, self._settings.max_attempts)  # one beyond was not begun
+                if failure := unfit or self._exhausted(work):
+                    attempts = min(work.attempts, self._settings.max_attempts)  # one beyond that was never made
                     refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, failure))
                 elif work.attempts <= self._suspect_from:
                     ready.append(work)
@@ -211,7 +211,10 @@ class BatchWork(abc.ABC):
         ]
 
     def _spec_or_hindrance(self, run_id: str, held: Iterable[HeldMessage]) -> tuple[RunSpec | None, str]:
-        """Return the run's spec, and why this worker cannot process it now; None if only an updated one can read it."""
+        """Return the run's spec, and why this worker cannot process it now; empty if it can.
+
+        The spec is None if only a newer worker can read it, or the messages.
+        """
         version = max(each.version for each in held)
         if version > MESSAGE_VERSION:
             return None, f"message version {version}, this worker reads up to {MESSAGE_VERSION}: update the worker"
@@ -221,8 +224,8 @@ class BatchWork(abc.ABC):
             return None, str(trouble)
         return spec, self._hindrance(spec)
 
-    def _too_often(self, work: Work) -> Failure | None:
-        """Return the failure of a question that has had all its attempts; None of any other."""
+    def _exhausted(self, work: Work) -> Failure | None:
+        """Return the failure of a question that has had all its attempts; None if it has any left."""
         if work.attempts <= self._settings.max_attempts:
             return None
         return too_many(self._settings.max_attempts, self._ledger.troubles(work.run_id, work.question_id))
@@ -242,7 +245,7 @@ class BatchWork(abc.ABC):
         return self._attempt(batch, [work])
 
     def _attempt(self, batch: Batch, works: Sequence[Work]) -> Endings:
-        """Do the stage for `works`. Their attempts are taken back if the worker stops while its engine only waits."""
+        """Do the stage for `works`. If the worker stops while its engine waits for a server, no attempt is counted."""
         endings: Endings = {}
         batch.begun += len(works)
         self._under_way[batch.number] = works

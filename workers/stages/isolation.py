@@ -21,14 +21,15 @@ class Isolation:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        #: Running batches, and batches waiting for a suspect.
-        self._batches = 0
-        self._waiting = 0
-        #: Suspects waiting or running.
+        self._batches_running = 0
+        #: Batches that wait for a suspect.
+        self._batches_waiting = 0
+        #: Suspects, waiting or running.
         self._suspects = 0
-        self._alone = False
-        #: Suspects that are done: each admits the waiting batches.
-        self._through = 0
+        self._suspect_runs = False
+        #: Each suspect that is done admits the waiting batches.
+        self._suspects_done = 0
+        #: Why the engine is dead; empty: it is not.
         self._dead = ""
 
     @property
@@ -41,17 +42,17 @@ class Isolation:
         """Hold the engine beside other batches. Raises EngineDead."""
         with self._changed:
             if self._suspects:
-                self._waiting += 1
-                through = self._through
-                self._changed.wait_for(lambda: self._through != through)
+                self._batches_waiting += 1
+                done_before = self._suspects_done
+                self._changed.wait_for(lambda: self._suspects_done != done_before)
             else:
-                self._batches += 1
+                self._batches_running += 1
         try:
             with self._alive():
                 yield
         finally:
             with self._changed:
-                self._batches -= 1
+                self._batches_running -= 1
                 self._changed.notify_all()
 
     @contextmanager
@@ -59,17 +60,18 @@ class Isolation:
         """Hold the engine alone. Raises EngineDead."""
         with self._changed:
             self._suspects += 1
-            self._changed.wait_for(lambda: not (self._batches or self._alone))
-            self._alone = True
+            self._changed.wait_for(lambda: not (self._batches_running or self._suspect_runs))
+            self._suspect_runs = True
         try:
             with self._alive():
                 yield
         finally:
             with self._changed:
-                self._alone = False
+                self._suspect_runs = False
                 self._suspects -= 1
-                self._through += 1
-                self._batches, self._waiting = self._waiting, 0  # admitted here, so that no suspect gets ahead
+                self._suspects_done += 1
+                # Counted as running here and not by their own threads: the next suspect could get ahead of these.
+                self._batches_running, self._batches_waiting = self._batches_waiting, 0
                 self._changed.notify_all()
 
     @contextmanager

@@ -26,13 +26,14 @@ class Pauses:
         self._holding = threading.Lock()
 
     def choose(self, endings: Endings, retry_after_s: float) -> tuple[float, float]:
-        """Return for how long the worker pauses after a batch, and for how long it holds the messages to be requeued.
+        """Return how long the worker pauses after a batch, and how long it holds the messages that are to be requeued.
 
-        `retry_after_s` is how long questions whose attempt failed should wait for the next. Their messages are held
-        while other questions go on. But if several failed and nothing else was done, or many are held already, the
-        worker pauses: nothing may be wrong with them, and others would only use up their attempts, too.
+        `retry_after_s` is how long a question whose attempt failed should wait for the next one; 0: no attempt failed.
 
-        It also pauses if all were put off (`retry_after_s` is 0), as they come back at once.
+        - Normally the messages are held for that long, while the worker goes on with others.
+        - If several questions failed and none of the batch ended, or if many are held already, the fault may be the
+          worker's. Then the worker pauses, so that it does not use up the attempts of all others.
+        - If all questions were put off, they come back at once. Then the worker pauses for a moment.
         """
         again = Counter(endings.values())[AGAIN]
         if not again:
@@ -45,7 +46,7 @@ class Pauses:
         return retry_after_s, 0.0
 
     def _hold(self, questions: int, pause_s: float) -> bool:
-        """Hold so many more questions for `pause_s`; return False, and hold none of them, if that is too many."""
+        """Hold `questions` more questions for `pause_s`; return False, and hold none of them, if these are too many."""
         now_s = time.monotonic()
         with self._holding:
             self._held = [(until_s, count) for until_s, count in self._held if until_s > now_s]

@@ -94,17 +94,18 @@ class Recorder:
     def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
         """Commit, and return the verdicts that stand: none for a purged run, nor for what another worker settled."""
         try:
-            new = self.outlasting(number(len(verdicts), "verdict"), partial(self._ledger.commit, run_id, verdicts))
+            new = self.despite_outages(number(len(verdicts), "verdict"), partial(self._ledger.commit, run_id, verdicts))
         except UnknownRun:
             log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
             return []
         self.count_done(len(new))
         return new
 
-    def outlasting(self, what: str, call: Callable[[], T]) -> T:
-        """Return what the ledger's `call` returns, however long Redis is unavailable; `what` waits, for the log.
+    def despite_outages(self, what: str, call: Callable[[], T]) -> T:
+        """Return the result of `call`, which asks the ledger; repeat it as long as Redis is unavailable.
 
-        Scored work must survive a restart of the server, and an outage must cost begun questions no attempt.
+        So scored questions survive a restart of Redis, and an outage costs no attempt. `what` names what waits, for the
+        log.
 
         Raises LedgerError if waiting cannot help, or once this worker is stopping; the questions then stay unsettled
         and are asked again.
@@ -133,7 +134,7 @@ class Recorder:
         """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""
         note = partial(self._ledger.note_trouble, held.run_id, [question_id], f"{self._worker}: {reason}")
         try:
-            (known,) = self.outlasting("1 failed attempt", note)
+            (known,) = self.despite_outages("1 failed attempt", note)
         except UnknownRun:
             return {}
         if not known:  # settled meanwhile through another message
@@ -167,7 +168,7 @@ class Recorder:
         if engine := self._engine_of(run_id, mode):
             with contextlib.suppress(UnknownRun):  # purged meanwhile
                 used = EngineUsed(worker=self._worker, since=time.time(), engine=engine)
-                self.outlasting("a batch", partial(self._ledger.note_engine, run_id, used))
+                self.despite_outages("a batch", partial(self._ledger.note_engine, run_id, used))
 
     def _engine_and_version(self, mode: Mode) -> dict[str, Any]:
         engine = self._describe_engine()

@@ -84,7 +84,7 @@ class BatchRetriever(BatchWork):
         for run_id, passages_of in found.items():
             try:
                 what = f"passages of {number(len(passages_of), 'question')}"
-                self._recorder.outlasting(what, partial(self._ledger.attach, run_id, passages_of))
+                self._recorder.despite_outages(what, partial(self._ledger.attach, run_id, passages_of))
             except UnknownRun:
                 purged.add(run_id)
         return purged

@@ -88,22 +88,22 @@ class BatchScorer(BatchWork):
         self._generated(len(works), latency_ms / 1000, max([each["queued_ms"] for each in provenances]) / 1000)
 
     def _settled(self, batch: Batch, settled: Sequence[Settled]) -> Endings:
-        """Commit the verdicts; but retry the questions that failed unforeseen, and put off those without a judge."""
+        """Commit the verdicts, but retry questions with an unforeseen failure, and put off those without a judge."""
         endings = self._recorder.commit([each for each in settled if not each.unforeseen and not each.unserved])
         for held, verdict in (each for each in settled if each.unforeseen):
             reason = one_line(str(verdict.error))
             endings |= self._recorder.retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
-        return endings | self._without_judge([each for each in settled if each.unserved])
+        return endings | self._put_off_unserved([each for each in settled if each.unserved])
 
-    def _without_judge(self, settled: Sequence[Settled]) -> Endings:
-        """Put the questions off that their judge did not serve."""
+    def _put_off_unserved(self, settled: Sequence[Settled]) -> Endings:
+        """Put off these questions, which their judge did not serve."""
         endings: Endings = {}
         for run_id, of_run in by_run(settled).items():
             endings |= self._put_off(run_id, of_run, _no_judge(of_run[-1].unserved))
         return endings
 
     def _put_off(self, run_id: str, begun: Sequence[Work | Settled], why: str) -> Endings:
-        """Put off questions of a run that were begun already; the attempts at them do not count."""
+        """Put off questions of a run that were begun already, and take their attempts back."""
         self._recorder.uncount(begun)
         return self._put_offs.add(run_id, [each.question_id for each in begun], why)
 
@@ -128,7 +128,7 @@ class BatchScorer(BatchWork):
         for run_id, of_run in by_run(works).items():
             wanting = {each.question_id for each in of_run if each.wants_passages}
             try:
-                found = self._recorder.outlasting("a batch", partial(self._ledger.passages, run_id, list(wanting)))
+                found = self._recorder.despite_outages("a batch", partial(self._ledger.passages, run_id, list(wanting)))
             except UnreadableRun as trouble:
                 put_off |= self._put_off(run_id, of_run, str(trouble))
                 continue
@@ -146,9 +146,9 @@ class BatchScorer(BatchWork):
 def gathered(
     parts: Iterable[list[T]], every_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[list[T]]:
-    """Yield what is in `parts`, all that came within about `every_s` together. Empty parts only let time pass.
+    """Yield the members of `parts` in larger lists: about every `every_s`, all that have come since the last one.
 
-    What came before an error is yielded before it is raised.
+    The clock is read whenever a part comes, also an empty one. If `parts` raises, what came before is yielded first.
     """
     kept: list[T] = []
     due_at = clock() + every_s

@@ -74,7 +74,7 @@ def test_a_suspect_waits_for_those_who_ask_and_goes_before_those_who_come_later(
     stage.ask("suspect", stage.isolation.exclusive)
     wait_until(lambda: stage.isolation.wanted_alone, "the suspect to wait")
     stage.ask("later", stage.isolation.shared)
-    wait_until(lambda: stage.isolation._waiting == 1, "the later one to wait")
+    wait_until(lambda: stage.isolation._batches_waiting == 1, "the later one to wait")
     assert stage.came == ["batch"]
     stage.end("batch")
     stage.wait_for("suspect")
@@ -90,7 +90,7 @@ def test_suspects_ask_one_after_the_other_and_who_waits_has_its_turn_between_the
     stage.ask("one", stage.isolation.shared)
     stage.ask("second", stage.isolation.exclusive)
     stage.ask("two", stage.isolation.shared)
-    wait_until(lambda: (stage.isolation._waiting, stage.isolation._suspects) == (2, 2), "all of them to wait")
+    wait_until(lambda: (stage.isolation._batches_waiting, stage.isolation._suspects) == (2, 2), "all of them to wait")
     assert stage.came == ["first"]
     stage.end("first")
     stage.wait_for("one", "two")
