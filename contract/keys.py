@@ -10,7 +10,7 @@ mcqueue:run:<id>:todo           set         question ids without a verdict
 mcqueue:run:<id>:verdicts       hash        question id → Verdict as JSON; first write wins
 mcqueue:run:<id>:counts         hash        outcome → number; updated atomically with `verdicts`
 mcqueue:run:<id>:attempts       hash        question id → attempts to score it, and the last call that changed them
-mcqueue:run:<id>:lookups        hash        question id → the same for retrieving; until one succeeds
+mcqueue:run:<id>:lookups        hash        question id → the same for finding its passages; until one succeeds
 mcqueue:run:<id>:troubles       hash        question id → the last call, and why attempts of this stage failed, as JSON
 mcqueue:run:<id>:passages       hash        question id → its passages as JSON; until settled
 mcqueue:run:<id>:engines        hash        worker and digest of an engine that answered → EngineUsed as JSON
@@ -18,7 +18,7 @@ mcqueue:run:<id>:state          string      `paused` or `cancelled`; absent: run
 mcqueue:run:<id>:aside          set         unsettled question ids whose message a worker dropped in that state
 mcqueue:workers                 set         names of workers that may hold messages
 mcqueue:worker:<name>           string      WorkerRecord as JSON; expires when the heartbeat stops
-mcqueue:seen                    hash        worker → WorkerRecord of its last heartbeat, as JSON; until it ends in order
+mcqueue:seen                    hash        worker → WorkerRecord of its last heartbeat, as JSON; until it ends cleanly
 mcqueue:boots:<name>            string      number of engine boots under this name; expires
 mcqueue:unbooted                hash        worker → queue and cause of its failed boot, as JSON; for a day at most
 mcqueue:starting:<queue>        hash        worker of that queue → when it was started (s); until it joins; expires
@@ -133,7 +133,7 @@ def worker(name: str) -> str:
 
 
 def seen() -> str:
-    """Hash of the last heartbeats of workers that have not ended in order."""
+    """Hash of the last heartbeats of workers, without those that have ended cleanly."""
     return f"{PREFIX}:seen"
 
 

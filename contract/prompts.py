@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from contract.choice_order import arrangements, seed_for
 from contract.errors import RunConfigError
-from contract.question import Question, asked_in, identity
+from contract.question import Question, identity, normalized
 from contract.spec import Answer, ChatTemplate, ExampleSelection, FewShot, Prompt, Query, RunSpec
 from contract.turns import Role, Turn, Turns, begun, one_turn, readable
 from contract.verdict import ContextSource, Passage
@@ -196,8 +196,8 @@ def examples(question: Question, few_shot: FewShot, seed: int) -> Sequence[Quest
 
 
 def _same(question: Question, other: Question) -> bool:
-    """Whether both are the same question; the texts alone, compared first, nearly always tell."""
-    return asked_in(question.question) == asked_in(other.question) and identity(question) == identity(other)
+    """Whether both are the same question. The texts are compared first: they nearly always differ, and cost less."""
+    return normalized(question.question) == normalized(other.question) and identity(question) == identity(other)
 
 
 def _drawn(question: Question, few_shot: FewShot, seed: int) -> Sequence[Question]:
@@ -206,8 +206,8 @@ def _drawn(question: Question, few_shot: FewShot, seed: int) -> Sequence[Questio
     others = len(few_shot.pool) - len(itself)
     drawn = []
     for place in random.Random(seed).sample(range(others), min(few_shot.k, others)):
-        for mine in itself:  # in order
-            place += mine <= place
+        for own in itself:  # in ascending order: each moves the places from its own on by one
+            place += own <= place
         drawn.append(few_shot.pool[place])
     return drawn
 

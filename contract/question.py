@@ -1,4 +1,12 @@
-"""A multiple-choice question, as used by producers and workers."""
+"""A multiple-choice question, as used by producers and workers.
+
+Four functions say when two questions are the same, each for its purpose:
+
+    identity       the same question in whatever files: text, choices in any order, context; not case, not white space
+    substance      the same question twice in a file: text and choices in any order, to the letter
+    content_id     the id of a question whose row has none: text and choices, in order
+    question_hash  the id that corpora of reasoning traces give a question: text and answer
+"""
 
 from __future__ import annotations
 
@@ -16,9 +24,9 @@ __all__ = [
     "MIN_CHOICES",
     "Body",
     "Question",
-    "asked_in",
     "content_id",
     "identity",
+    "normalized",
     "question_hash",
     "substance",
 ]
@@ -91,7 +99,7 @@ class Question(BaseModel):
 
     def canonical(self) -> bytes:
         """Return the canonical form: equal for two questions exactly if all their fields are."""
-        # as `model_dump_json`, which would decode the bytes
+        # The serializer itself: `model_dump_json` would decode its bytes into a text.
         return self.__pydantic_serializer__.to_json(self, exclude_defaults=True)
 
     def body(self) -> Body:
@@ -106,25 +114,29 @@ class Body(NamedTuple):
     canonical: bytes
 
 
-@lru_cache(maxsize=1024)
-def asked_in(text: str) -> str:
-    """Return `text` with white space and case normalized: files of one data set differ in them."""
-    return _folded(text)
-
-
 def identity(question: Question) -> str:
     """Return a hash by which a question is recognized in whatever file it is, as 32 hex digits.
 
-    It is that of its text, its choices in any order, and its context, with white space and case normalized: many
-    questions may share a text such as "Is the claim supported?". Ids do not count: they are often row numbers, the same
-    in every split.
+    It covers the text, the choices in any order, and the context, all `normalized`. The text alone would not do: many
+    questions may share one such as "Is the claim supported?". Nor would the id: it is often a row's number, the same in
+    every split.
     """
-    texts = (asked_in(question.question), _folded(question.context or ""), *sorted(map(_folded, question.choices)))
+    choices = sorted(map(_normalized, question.choices))
+    texts = (normalized(question.question), _normalized(question.context or ""), *choices)
     return hashlib.sha256("\x1f".join(texts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _folded(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(text.casefold().split())
+
+
+@lru_cache(maxsize=1024)
+def normalized(text: str) -> str:
+    """Return `text` without differences in case and white space, as there are between the files of one data set.
+
+    Cached, for the text of a question: it is compared with those of all examples.
+    """
+    return _normalized(text)
 
 
 def content_id(question: str, choices: tuple[str, ...] | list[str]) -> str:

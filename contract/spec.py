@@ -185,7 +185,7 @@ class Chat(NamedTuple):
 
 #: Variables of every chat template that are set for each prompt.
 OWN_VARIABLES = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
-#: Most brackets that a value of such a variable may be within: of 200, a run's record could be written, but not read.
+#: How deeply the value of a template's variable may be nested: a run with 200 levels could be written, but not read.
 DEEPEST = 100
 
 
@@ -300,7 +300,10 @@ class Judge(BaseModel):
         if bool(self.server) != bool(self.model):
             raise ValueError("judge.server and judge.model belong together: which model of which server grades?")
         if self.reasoning_effort and not self.server:
-            raise ValueError("judge.reasoning_effort is of judge.server; a model grades with the effort of its answers")
+            raise ValueError(
+                "judge.reasoning_effort has no effect without judge.server: a model that grades itself does so with"
+                " sampling.reasoning_effort"
+            )
         return self
 
 
@@ -428,23 +431,23 @@ class RunSpec(BaseModel):
     def fingerprint(self) -> str:
         """Return the SHA-256 over the canonical JSON of all fields, as 64 hex digits.
 
-        Fields added later are left out if the run does not use them, so that older runs keep their ids. A field that
-        follows from the index's digest is left out as well.
+        Fields that were added to the spec later are left out if the run does not use them, so that older runs keep
+        their ids. A field that follows from the index's digest is left out as well.
         """
-        later: dict[str, Any] = {
+        left_out: dict[str, Any] = {
             name: True
             for name in ("adapter", "chat_template_kwargs", "description", "rules_version", "unconditional_prompt")
             if not getattr(self, name)
         }
         if self.sampling is not None:
-            later["sampling"] = Sampling.model_fields.keys() - BASIC_SAMPLING - self.sampling.chosen().keys()
+            left_out["sampling"] = Sampling.model_fields.keys() - BASIC_SAMPLING - self.sampling.chosen().keys()
         if self.few_shot is not None and not self.few_shot.rationale:
-            later["few_shot"] = {"rationale"}
+            left_out["few_shot"] = {"rationale"}
         if self.judge is not None and not self.judge.reasoning_effort:
-            later["judge"] = {"reasoning_effort"}
+            left_out["judge"] = {"reasoning_effort"}
         if self.rag is not None:
-            later["rag"] = {"question_hashes"}
-        fields = self.model_dump(mode="json", exclude=later)
+            left_out["rag"] = {"question_hashes"}
+        fields = self.model_dump(mode="json", exclude=left_out)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -488,6 +491,9 @@ def refuse_kwargs_conflict(template: ChatTemplate, kwargs: Mapping[str, JsonValu
 
 
 def _depth(value: JsonValue) -> int:
-    """Return how many brackets the innermost values are in."""
-    within = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else None
-    return 0 if within is None else 1 + max(map(_depth, within), default=0)
+    """Return how deeply lists and objects are nested in `value`; 0 if it is neither."""
+    if isinstance(value, Mapping):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 0

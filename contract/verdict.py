@@ -82,7 +82,7 @@ class Verdict(BaseModel):
     #: the share of texts that named it. With `circular`, these and the fields derived from them are those of the
     #: first rotation with the most frequent choice.
     choice_scores: dict[str, float] = Field(default_factory=dict)
-    #: Label → log-likelihood of the choice without the question (`mutual_info`), which `choice_scores` are less.
+    #: Label → log-likelihood of the choice without the question (`mutual_info`); already subtracted in `choice_scores`.
     unconditional_scores: dict[str, float] = Field(default_factory=dict)
     #: Softmax probability of the chosen choice among the choices, or its share of the texts, 0 to 1.
     confidence: float | None = None
@@ -106,15 +106,15 @@ class Verdict(BaseModel):
     #: Number of rotations in which the choice was right, and of rotations asked (`circular`).
     rotations_right: int = 0
     rotations: int = 0
-    #: Label chosen in each of them, in the order of `contract.choice_order.arrangements`; None if nothing was chosen.
+    #: Label chosen in each rotation, in the order of `contract.choice_order.arrangements`; None if nothing was chosen.
     #: Labels are those of the question as enqueued. Empty in older verdicts that did not record it.
     rotation_choices: tuple[str | None, ...] = ()
     #: The judge's explanation (`judge`).
     judge_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    #: Prompt tokens over all prefills, and those of them served from the engine's prefix cache; both are 0 where vLLM
-    #: does not tell, as for several texts of one prompt.
+    #: Prompt tokens over all prefills, and how many of them came from the engine's prefix cache; both are 0 where the
+    #: engine does not say, as vLLM for several texts of one prompt.
     prefill_tokens: int = 0
     cached_tokens: int = 0
     attempts: int = 1

@@ -19,7 +19,7 @@ __all__ = ["REQUEST_ENDED", "Begun", "Ledger", "OpenRuns", "unknown"]
 
 log = logging.getLogger(__name__)
 
-#: What became of the run of an HTTP request that is not there any more.
+#: Said of a run that is gone and belonged to an HTTP request.
 REQUEST_ENDED = "It was a request to the HTTP server, which deletes each once it is answered or nobody waits for it."
 #: Maximum number of runs that a message lists by name.
 MOST_LISTED = 5
@@ -43,7 +43,7 @@ class Begun(NamedTuple):
 
 
 class OpenRuns(NamedTuple):
-    """The open runs by id; of those that this version cannot read, why."""
+    """The open runs by id, and why this version cannot read the others."""
 
     runs: dict[str, Run]
     unreadable: dict[str, UnreadableRun]
@@ -108,8 +108,8 @@ class Ledger(abc.ABC):
     def read_open_runs(self, known: Mapping[str, Run] | None = None) -> OpenRuns:
         """Return the open runs, without their few-shot examples, of which there may be thousands.
 
-        Those that are in `known`, from an earlier call, are not read again. Runs purged meanwhile, as the HTTP server
-        does after each request, are left out.
+        Runs in `known`, which come from an earlier call, are not read again. Runs that were purged meanwhile are left
+        out; the HTTP server purges one after each request.
         """
         known, found = known or {}, OpenRuns({}, {})
         for run_id in self.open_runs():
@@ -154,17 +154,18 @@ class Ledger(abc.ABC):
     ) -> list[Begun]:
         """Return the unsettled ones of `question_ids`, and count an attempt of this stage for each.
 
-        With `count_below`, it is counted only for those with fewer attempts than that so far. The others are returned
-        uncounted, so that the caller can begin each alone: it may have killed the earlier batches. With 0 none is
-        counted: the caller only wants to know which questions are unsettled.
+        With `count_below`, an attempt is counted only for those that have had fewer than that. The others are returned
+        uncounted, and the caller begins each of them again, alone: it may have killed its worker. With 0 none is
+        counted, for a caller that only wants to know which questions are unsettled.
 
-        Raises RunHalted for a paused or cancelled run, after putting the unsettled ones aside: drop their message.
+        Raises RunHalted for a paused or cancelled run, after it has put the unsettled ones aside: the caller drops
+        their message.
         Raises UnreadableRun, with no attempt counted, if another version of mcqueue wrote one of them.
         """
 
     @abc.abstractmethod
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
-        """Take back the counted attempt at each unsettled one of `question_ids`: it was broken off."""
+        """Take back one attempt at each unsettled one of `question_ids`, as it was broken off."""
 
     @abc.abstractmethod
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
@@ -198,7 +199,7 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
-        """Record that this engine answers questions of the run; of equal records, the first stands."""
+        """Record that this engine answers questions of the run, unless the worker has recorded the same one before."""
 
     @abc.abstractmethod
     def engines(self, run_id: str) -> list[EngineUsed]:

@@ -38,8 +38,8 @@ _REASONS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _PASSAGES: TypeAdapter[tuple[Passage, ...]] = TypeAdapter(tuple[Passage, ...])
 _QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-#: The validators and the serializer themselves: for every question of a run, pydantic's methods are a sixth to a third
-#: slower.
+#: Pydantic's validators and serializer themselves: the methods around them take a sixth to a third longer, and every
+#: question of a run passes through here.
 _read_question = _QUESTION.validator.validate_json
 _read_verdict = _VERDICT.validator.validate_json
 _written = _VERDICT.serializer.to_json
@@ -67,9 +67,9 @@ def _read_passages(run_id: str, question_id: str, body: str) -> tuple[Passage, .
 
 
 def _of_another_version(run_id: str, what: str, trouble: ValidationError) -> UnreadableRun | ValidationError:
-    """Return the error for a part of the run that does not fit our types.
+    """Return the error for a part of the run that does not fit our types: an UnreadableRun, or `trouble` itself.
 
-    That is `trouble` itself if it is no JSON or lacks what every version writes: it is damaged, and none can read it.
+    The latter if it is no JSON, or lacks what every version writes: it is damaged, and no version can read it.
     """
     if any(each["type"] in {"json_invalid", "missing"} for each in trouble.errors()):
         return trouble
@@ -99,7 +99,8 @@ class RedisLedger(Ledger):
         self._halt = lua(self._redis, "halt")
         self._resume = lua(self._redis, "resume")
         self._reopen = lua(self._redis, "reopen")
-        #: Cached by run id and creation time: the spec may hold thousands of examples, and counts are read constantly.
+        #: Run id and creation time → the run's number of questions. Cached: counts are read all the time, and a run may
+        #: hold thousands of examples.
         self._total: Callable[[str, float], int] = lru_cache(KNOWN_RUNS)(lambda run_id, _: self.run(run_id).questions)
 
     @classmethod

@@ -183,7 +183,7 @@ def test_a_judged_run_is_called_as_before_its_judge_could_be_told_how_much_to_re
 
 
 def test_a_judge_that_is_the_model_itself_has_no_effort_of_its_own() -> None:
-    with pytest.raises(ValidationError, match=r"judge\.reasoning_effort is of judge\.server"):
+    with pytest.raises(ValidationError, match=r"judge\.reasoning_effort has no effect without judge\.server"):
         Judge(prompt=ELSEWHERE["prompt"], reasoning_effort="low")
 
 
