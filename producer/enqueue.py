@@ -118,8 +118,8 @@ def enqueue(
     overrides += (f"model={json.dumps(model)}",) if model else ()  # in quotes: it is read as YAML
     if no_rag:  # --set rag.use_context_field=true is more specific
         overrides = ("rag.use_context_field=false", *overrides, "rag.enabled=false")
-    asked = load_run_config(config, overrides)
-    reading, selection, how = how_to_read(rest), selection_of(rest, asked.seed), _How.of(rest)
+    run_config = load_run_config(config, overrides)
+    reading, selection, how = how_to_read(rest), selection_of(rest, run_config.seed), _How.of(rest)
     refuse_unused(how.formats, how.watch, "--watch")
     judged = Qrels.read(qrels) if qrels else None
     if how.fresh and how.reuse is not None:
@@ -129,19 +129,20 @@ def enqueue(
     if not how.dry_run:
         session.reach()
     with opened(file, reading) as source:
-        planned = plan(source, asked, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
+        planned = plan(source, run_config, session.settings, selection, name=name, skip_bad=skip_bad, qrels=judged)
         if judged:
             note(judged.describe(planned.survey.digest.count))
         _carry_out(planned, session, how, _earlier(planned, session, *reused) if reused else None)
 
 
 def _earlier(planned: Plan, session: Session, name: str, reused: Run) -> Earlier:
-    """Return the answers of the run `reused`, which `name` means.
+    """Return the answers of the run `reused`, which the user called `name`.
 
-    Raises RunConfigError if none of them are those of the planned run.
+    If that is `last`, and the newest run is the planned one, as this command was interrupted and is repeated, they are
+    those of the run before it. Raises RunConfigError if none of them can be those of the planned run.
     """
     own = planned.run_id
-    if reused.run_id == own and name.lower() == LAST:  # repeated, after it was interrupted
+    if reused.run_id == own and name.lower() == LAST:
         others = [each for each in session.ledger.run_ids() if each != own and not is_request(each)]
         reused = session.ledger.run(others[0]) if others else reused
     if reused.run_id == own:
@@ -222,7 +223,7 @@ def _reused_lines(earlier: Earlier | None) -> Lines:
 
 
 def _engines_lines(others: Mapping[str, Sequence[str]], earlier: Earlier | None) -> Lines:
-    """Return that the model is no longer the one that gave the answers, such as after a change of its weights."""
+    """Return a warning if the running model is not the one that gave the answers, as after a change of its weights."""
     if not others:
         return []
     how = "--fresh instead of --reuse" if earlier else "--fresh"
@@ -236,7 +237,7 @@ def _already_lines(already: Sequence[str]) -> Lines:
 
 
 def _failed_lines(done: Submitted, session: Session) -> Lines:
-    """Return how failed questions are asked again: to enqueue a settled run once more does not."""
+    """Return how to ask failed questions again; enqueuing a settled run once more does not."""
     failed = session.ledger.counts(done.run.run_id).of(Outcome.FAILED) if done.state is State.SETTLED else 0
     again = f"python -m producer requeue {done.run.run_id} --failed"
     return [("failed", f"{number(failed, 'question')}; to ask again: {again}")] if failed else []
@@ -270,7 +271,7 @@ def _echo_dry_run(planned: Plan, how: _How, earlier: Earlier | None) -> None:
             }
         )
         return
-    # Which numbers are free is in the ledger, which a dry run needs not reach.
+    # The ledger knows which numbers are free, but a dry run works without it.
     free = f", or {run.run_id}-2 and so on if there is one already" if how.fresh else ""
     echo_lines(
         [

@@ -195,12 +195,12 @@ def survey(
     selection: Selection = EVERYTHING,
     *,
     skip_bad: bool = False,
-    lookers: Sequence[Callable[[Question], None]] = (),
+    observers: Sequence[Callable[[Question], None]] = (),
     change: Callable[[Question], Question] | None = None,
 ) -> Survey:
     """Read the whole file (with a limit, only as far as necessary) and check every row.
 
-    `change` is applied to each selected question; the result is passed to all `lookers`, in order.
+    `change` is applied to each selected question; the result is passed to all `observers`, in order.
 
     Raises QuestionFileError that lists the bad rows, unless `skip_bad`, and if no question is selected.
     """
@@ -210,9 +210,9 @@ def survey(
     def take(questions: Iterable[Question]) -> None:
         for chunk in chunks(map(change, questions) if change else questions, TOGETHER):
             spool.add(digest.add(chunk))
-            for look in lookers:
+            for observe in observers:
                 for question in chunk:
-                    look(question)
+                    observe(question)
 
     sampler = Sampler(selection) if selection.sample else None
     wanted = _wanted(inspector, selection)

@@ -24,7 +24,7 @@ from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import NO_QUESTIONS, RunConfig, refuse_free
 from producer.runs.source_coverage import taken_of
 
-__all__ = ["Plan", "afresh", "asked_of", "plan"]
+__all__ = ["Plan", "afresh", "plan", "plan_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Plan:
     examples_read: str
     #: The folder of the index, of which the spec holds the name; empty without one.
     index: str
-    #: How often the same questions have deliberately been asked, including this time.
+    #: 1, or which time this is that the same questions are deliberately asked again (`--fresh`).
     repeat: int = 1
 
     @property
@@ -76,9 +76,10 @@ def plan(
     skip_bad: bool = False,
     qrels: Qrels | None = None,
 ) -> Plan:
-    """Check template and file, and determine the spec. Raises InputError; neither reads nor writes the ledger.
+    """Check templates and file, and determine the spec. Raises InputError; neither reads nor writes the ledger.
 
-    `name` is the run's name, by default made of file, model and mode. `qrels` are relevance judgements for passages.
+    `name` is the run's name, by default made of file, model and mode. `skip_bad`: bad rows are left out, not refused.
+    `qrels` are relevance judgements for passages.
     """
     refuse_free(config)
     if name and slug(name) == LAST:
@@ -86,14 +87,14 @@ def plan(
             f"--run {name}: no run can be called so: commands take {LAST!r} as the newest run.",
             hint="Choose another name.",
         )
-    # Templates and examples are checked before a long file is read; the digest is known only afterwards.
+    # Made before the questions' digest is known, so that templates and examples are checked before a long file is read.
     texts = config.texts(source)
     draft = config.to_spec(NO_QUESTIONS, settings, texts)
     prefix_order, few_shot = PrefixOrder(draft), FewShotCheck(draft.few_shot)
     choice_references = ChoiceReferences(draft)
-    lookers = [each.add for each in (prefix_order, few_shot, choice_references) if each.needed]
+    observers = [each.add for each in (prefix_order, few_shot, choice_references) if each.needed]
     change = qrels.join if qrels else None
-    found = survey(source, selection, skip_bad=skip_bad, lookers=lookers, change=change)
+    found = survey(source, selection, skip_bad=skip_bad, observers=observers, change=change)
     few_shot.refuse()
     spec = draft.model_copy(update={"questions_digest": found.digest.hexdigest()})
     return Plan(
@@ -108,13 +109,13 @@ def plan(
     )
 
 
-def asked_of(planned: Plan, model: str, name: str) -> Plan:
-    """Return the plan for another `model` and `name`, otherwise unchanged; no file is read again."""
+def plan_for(planned: Plan, model: str, name: str) -> Plan:
+    """Return `planned` for another `model` and under another `name`. No file is read again."""
     return replace(planned, name=run_name(name), spec=planned.spec.model_copy(update={"model": model}))
 
 
 def afresh(planned: Plan, ledger: Ledger) -> Plan:
-    """Return the plan with the first repeat number for which the ledger has no run."""
+    """Return the plan with the first `repeat` for which the ledger has no run."""
     there = set(ledger.run_ids())  # also those of another version, which cannot be read here
     while planned.run_id in there:
         planned = replace(planned, repeat=planned.repeat + 1)

@@ -31,8 +31,8 @@ __all__ = ["Earlier", "are_alike"]
 READ_TOGETHER = 500
 
 
-class _Asked(Enum):
-    """Why a question is asked although there is an earlier run."""
+class _WhyAsked(Enum):
+    """Why a question is asked rather than answered from the earlier run."""
 
     ABSENT = "not in it"
     OPEN = "without an answer there"
@@ -53,7 +53,7 @@ class Earlier:
     spec: RunSpec
     #: Number of answers taken over so far.
     reused: int = 0
-    asked: Counter[_Asked] = field(default_factory=Counter)
+    asked: Counter[_WhyAsked] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         if not are_alike(self.run.spec, self.spec):
@@ -87,19 +87,19 @@ class Earlier:
 
         Of the others, it is counted why they are asked.
         """
-        with self._told_if_purged():
+        with self._explaining_purge():
             there = self.ledger.results_of(self.run.run_id, [each.id for each in questions])
         found = [self._answer(each, *there.get(each.id, (None, None))) for each in questions]
-        self.asked.update(each for each in found if isinstance(each, _Asked))
+        self.asked.update(each for each in found if isinstance(each, _WhyAsked))
         return [each for each in found if isinstance(each, Verdict)]
 
     def _engines(self) -> list[EngineUsed]:
-        with self._told_if_purged():
+        with self._explaining_purge():
             return self.ledger.engines(self.run.run_id)
 
     @contextmanager
-    def _told_if_purged(self) -> Iterator[None]:
-        """Say which run is gone: it is not the one that is being written."""
+    def _explaining_purge(self) -> Iterator[None]:
+        """Say that it is the earlier run that was purged, and not the one that is being written."""
         try:
             yield
         except UnknownRun as trouble:
@@ -108,19 +108,19 @@ class Earlier:
                 hint="Leave out --reuse: then the command goes on, and asks all other questions.",
             ) from trouble
 
-    def _answer(self, question: Question, earlier: Question | None, verdict: Verdict | None) -> Verdict | _Asked:
+    def _answer(self, question: Question, earlier: Question | None, verdict: Verdict | None) -> Verdict | _WhyAsked:
         if earlier is None:
-            return _Asked.ABSENT
+            return _WhyAsked.ABSENT
         if verdict is None or verdict.outcome is Outcome.FAILED:
-            return _Asked.OPEN
+            return _WhyAsked.OPEN
         fields: dict[str, Any] = {"reused_from": verdict.reused_from or self.run.run_id}
         if earlier != question:
             if not self._asks_the_same(earlier, question, verdict):
-                return _Asked.CHANGED
+                return _WhyAsked.CHANGED
             fields["retrieval_hit"] = hit(question, self.spec, verdict.passages)
         if earlier.right != question.right:
             if not self._can_be_marked(earlier, question, verdict):
-                return _Asked.CHANGED
+                return _WhyAsked.CHANGED
             fields |= _marked(question, verdict)
         return verdict.model_copy(update=fields)
 
@@ -148,7 +148,7 @@ class Earlier:
     def describe(self) -> str:
         """Return how many answers were taken over, and why the other questions are asked."""
         reused = f"{number(self.reused, 'answer')} of {self.run.run_id}"
-        others = [(self.asked[each], each.value) for each in _Asked]
+        others = [(self.asked[each], each.value) for each in _WhyAsked]
         return f"{reused}; to ask {broken_down(others)}" if self.asked else reused
 
 

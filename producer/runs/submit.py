@@ -93,16 +93,17 @@ def submit(
     `weight` is the number of turns the run gets for each turn of others; None: unchanged, or 1 for a new run. Waits
     while another producer or a worker is sending the same run.
     """
-    run = planned.run(Priority.NORMAL if priority is None else priority)
-    with broker.sole_sender(run.run_id), _told_if_purged(run.run_id):
-        written, run = run, ledger.open_run(run)
+    wanted = planned.run(Priority.NORMAL if priority is None else priority)
+    with broker.sole_sender(wanted.run_id), _explaining_purge(wanted.run_id):
+        run = ledger.open_run(wanted)
+        is_new = run == wanted  # an older one was created at another time
         priority = run.priority if priority is None else priority
         if weight is not None:
             broker.weigh(run.run_id, weight)
         counts = ledger.counts(run.run_id)
         if counts.finished:
             return Submitted(run, State.SETTLED, unsettled=0, sent=0, messages=0)
-        if run == written:
+        if is_new:
             sent, messages = _write_and_send(planned, run, ledger, broker, priority, earlier)
             return Submitted(run, State.NEW, sent, sent, messages, earlier.reused if earlier else 0)
         _write_rest(planned, run, ledger, earlier, written=counts.written)
@@ -116,8 +117,8 @@ def submit(
 
 
 @contextmanager
-def _told_if_purged(run_id: str) -> Iterator[None]:
-    """Say of a run that is gone from the ledger what became of it, rather than that its name is unknown."""
+def _explaining_purge(run_id: str) -> Iterator[None]:
+    """Say that the run was purged meanwhile, rather than that its name is unknown."""
     try:
         yield
     except UnknownRun as trouble:
@@ -147,9 +148,10 @@ def _write_and_send(
 
 
 def _write_rest(planned: Plan, run: Run, ledger: Ledger, earlier: Earlier | None, *, written: bool) -> None:
-    """Write what is missing, and take over what `earlier` answers.
+    """Write the questions that are missing, and take over what `earlier` answers; send nothing.
 
-    Also window by window: once all is written, workers send what is unsettled, if this is killed before it is settled.
+    The answers are taken over window by window. Once all questions are written, workers send what is unsettled: if this
+    command is killed at that moment, only those of the last window are asked although `earlier` answers them.
     """
     if not written:
         bodies = iter(planned.survey.bodies)

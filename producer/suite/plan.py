@@ -18,7 +18,7 @@ from contract.question import substance
 from contract.settings import Settings
 from producer.intake.qrels import Qrels
 from producer.readers import opened
-from producer.runs.planning import Plan, asked_of, plan
+from producer.runs.planning import Plan, plan, plan_for
 from producer.suite.config import Entry, Suite
 
 __all__ = [
@@ -76,7 +76,7 @@ def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) 
     qrels = Qrels.read(Path(entry.qrels)) if entry.qrels else None
     first = plan(source, config, settings, entry.selection(config.seed), skip_bad=entry.skip_bad, qrels=qrels)
     judged = qrels.describe(first.survey.digest.count) if qrels else ""
-    runs = (asked_of(first, model, f"{suite.name}-{entry.name}-{model}") for model in models or (first.spec.model,))
+    runs = (plan_for(first, model, f"{suite.name}-{entry.name}-{model}") for model in models or (first.spec.model,))
     return [Planned(entry, each, judged) for each in runs]
 
 

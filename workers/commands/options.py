@@ -15,7 +15,7 @@ from contract.settings import PREFIX, Settings, load_fleet
 from contract.suggested import repeat
 from workers.recheck.serving import serving
 
-__all__ = ["asked_of", "settings_options"]
+__all__ = ["load_served_run", "settings_options"]
 
 
 def settings_options(command: Command) -> Command:
@@ -42,7 +42,7 @@ def _tell_overridden(overrides: Iterable[str]) -> None:
             note(f"note: {variable} in the environment overrides --set {name}")
 
 
-def asked_of(name: str, config: Path | None, overrides: tuple[str, ...]) -> tuple[Settings, Ledger, Run]:
+def load_served_run(name: str, config: Path | None, overrides: tuple[str, ...]) -> tuple[Settings, Ledger, Run]:
     """The run called `name`, its ledger, and the settings that serve its model. Raises McqueueError."""
     fleet = load_fleet(config, overrides)
     ledger = RedisLedger.connect(fleet[0])

@@ -13,7 +13,7 @@ from contract.commands import note, tell
 from contract.ledger import RedisLedger
 from contract.settings import load_settings
 from contract.wording import number
-from workers.commands.options import asked_of, settings_options
+from workers.commands.options import load_served_run, settings_options
 from workers.commands.place import take_first_place
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.encoding import PromptEncoder
@@ -37,7 +37,7 @@ TELL_EVERY_S = 10.0
 @click.argument("question_id")
 def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_id: str) -> None:
     """Print as JSON what the engine receives for a question of RUN: text, token ids, continuations."""
-    settings, ledger, run = asked_of(name, config, overrides)
+    settings, ledger, run = load_served_run(name, config, overrides)
     refuse_foreign_tokens(settings)
     question, passages = as_asked(ledger, run, question_id)
     model = resolve(settings.hf_model_id)
@@ -65,7 +65,7 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed of the sample.")
 def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, sample: int, seed: int) -> None:
     """Ask a sample of RUN again, one question at a time, and report the answers that change."""
-    settings, ledger, run = asked_of(name, config, overrides)
+    settings, ledger, run = load_served_run(name, config, overrides)
     refuse_lacking_adapter(settings, run)
     count = min(sample, answered(ledger, run))
     if settings.runs_the_model:

@@ -8,7 +8,7 @@ import click
 
 from contract.commands import note, tell
 from contract.errors import SettingsError
-from workers.commands.options import asked_of, settings_options
+from workers.commands.options import load_served_run, settings_options
 from workers.commands.place import take_first_place
 from workers.recheck.serving import refuse_lacking_adapter
 from workers.tuning.output import (
@@ -65,7 +65,7 @@ def tune_for_run(
     listed in a comment above the settings, and next to the file as JSON and as a chart. Ctrl-C stops early and writes
     the best of the trials so far.
     """
-    settings, ledger, run = asked_of(name, config, overrides)
+    settings, ledger, run = load_served_run(name, config, overrides)
     if settings.engine != "vllm":
         raise SettingsError(
             f"engine: {settings.engine}; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."

@@ -78,7 +78,7 @@ def test_what_flipped_before_ctrl_c_is_told(books: MemoryLedger, monkeypatch: py
     run = open_run(books, make_questions(2), "old")
     commit(books, run, *(stored(f"q{n}", "", choice=None) for n in range(2)))
     engine = Impatience(load_settings())
-    monkeypatch.setattr(recheck, "asked_of", lambda *_: (load_settings(), books, run))
+    monkeypatch.setattr(recheck, "load_served_run", lambda *_: (load_settings(), books, run))
     monkeypatch.setattr(recheck, "make_engine", lambda _: engine)
     placed: list[Settings] = []
     monkeypatch.setattr(recheck, "take_first_place", placed.append)
