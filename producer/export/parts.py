@@ -48,7 +48,7 @@ class _Maker:
     def make(self, start: int) -> list[Any]:
         """Return the pieces, one per file, of the part that begins with question `start`."""
         results = self.ledger.results(self.run_id, start, start + PART_QUESTIONS)
-        part = list(self.summary.watching(results))
+        part = list(self.summary.counting(results))
         return [piece_of(part) for piece_of in self.pieces_of]
 
 

@@ -65,7 +65,7 @@ class Summary:
     run: Run
     #: State reported for the run unless every question turns out to be settled.
     state: RunState = RunState.RUNNING
-    #: All subjects together; `tally` also knows what is not written yet.
+    #: All subjects together, as counted: `tally` also includes the questions that are not written yet.
     counted: Tally = field(default_factory=Tally)
     #: By subject; questions without a subject are under the empty name.
     subjects: defaultdict[str, Outcomes] = field(default_factory=_outcomes)
@@ -79,8 +79,8 @@ class Summary:
     #: Of right and chosen answers, as shown to the model.
     positions: Positions = field(default_factory=Positions)
     failures: Failures = field(default_factory=Failures)
-    #: By subject and outcome, the right answers to questions with a key, with their contexts.
-    found_in: defaultdict[tuple[str, Outcome], ContextValues] = field(default_factory=_values)
+    #: (subject, outcome) → whether each question with a key is right, 1 or 0, with its context.
+    in_contexts: defaultdict[tuple[str, Outcome], ContextValues] = field(default_factory=_values)
     #: Of the judge with the key (`judge`).
     agreement: Agreement = field(default_factory=Agreement)
     workers: set[str] = field(default_factory=set)
@@ -100,12 +100,12 @@ class Summary:
     def of(cls, run: Run, state: RunState, results: Iterable[tuple[Question, Verdict | None]]) -> Summary:
         """Return the summary of all `results`."""
         summary = cls(run, state)
-        for _ in summary.watching(results):
+        for _ in summary.counting(results):
             pass
         return summary
 
-    def watching(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
-        """Yield `results`, counting a few of them as they pass."""
+    def counting(self, results: Iterable[tuple[Question, Verdict | None]]) -> Iterator[tuple[Question, Verdict | None]]:
+        """Yield `results`, and count them as they pass, some at a time."""
         for chunk in chunks(results, TOGETHER):
             self.add(chunk)
             yield from chunk
@@ -140,8 +140,8 @@ class Summary:
         self.normalized.update(other.normalized)
         self.positions.include(other.positions)
         self.failures.include(other.failures)
-        for where, found in other.found_in.items():
-            self.found_in[where].include(found)
+        for where, found in other.in_contexts.items():
+            self.in_contexts[where].include(found)
         self.agreement.include(other.agreement)
         self.workers |= other.workers
         self.reused.update(other.reused)
@@ -190,7 +190,7 @@ class Summary:
         """Count the figures that need a key."""
         spec = self.run.spec
         shared = shared_by(question, repeats=self.run.repeats, hides_contexts=self.run.hides_contexts)
-        self.found_in[question.subject or "", verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
+        self.in_contexts[question.subject or "", verdict.outcome].add(shared, int(verdict.outcome is Outcome.CORRECT))
         self.positions.add(question, verdict, spec)
         if verdict.rotations:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
@@ -311,14 +311,14 @@ class Summary:
         them: then it cannot be told whether the position is preferred or the choice.
         """
         spec = self.run.spec
-        if not shows_choices(spec.prompt) or (self.tally.guessing(ANSWERED).same and not spec.reorders):
+        if not shows_choices(spec.prompt) or (self.tally.guessing(ANSWERED).common_choices and not spec.reorders):
             return None
         return self.positions.preferred(self.contexts(ANSWERED).largest_design_effect) if self.positions.of else None
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
         """Return the contexts of the questions with one of `outcomes`."""
-        return Contexts.of(found for (_, outcome), found in self.found_in.items() if outcome in outcomes)
+        return Contexts.of(found for (_, outcome), found in self.in_contexts.items() if outcome in outcomes)
 
     def _contexts(self, subject: str, outcomes: frozenset[Outcome]) -> Contexts:
         """Return the contexts of one subject's questions with one of `outcomes`."""
-        return Contexts.of(self.found_in[subject, each] for each in outcomes if (subject, each) in self.found_in)
+        return Contexts.of(self.in_contexts[subject, each] for each in outcomes if (subject, each) in self.in_contexts)

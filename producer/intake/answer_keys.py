@@ -86,8 +86,8 @@ class Keys:
 
     def skew_of_choices(self, least: float) -> Skew | None:
         """Return the same of the choices, if all questions have the same ones, in any order; else None."""
-        same, said = self.guessing.same, self.guessing.said
-        return self._skew(said, dict.fromkeys(same, said.total() / len(same)), least) if same else None
+        choices, right = self.guessing.common_choices, self.guessing.right_texts
+        return self._skew(right, dict.fromkeys(choices, right.total() / len(choices)), least) if choices else None
 
     def _skew(self, found: Counter[str], expected: Mapping[str, float], least: float) -> Skew | None:
         places = [each for each, number in expected.items() if number >= 5]

@@ -109,7 +109,7 @@ def _view(
         table.begin(run)
     summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
     with reading(ledger, run, "report") as results:
-        for question, verdict in beside.watching(run, summary.watching(results)):
+        for question, verdict in beside.counting(run, summary.counting(results)):
             measures.add(question, verdict)
             if table:
                 table.add(question, verdict)

@@ -17,10 +17,10 @@ __all__ = ["ClusterKeys", "ContextValues", "Contexts", "shared_by"]
 
 
 class ClusterKeys(NamedTuple):
-    """The clusters of a question, None for those of its own."""
+    """The clusters that a question belongs to; None where it is a cluster by itself."""
 
     context: Hashable | None
-    #: What the prompt shows of it, where that is not its context; None in a run that shows contexts, or has none.
+    #: Its text and choices, in a run that hides contexts: they are all that its prompts show. None in any other run.
     text: Hashable | None = None
 
 
@@ -47,7 +47,7 @@ class ContextValues:
     #: Context's hash and value of each question, in 8 bytes: a run may have as many contexts as questions, and even a
     #: count for each would take ten times as much. The hash is the same in a forked process.
     packed: array[int] = field(default_factory=lambda: array("q"))
-    #: The same of all questions with the hash of their text, in a run that hides contexts.
+    #: The same with the hash of each question's text, in a run that hides contexts.
     by_text: array[int] = field(default_factory=lambda: array("q"))
     #: Value → number of questions without a context, each its own cluster.
     alone: Counter[int] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class Contexts:
     @property
     def is_single(self) -> bool:
         """Whether all questions, several, share one context: nothing is known about the questions of others."""
-        return self._count == 1 < self._of
+        return self._count == 1 < self._questions
 
     @property
     def largest_design_effect(self) -> float:
@@ -124,14 +124,14 @@ class Contexts:
 
         Source: L. Kish, "Survey sampling" (1965).
         """
-        return self._sizes_squared / self._of
+        return self._sizes_squared / self._questions
 
     def interval(self, figure: Figure, lowest: float = 0.0) -> Interval | None:
         """Return the interval of `figure`, the mean, with contexts as the sampling unit; no mean is below `lowest`.
 
         None if no two questions share a context, or all share the same one.
         """
-        return self.clustered(figure, lowest) if self._together else None
+        return self.clustered(figure, lowest) if self._has_clusters else None
 
     def clustered(self, figure: Figure, lowest: float = 0.0) -> Interval:
         """Return the interval of `figure` with two or more clusters as the sampling unit, whatever their sizes.
@@ -145,7 +145,7 @@ class Contexts:
         to 0.921 for 19.2. The widest on either side is 0.579 to 0.985.
         """
         mean, reach = self._mean, _quantile(self._count) * self._error(figure.variance)
-        found = figure.interval_at(self._of), figure.interval_at(self._effective(figure.variance))
+        found = figure.interval_at(self._questions), figure.interval_at(self._effective(figure.variance))
         low, high = min(each.low for each in found), max(each.high for each in found)
         return Interval(min(low, max(lowest, mean - reach)), max(high, min(1.0, mean + reach)))
 
@@ -159,7 +159,7 @@ class Contexts:
         contexts with the same mean. Source: I. A. Canay, J. P. Romano and A. M. Shaikh, "Randomization tests under an
         approximate symmetry assumption", Econometrica 85 (2017).
         """
-        if not self._together:
+        if not self._has_clusters:
             return None
         from scipy.special import stdtr
 
@@ -181,11 +181,11 @@ class Contexts:
         Example: independent questions have the squared error 0.16/40 = 0.004, these 0.00667; the design effect is 1.667
         and leaves 24, times (2.023 / 2.262)² is 19.2. With the same values in all of a cluster, 40/4 = 10 are left.
         """
-        least = self._of / self.largest_design_effect
+        least = self._questions / self.largest_design_effect
         if not variance:
             return least
-        effect = max(1.0, self._error(variance) ** 2 * self._of / variance)
-        return max(least, self._of / effect * (_quantile(self._of) / _quantile(self._count)) ** 2)
+        effect = max(1.0, self._error(variance) ** 2 * self._questions / variance)
+        return max(least, self._questions / effect * (_quantile(self._questions) / _quantile(self._count)) ** 2)
 
     def _error(self, variance: float) -> float:
         """Return the standard error of the mean, if `variance` is that of a question's value; the larger of two.
@@ -200,7 +200,7 @@ class Contexts:
         Example: √(10/9 · (6 · 0.8² + 4 · 1.2²)) / 40 = √10.67 / 40 = 0.0816, as x_g is 4 or 2, and m n_g is 3.2.
         """
         robust = self._count / (self._count - 1) * self._squares
-        return math.sqrt(max(robust, self._modelled(variance))) / self._of
+        return math.sqrt(max(robust, self._modelled(variance))) / self._questions
 
     def _modelled(self, variance: float) -> float:
         """Return the variance of the sum of all values if questions are equally alike in all clusters; 0 if not alike.
@@ -214,7 +214,7 @@ class Contexts:
         W = 4.0/30 = 0.133, B = 2.4/9 = 0.267, n₀ = (40 - 160/40) / 9 = 4, b = 0.0333, and the variance is 40 · 0.133 +
         0.0333 · 160 = 10.67.
         """
-        of, count, mean = self._of, self._count, self._mean
+        of, count, mean = self._questions, self._count, self._mean
         if count == of:
             return 0.0
         between = sum(times * size * (total / size - mean) ** 2 for (total, size), times in self.clusters.items())
@@ -234,17 +234,18 @@ class Contexts:
         return self.clusters.total()
 
     @property
-    def _of(self) -> int:
+    def _questions(self) -> int:
+        """Number of questions."""
         return sum(size * times for (_, size), times in self.clusters.items())
 
     @property
-    def _together(self) -> bool:
+    def _has_clusters(self) -> bool:
         """Whether there are several clusters, at least one of them with several questions."""
-        return 1 < self._count < self._of
+        return 1 < self._count < self._questions
 
     @property
     def _mean(self) -> float:
-        return sum(total * times for (total, _), times in self.clusters.items()) / self._of
+        return sum(total * times for (total, _), times in self.clusters.items()) / self._questions
 
     @property
     def _squares(self) -> float:

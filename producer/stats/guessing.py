@@ -33,24 +33,24 @@ class Guessing:
     #: (number of choices, label of the right one, labels of further right ones) → number of questions.
     counts: Counter[tuple[int, str, tuple[str, ...]]] = field(default_factory=Counter)
     #: Up to two different sets of choices, sorted, to tell whether all questions have the same ones.
-    kinds: set[tuple[str, ...]] = field(default_factory=set)
+    choice_sets: set[tuple[str, ...]] = field(default_factory=set)
     #: Text of a choice → number of questions for which it is right; meaningless if not all have the same choices.
-    said: Counter[str] = field(default_factory=Counter)
+    right_texts: Counter[str] = field(default_factory=Counter)
 
     def add(self, question: Question) -> None:
         """Count one question; questions without a key are ignored."""
         if question.answer is None:
             return
         self.counts[len(question.choices), question.answer, question.also_right] += 1
-        if len(self.kinds) < 2:
-            self.kinds.add(tuple(sorted(question.choices)))
-            self.said.update({question.choice_text(label) for label in question.right})
+        if len(self.choice_sets) < 2:
+            self.choice_sets.add(tuple(sorted(question.choices)))
+            self.right_texts.update({question.choice_text(label) for label in question.right})
 
     def include(self, other: Guessing) -> None:
         """Add the counts of `other`."""
         self.counts.update(other.counts)
-        self.kinds |= other.kinds
-        self.said.update(other.said)
+        self.choice_sets |= other.choice_sets
+        self.right_texts.update(other.right_texts)
 
     @property
     def of(self) -> int:
@@ -66,9 +66,9 @@ class Guessing:
         return found
 
     @property
-    def same(self) -> tuple[str, ...]:
+    def common_choices(self) -> tuple[str, ...]:
         """The choices if all questions have the same ones, such as "yes" and "no", in any order; else empty."""
-        return next(iter(self.kinds)) if len(self.kinds) == 1 else ()
+        return next(iter(self.choice_sets)) if len(self.choice_sets) == 1 else ()
 
     def chance(self, spec: RunSpec) -> float | None:
         """Return the chance level under `spec`: the mean fraction of right choices, over questions with a key.
@@ -95,9 +95,9 @@ class Guessing:
         if not spec.mode.chooses:
             return None
         placed = shows_choices(spec.prompt) and not spec.reorders
-        said = sorted(self.said.items()) if self.same else []
+        texts = sorted(self.right_texts.items()) if self.common_choices else []
         places = sorted(self.answers.items()) if placed else []
-        if not (said or places):
+        if not (texts or places):
             return None
-        answer, count = max([*said, *places], key=itemgetter(1))
+        answer, count = max([*texts, *places], key=itemgetter(1))
         return Constant(answer, count / self.of)

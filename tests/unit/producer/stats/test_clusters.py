@@ -365,7 +365,7 @@ def test_the_mean_over_subjects_is_no_surer_than_the_contexts_of_their_questions
     for name, questions in (("alone", alone), ("shared", shared)):
         summary = Summary(open_run(ledger, questions, name))
         verdicts = [Verdict(question_id=f"q{at}", outcome=each) for at, each in enumerate(outcomes)]
-        for _ in summary.watching(zip(questions, verdicts, strict=True)):
+        for _ in summary.counting(zip(questions, verdicts, strict=True)):
             pass
         mean = summary.over_subjects()
         assert mean is not None
