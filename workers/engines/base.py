@@ -34,17 +34,17 @@ __all__ = [
 T = TypeVar("T")
 
 NO_CHAT = Chat()
-#: So that reading answers is spread over a call, rather than left for its end.
+#: Longest time in seconds between two parts of a call, so that answers are read all along and not all at its end.
 LOOK_EVERY_S = 0.5
 
 
 class ScoreRequest(NamedTuple):
     """A request for the log-probability of each of `continuations` after `turns`.
 
-    A continuation carries its own leading space; with a chat template it begins the model's turn, and the space is
-    dropped (`contract.turns.begun`). An empty prompt is put into no template, but its continuations are the same text
-    as in that chat. How the engine computes it is up to the engine, as long as it is exact: single-token continuations
-    share one prefill, longer ones cost one each.
+    A continuation carries its own leading space. With a chat template it begins the model's turn, where the space is
+    dropped (`contract.turns.begun`). An empty prompt is put into no template; its continuations are then the same text
+    as they would be in that chat. The engine may compute the probabilities in any way that is exact: as a rule, all
+    single-token continuations share one prefill, and each longer one costs another.
     """
 
     turns: Turns
@@ -52,8 +52,8 @@ class ScoreRequest(NamedTuple):
     chat: Chat = NO_CHAT
     #: LoRA adapter of the deployment; empty for the base model.
     adapter: str = ""
-    #: Whether white space at the prompt's end, outside a chat, is given to the model rather than `space_moved`: for
-    #: labels, which are single tokens behind it. The engine on a server moves it all the same.
+    #: Whether white space at the prompt's end stays there (outside a chat), rather than being moved before each
+    #: continuation (`space_moved`). For labels it stays, so that each is one token. A server's engine always moves it.
     keeps_space: bool = False
 
     @property
@@ -97,7 +97,7 @@ class Text:
 
 
 class UnexpectedFailure(Failure):
-    """A failure that says nothing about the request, as a server that is overloaded: a retry may or may not help."""
+    """A failure that says nothing about the request, such as an overloaded server: a retry may or may not help."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
@@ -157,7 +157,7 @@ class Engine(abc.ABC):
 
     @property
     def waits_for(self) -> str:
-        """Return what the engine needs from elsewhere and does not get for now; empty: nothing."""
+        """Return what the engine waits for, such as a server that is away; empty: nothing."""
         return ""
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -170,7 +170,7 @@ class Engine(abc.ABC):
 
     @property
     def look_every_s(self) -> float:
-        """Seconds between parts: never more than between commits."""
+        """Seconds between the parts of a call: at most those between two commits (`settle_every_s`)."""
         return min(LOOK_EVERY_S, self.settings.settle_every_s)
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Part]:

@@ -92,9 +92,9 @@ class PromptEncoder:
         or else its EOS token, stands for the start of a text, as in `loglikelihood` there.
         """
         with self._lock:
-            shown = [self._shown(each) for each in requests]
-            found = self._encoded(dict.fromkeys(each for each in shown if isinstance(each, _Texts)))
-        return [each if isinstance(each, RequestRejected) else found[each] for each in shown]
+            wanted = [self._texts_of(each) for each in requests]
+            found = self._encoded(dict.fromkeys(each for each in wanted if isinstance(each, _Texts)))
+        return [each if isinstance(each, RequestRejected) else found[each] for each in wanted]
 
     def keep(self, encoded: Iterable[Encoded]) -> None:
         """Keep the tokens of requests that are only measured for now; encoding these again takes them."""
@@ -107,25 +107,26 @@ class PromptEncoder:
         with self._lock:
             return [len(ids) for ids in self._ids(list(texts), special=False)]
 
-    def _shown(self, request: Request) -> _Texts | RequestRejected:
+    def _texts_of(self, request: Request) -> _Texts | RequestRejected:
+        """Return what is to be tokenised for `request`, or why it cannot be asked."""
         if isinstance(request, GenerateRequest) and request.sampling.reasoning_effort:
             hint = "Here it is a variable of the chat template, if at all: chat_template_kwargs.reasoning_effort."
             return RequestRejected("sampling.reasoning_effort is for models on a server.", hint=hint)
         continuations = continuations_of(request)
         if not self._chats.is_wanted(request.chat):
             (turn,) = request.turns
-            keeps = not isinstance(request, ScoreRequest) or request.keeps_space
-            parted = (turn.text, continuations) if keeps else space_moved(turn.text, continuations)
-            return _Texts(False, *parted)
+            if isinstance(request, ScoreRequest) and not request.keeps_space:
+                return _Texts(False, *space_moved(turn.text, continuations))
+            return _Texts(False, turn.text, continuations)
         if continuations and not request.prompt and self._chats.exists:
-            return _Texts(False, "", self._turns_of(request.chat, continuations))
+            return _Texts(False, "", self._in_chat(request.chat, continuations))
         prompt = self._chats.prompt(request.turns, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
-        return _Texts(True, prompt, self._turns_of(request.chat, continuations))
+        return _Texts(True, prompt, self._in_chat(request.chat, continuations))
 
-    def _turns_of(self, chat: Chat, continuations: Sequence[str]) -> tuple[str, ...]:
-        """Return `continuations` as they begin the model's turn."""
+    def _in_chat(self, chat: Chat, continuations: Sequence[str]) -> tuple[str, ...]:
+        """Return `continuations` as the model's turn begins with them, in a chat."""
         opening = self._chats.opening(chat.kwargs) if continuations else ""
         return tuple(opening + begun(each) for each in continuations)
 
@@ -202,6 +203,9 @@ class PromptEncoder:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
+    """What is tokenised for a request: the prompt, and each continuation behind it."""
+
+    #: Whether the prompt is a chat, whose template brings its special tokens.
     chat: bool
     prompt: str
     continuations: tuple[str, ...]

@@ -30,8 +30,9 @@ __all__ = ["EngineThread"]
 
 log = logging.getLogger(__name__)
 
-#: Longer than vLLM takes to stop or kill its core process.
+#: Seconds that `stop` waits for the thread: longer than vLLM takes to stop or kill its core process.
 PATIENCE_S = 30.0
+#: Seconds between looks at a boot that is aborted: the core process may only be about to start.
 LOOK_EVERY_S = 0.1
 
 
@@ -95,12 +96,13 @@ class EngineThread(threading.Thread):
         super().__init__(name="vllm-owner", daemon=True)
         self.engine: Any = None
         self._arguments = arguments
+        #: Whether it drafts tokens of texts (`answer_in`).
         self._drafts = bool(arguments.get("speculative_config"))
         self._room_came = room_came
         self._gone = gone
         self._capacity: Capacity
         self._demand: Demand
-        self._folders = adapters
+        self._adapter_folders = adapters
         #: Name → vLLM's LoRARequest.
         self._adapters: dict[str, Any] = {}
         #: Calls; None asks the thread to stop; an exception reports that the engine has ended, and why.
@@ -180,7 +182,7 @@ class EngineThread(threading.Thread):
     def _start_engine(self) -> None:
         self.engine = booted_engine(self._arguments)
         threading.Thread(target=self._report_death, name="vllm-core-watch", daemon=True).start()
-        self._adapters = load_adapters(self.engine, self._folders)
+        self._adapters = load_adapters(self.engine, self._adapter_folders)
         limits = self.engine.vllm_config.scheduler_config
         self._capacity = Capacity(limits.max_num_seqs, self._room_came)
         self._demand = Demand(limits.max_num_seqs, limits.max_num_batched_tokens)
@@ -219,19 +221,19 @@ class EngineThread(threading.Thread):
         wanted = [self._demand.of(each) for each in call.prefills]
         self._capacity.want(sum(wanted))
         for position, prefill in enumerate(call.prefills):
-            name = f"{next(self._ids)}"
-            self._pending[name] = _Pending(call, position, wanted[position])
+            request_id = f"{next(self._ids)}"
+            self._pending[request_id] = _Pending(call, position, wanted[position])
             try:
                 # What `vllm.inputs.tokens_input` makes: without a type, a renderer would look at the prompt first.
                 prompt = {"type": "token", "prompt_token_ids": prefill.token_ids}
                 adapter = self._adapters[prefill.adapter] if prefill.adapter else None
-                self.engine.add_request(name, prompt, sampling_params(prefill), lora_request=adapter)
+                self.engine.add_request(request_id, prompt, sampling_params(prefill), lora_request=adapter)
             except Exception as trouble:
                 if not is_refusal(trouble):
                     raise
                 log.debug("request refused", exc_info=True)
-                self.engine.abort_request([name])  # it may be partly added
-                self._deliver(name, RequestRejected(f"{why(trouble)}."))
+                self.engine.abort_request([request_id])  # it may be partly added
+                self._deliver(request_id, RequestRejected(f"{why(trouble)}."))
 
     def _step(self) -> None:
         try:

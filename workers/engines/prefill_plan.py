@@ -26,7 +26,7 @@ Head: TypeAlias = tuple[int, ...]
 #: over the vocabulary. With the prompt cached, only the part beyond its last full cache block is recomputed: half a
 #: block on average.
 LEAD_FROM_TOKENS = 64
-#: A shorter prompt as well from this many two-token continuations on: each of them saves those 50 %.
+#: So is a shorter prompt, if it has at least this many two-token continuations: each of them saves those 50 %.
 LEAD_FROM_PAIRS = 3
 #: Characters kept from a prompt's end: enough for the tag with which some templates open the model's reasoning.
 ENDING = 40
@@ -89,25 +89,26 @@ class ScorePlan:
     @classmethod
     def make(cls, prompt: list[int], tails: list[list[int]], adapter: str = "", *, caches: bool) -> ScorePlan:
         """Plan the prefills; that of the prompt alone, if any, comes first."""
-        # At most 26 choices, so always within vLLM's limit of 128 tokens per request.
-        lasts: dict[Head, set[int]] = {}
+        # Tokens that may follow each head; at most 26 choices, so always within vLLM's limit of 128 tokens per request.
+        next_ids: dict[Head, set[int]] = {}
         for tail in tails:
-            lasts.setdefault(_head(tail), set()).add(tail[-1])
-        pairs = sum([len(head) == 1 for head in lasts])
-        leads = () in lasts or pairs >= LEAD_FROM_PAIRS or (caches and len(prompt) >= LEAD_FROM_TOKENS)
+            next_ids.setdefault(_head(tail), set()).add(tail[-1])
+        pairs = sum([len(head) == 1 for head in next_ids])
+        leads = () in next_ids or pairs >= LEAD_FROM_PAIRS or (caches and len(prompt) >= LEAD_FROM_TOKENS)
         if leads:
-            lasts = {(): {tail[0] for tail in tails}} | {head: ids for head, ids in lasts.items() if head}
-        start = len(prompt) + leads
+            next_ids = {(): {tail[0] for tail in tails}} | {head: ids for head, ids in next_ids.items() if head}
+        # The prefill of the prompt alone tells the first token of every head, so that the others need not.
+        told = 1 if leads else 0
         prefills = [
             Prefill(
                 [*prompt, *head],
                 next_ids=tuple(sorted(ids)),
-                start=start if len(head) > leads else 0,
+                start=len(prompt) + told if len(head) > told else 0,
                 adapter=adapter,
             )
-            for head, ids in lasts.items()
+            for head, ids in next_ids.items()
         ]
-        return cls(len(prompt), tails, list(lasts), prefills)
+        return cls(len(prompt), tails, list(next_ids), prefills)
 
     def read(self, told: Sequence[Scores]) -> Completion:
         """Return log-probabilities in the order of the continuations."""

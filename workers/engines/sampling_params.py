@@ -16,10 +16,10 @@ TEMPLATES = 256
 
 
 def sampling_params(prefill: Prefill) -> Any:
-    """Return vLLM's SamplingParams for `prefill`, not shared with any other, so vLLM need not deep-copy them.
+    """Return vLLM's SamplingParams for `prefill`: an object of its own, so that vLLM need not deep-copy it.
 
-    Constructing them is expensive, so a template is copied. To what the copies share, vLLM only adds the model's EOS
-    and, for a schema, the backend that it chooses.
+    To construct one is expensive, so a template is copied. The copies share what the template refers to. Of that, vLLM
+    changes only what is the same for all: it adds the model's EOS and, for a schema, the backend that it chooses.
     """
     if prefill.generate is not None:
         generating = copy.copy(_generating(prefill.generate.sampling, prefill.generate.json_schema))

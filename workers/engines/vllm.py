@@ -140,7 +140,7 @@ class VllmEngine(Engine):
         self._until_closed.close()
 
     def _keep(self, measured: Iterable[Encoded | RequestRejected]) -> None:
-        """Keep what is measured before it is asked: most of the time before an answer is tokenising passages."""
+        """Keep what was encoded to be measured, for when it is asked: tokenising passages twice would take long."""
         self.encoder.keep(each for each in measured if isinstance(each, Encoded))
 
     def _plan(self, request: Request, encoded: Encoded) -> Plan | RequestRejected:
@@ -156,7 +156,11 @@ class VllmEngine(Engine):
         return self._owner
 
     def _ask(self, prefills: Sequence[tuple[_Asked, int, Prefill]]) -> Iterator[Part]:
-        """Yield completed requests. What an output lacks, as it lies in cached blocks, is asked for afterwards."""
+        """Yield completed requests, in parts.
+
+        vLLM tells no log-probabilities of tokens in cached blocks; further prefills, which tell these, are asked for
+        afterwards, in a call of their own.
+        """
         block_tokens = self._running().engine.vllm_config.cache_config.block_size
         while prefills:
             further = []
