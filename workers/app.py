@@ -86,19 +86,19 @@ class Lifecycle:
 
     def connect(self) -> None:
         """Connect the handlers. Celery swallows their exceptions; only an exit ends the process."""
-        signals.setup_logging.connect(self.log_our_way, weak=False)
-        signals.celeryd_init.connect(self.own_books, weak=False)
+        signals.setup_logging.connect(self.set_up_logging, weak=False)
+        signals.celeryd_init.connect(self.use_own_unacked_keys, weak=False)
         signals.worker_init.connect(self.boot, weak=False)
         signals.worker_ready.connect(self.ready, weak=False)
         signals.worker_shutting_down.connect(self.drain, weak=False)
         signals.worker_shutdown.connect(self.close, weak=False)
 
-    def log_our_way(self, **_: Any) -> None:
+    def set_up_logging(self, **_: Any) -> None:
         """Set up logging. The launcher names the worker; one started by hand has its own terminal."""
         logs.set_up(os.environ.get(variables.WORKER_NAME, ""))
 
-    def own_books(self, sender: str, conf: Any, **_: Any) -> None:
-        """Give this worker its own unacked keys before any connection is made."""
+    def use_own_unacked_keys(self, sender: str, conf: Any, **_: Any) -> None:
+        """Give this worker unacked keys of its own, before any connection is made."""
         # Celery warns about running as root because of pickle; this app only reads JSON.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)  # about a setting that is set here
@@ -107,15 +107,15 @@ class Lifecycle:
     def boot(self, sender: Any, **_: Any) -> None:
         """Boot the worker, or exit with a one-line error and an exit code that says whether a retry can help.
 
-        Celery only installs its signal handlers after this, so SIGTERM gets one here that frees the engine, and so does
-        SIGHUP, which nohup ignores.
+        Celery installs its signal handlers only after this. Until then, SIGTERM and SIGHUP get handlers that free the
+        engine; SIGHUP does not if it is ignored, as under nohup.
         """
         self._ignores_hang_up = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         for number in (signal.SIGTERM, *([] if self._ignores_hang_up else [signal.SIGHUP])):
             signal.signal(number, _exit)
         booted = asked_to_end = False
         try:
-            self.log_our_way()  # Celery only sets up logging after this
+            self.set_up_logging()  # Celery only sets up logging after this
             _refuse_other_pools(sender.pool_cls)
             queue = _own_queue()
             # Only the task of this worker's queue: a second one would also gather messages and limit consumption.
@@ -142,7 +142,8 @@ class Lifecycle:
     def ready(self, **_: Any) -> None:
         """Called when Celery consumes messages and has installed its signal handlers.
 
-        Without a terminal, its own for SIGHUP would start the worker again, by a command that fails.
+        Celery's handler of SIGHUP is replaced: without a terminal, it would start the worker again, by a command that
+        fails.
         """
         signal.signal(signal.SIGTERM, _drain)
         signal.signal(signal.SIGHUP, signal.SIG_IGN if self._ignores_hang_up else _drain)
@@ -185,7 +186,7 @@ def _exit(*_: Any) -> None:
 def _drain(*_: Any) -> None:
     """Handler of SIGTERM and SIGHUP.
 
-    Celery's own writes to the log first; if that fails, on a full disk, it does nothing more.
+    Celery's own one writes to the log first, and does nothing more if that fails, as on a full disk.
     """
     stop(0)
 

@@ -108,7 +108,7 @@ class Scoring(Job):
         end_at_once(EXIT_RETRY)
 
     def standing(self) -> Standing:
-        """Return the same, and which server the engine waits for."""
+        """Return how its work stands, and which server the engine waits for."""
         return {**super().standing(), "waits_for": self._engine.waits_for}
 
     def start(self) -> None:
@@ -131,7 +131,7 @@ class Scoring(Job):
 class Searching(Job):
     """Job of searching one of the indexes in the settings."""
 
-    #: One that is searched, and one that is read or written, however many the settings let an engine have.
+    #: One batch is searched for, while another is read from the ledger or written to it. The settings are for engines.
     most_batches = 2
 
     def __init__(self, context: StageContext, queue: str) -> None:

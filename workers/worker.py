@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Load:
-    """Counters of batches ended, of the questions begun in them, and of running ones, updated by pool threads."""
+    """Counters of ended batches, of the questions begun in them, and of running batches; updated by pool threads."""
 
     batches: int = 0
     begun: int = 0
@@ -101,7 +101,7 @@ class Worker:
         self._janitor = Janitor(settings, app, name, queue)
 
     def _make_exporter(self) -> Exporter:
-        # Its own `Hardware`: each measures the load of the cores since it was last asked.
+        # Not `self._hardware`: a `Hardware` measures the load of the cores since it was last asked.
         hardware = HardwareMetrics(Hardware(words_of(self._gpus)))
         return Exporter(
             [self._metrics.registry, RedisMetrics.connect(self._settings), hardware],
@@ -136,7 +136,7 @@ class Worker:
     def _start_job(self, boots_before: int) -> None:
         """Boot the engine or open the index, and record how that went."""
         started = time.monotonic()
-        gc.disable()  # to import vLLM is half of a boot's work, makes no garbage, and takes a quarter less without it
+        gc.disable()  # importing vLLM is half of a boot's work, makes no garbage, and takes a quarter less time so
         try:
             self._job.start()
         except Exception as trouble:
@@ -196,9 +196,9 @@ class Worker:
             log.warning("the name could not be released; it is free again in %d s: %s", LEASE_S, trouble)
 
     def break_off(self, *, for_good: bool) -> None:
-        """Tell the ledger that this process ends now without waiting for its batches; `for_good`: as it was asked to.
+        """Tell the ledger that this process ends now, without waiting for its batches; `for_good`: it was asked to end.
 
-        A drained worker is not started again by its launcher; a wish left behind would end the next one instead.
+        Then the command that asked it is deleted, too: the next worker of this name would obey it.
         """
         self._job.break_off()
         if for_good:

@@ -116,8 +116,8 @@ class _Gatherer:
     def attach(self) -> None:
         """Use the consumer's present channel from now on, and set all timers again.
 
-        Celery has cleared them if its event loop broke, but not if the connection broke again before that began. So
-        each may come more than once, and must do no harm then.
+        Celery has cleared the old timers if the connection broke in its event loop, but not if it broke again before
+        the loop began. So a timer may fire more than once, and must do no harm then.
         """
         # Celery's own worker_disable_prefetch limits consumption by the same hook.
         self._qos = qos = self._consumer.connection.default_channel.qos
@@ -146,7 +146,7 @@ class _Gatherer:
         if known is not None and known.request.message.delivery_tag != message.delivery_tag:
             raise InvalidTaskError(f"duplicate message id {request.id!r}")
         if known is not None:
-            # Queued again although held, as by a replica that took over before it knew of the delivery.
+            # The same message again, which is held here. A replica of Redis may have taken over without knowing that.
             known.request = request
             return
         held = _read(request)
@@ -173,7 +173,7 @@ class _Gatherer:
         )
 
     def _give_back(self, message: Any, _: logging.Logger, errors: tuple[type[Exception], ...], requeue: bool) -> None:
-        """Reject a message, as called by Celery. One that cannot be requeued now would be stuck for ten minutes."""
+        """Reject a message for Celery. If it cannot be requeued now, try later: it would be stuck for ten minutes."""
         try:
             message.reject(requeue=requeue)
         except errors as trouble:
@@ -257,8 +257,8 @@ class _Gatherer:
     def _await_requeue(self, message_id: str) -> None:
         """Requeue the message when its pause is over.
 
-        It pauses here, as it would be redelivered at once, and not in its batch, which would keep a slot from other
-        questions meanwhile.
+        It waits here because in the queue it would be redelivered at once, and in a batch it would occupy a slot that
+        others need.
         """
         left_s = max(0.0, self._requeued_at[message_id] - time.monotonic())
         self._consumer.timer.call_after(left_s, self._requeue, (message_id,))
@@ -269,7 +269,7 @@ class _Gatherer:
 
 
 def _read(request: Request) -> HeldMessage:
-    """Parse the message. Raises InvalidTaskError, upon which Celery drops it; the audit resends its questions."""
+    """Parse the message. Raises InvalidTaskError: then Celery drops it, and the audit sends its questions again."""
     try:
         batch = ReceivedBatch.read(request.args, request.kwargs, request.delivery_info["priority"])
     except ValueError as trouble:

@@ -7,11 +7,11 @@ gets small batches soon, and a busy one gets full batches.
 A batch ends with its longest text, long after most of its questions. So an engine that reports free capacity gets one
 more batch, up to `max_batches_in_flight`.
 
-When several workers share a queue and it runs short, they take only batch by batch, and only what can start at once:
-messages held by one worker could have been started by another.
+When several workers share a queue and it runs low, each takes one batch at a time, and only what can start at once:
+what waits in one worker could have been started by another.
 
-More urgent items are dispatched first, and are received as if nothing less urgent were waiting: they are in the next
-batch, whatever is held already.
+More urgent items are dispatched first. To receive them, what is less urgent and already held does not count, so that
+they are in the next batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Generic, Literal, TypeVar
 
 __all__ = ["Flush", "Gathered", "Gathering"]
 
-#: Messages not yet received are assumed as large as the largest of so many latest ones.
+#: A message that is yet to be received is assumed to be as large as the largest of this many latest ones.
 RECENT_ITEMS = 64
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Gathering(Generic[T]):
         self._recent_sizes = deque([1], maxlen=RECENT_ITEMS)
         self._largest_recent = 1
         self._queue_is_short = False
-        self._fills_a_batch = False
+        self._queue_fills_a_batch = False
 
     def add(self, item: T, questions: int, now_s: float, priority: int = 0) -> None:
         """Add a waiting item. A smaller `priority` is more urgent."""
@@ -107,19 +107,19 @@ class Gathering(Generic[T]):
         return max(0.0, oldest_s + self.batch_timeout_s - now_s)
 
     def has_room(self) -> bool:
-        """Whether to take more from the queue, if only the most urgent items."""
+        """Whether to take more from the queue, even if only the most urgent items."""
         return self.room_for_items() > 0
 
     def room_for_items(self, priority: int = 0) -> int:
         """Return how many more items of this priority to take, assuming the size of the largest recent one.
 
-        Enough for the running batches and the next one, and no more: other workers cannot get what is held here. At
-        least one while there is room for a question. Less urgent waiting items do not count. An item that is larger
-        than `batch_size` is a batch by itself, so batches count as that large.
+        They are to fill the running batches and the next one, and no more: other workers cannot get what is held here.
+        While there is room for a single question, that is one item. Items that are less urgent do not count as waiting.
+        An item may be larger than `batch_size`, and is a batch by itself then: all batches are assumed to be as large.
         """
         waiting = sum(questions for of, questions in self._waiting_questions.items() if of <= priority)
-        # One batch ahead of those that may run; of a short queue that still fills one, it is left to other workers.
-        ahead = 0 if self._queue_is_short and self._fills_a_batch else 1
+        # One batch ahead of those that may run. It is left to other workers if the queue is short but still fills one.
+        ahead = 0 if self._queue_is_short and self._queue_fills_a_batch else 1
         batches = max(self.batches_in_flight, self._running + self._takes_one_more()) + ahead
         room = batches * self._largest_batch() - waiting - self._running_questions
         if self._queue_is_short:  # batch by batch
@@ -129,13 +129,13 @@ class Gathering(Generic[T]):
     def left_waiting(self, items: int, other_workers: int) -> None:
         """Record how many items are left in the queue, and how many other workers share it.
 
-        The queue is short if all workers together could hold more than that. Less than a batch is still held ahead:
-        in the queue it would have to wait for its timeout as well.
+        The queue is short if all workers together could hold more than that. If it has less than a batch left, that is
+        still held here: other workers would also have to wait for the timeout before they can start it.
         """
         questions = items * self._largest_recent
         all_can_hold = (1 + other_workers) * (self.batches_in_flight + 1) * self._largest_batch()
         self._queue_is_short = other_workers > 0 and questions < all_can_hold
-        self._fills_a_batch = questions >= self.batch_size
+        self._queue_fills_a_batch = questions >= self.batch_size
 
     def _largest_batch(self) -> int:
         return max(self.batch_size, self._largest_recent)

@@ -6,13 +6,13 @@ woken the event loop, as many more as the consumer has room for are taken in one
 of one event loop iteration are written in one transaction: before the loop sleeps, before the channel closes, and
 before kombu reads its unacked keys.
 
-There may be room for urgent messages but not for others; then only the urgent ones are waited for.
+Four more things differ from kombu:
 
-kombu requeues what a broken connection delivered, and others would begin it again; here the consumer keeps what it has.
-
-Malformed messages would crash the worker in kombu; here they are dropped with an error in the log.
-
-A Redis that answers but temporarily refuses writes would also crash it; here it counts as unavailable.
+- If there is room for urgent messages but not for others, only the urgent ones are waited for.
+- When a connection breaks, kombu requeues what it delivered, and another worker begins it again. Here the consumer
+  keeps what it has.
+- A malformed message crashes kombu's worker. Here it is dropped, with an error in the log.
+- So does a Redis that answers but temporarily refuses writes. Here it counts as unavailable.
 
 This overrides internal methods of kombu 5.7.0, so kombu is pinned to that version.
 """
@@ -123,10 +123,10 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
         super().restore_unacked(client)
 
     def take_over(self, messages: Iterable[Any]) -> None:
-        """Settle these messages over this channel, though an earlier one delivered them; requeue all others recorded.
+        """Take over `messages` from an earlier channel, to be settled over this one; requeue all others on record.
 
-        The others were not delivered or not settled because a connection broke. Not to be called during a delivery,
-        whose messages are recorded already.
+        A broken connection has kept the others from being delivered, or settled. Not to be called during a delivery:
+        its messages are on record before they are in `messages`.
         """
         kept = {message.delivery_tag: message for message in messages}
         for tag, message in kept.items():
@@ -189,7 +189,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
             self._take_more()
 
     def maybe_refresh_binding_expiry(self) -> None:
-        """kombu's, called every second; without this it logs a traceback each time while Redis refuses writes."""
+        """Called by kombu every second, which would log a traceback each time while Redis refuses writes."""
         try:
             super().maybe_refresh_binding_expiry()
         except ResponseError as trouble:
@@ -240,7 +240,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
 class _Poller(redis.MultiChannelPoller):  # type: ignore[misc]
     def on_poll_init(self, poller: Any) -> None:
-        """Restore nothing past its visibility timeout, unlike kombu: after a long outage, that is all that is kept."""
+        """Set the poller. Unlike kombu's, restores no messages: after a long outage, all held ones seem abandoned."""
         self.poller = poller
 
     def on_poll_start(self) -> None:
