@@ -43,7 +43,7 @@ def arrangements(question: Question, spec: RunSpec) -> list[Arrangement]:
 
 
 def orders(question: Question, spec: RunSpec) -> list[tuple[int, ...]]:
-    """Return the orders alone: to know where a choice was shown needs no copy of the question."""
+    """Return the orders alone, which tell where each choice was shown, without copies of the question."""
     natural = _NATURAL[len(question.choices)]
     if spec.circular:
         return [natural[i:] + natural[:i] for i in natural]

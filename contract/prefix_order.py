@@ -24,6 +24,7 @@ GROUPED = 65_536
 IN_ORDER = 4_096
 #: Number of questions that are in memory at a time when they are grouped again.
 READ_TOGETHER = 500
+#: Stands for the prefix of a question that shares none.
 ALONE = 0
 
 
@@ -31,22 +32,22 @@ class PrefixOrder:
     """Remembers which questions share a prompt prefix, in eight bytes per question."""
 
     def __init__(self, spec: RunSpec) -> None:
-        self._context = spec.use_context_field
+        self._by_context = spec.use_context_field
         shots = spec.few_shot
-        self._subject = (shots is not None and shots.selection is ExampleSelection.SUBJECT) or (
+        self._by_subject = (shots is not None and shots.selection is ExampleSelection.SUBJECT) or (
             describe(spec.description, "one") != describe(spec.description, "another")
         )
         self._prefixes = array("q")
 
     @property
     def needed(self) -> bool:
-        """Whether some questions of this run can share a prefix that others do not have."""
-        return self._subject or self._context
+        """Whether only some questions of this run may share a prefix, so that grouping them helps."""
+        return self._by_subject or self._by_context
 
     def add(self, question: Question | None) -> None:
         """Record the next question; None: one that cannot be read, which shares no prefix."""
         # The subject's prefix comes first in the prompt; within a subject the file's order is kept.
-        shared = question and (question.subject if self._subject else question.context)
+        shared = question and (question.subject if self._by_subject else question.context)
         self._prefixes.append(hash(shared) if shared else ALONE)
 
     @property
@@ -65,9 +66,9 @@ class PrefixOrder:
 
 
 def grouped_again(ledger: Ledger, run: Run, ids: Iterable[str]) -> Iterator[str]:
-    """Yield these of the run's question ids in the order in which to send them again: grouped, if that is of use.
+    """Yield `ids`, of questions of `run`, in the order in which to send them again: grouped by prefix if that helps.
 
-    Reads the questions from the ledger if so, some at a time. Raises LedgerError.
+    In that case, it reads the questions from the ledger, some at a time. Raises LedgerError.
     """
     if not PrefixOrder(run.spec).needed:
         yield from ids

@@ -27,24 +27,25 @@ Count = Callable[[Sequence[str]], Sequence[int]]
 def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
     """Return `items` with as many passages shown as fit."""
     sizes = _Sizes(engine.count_tokens)
-    done = _capped(items, sizes)
-    unsure = [place for place, item in enumerate(done) if _shows_passages(item)]
-    while unsure:
-        found = measured([_requests(done[place]) for place in unsure], engine.excess_tokens)
+    fitting = _capped(items, sizes)
+    to_measure = [place for place, item in enumerate(fitting) if _shows_passages(item)]
+    while to_measure:
+        found = measured([_requests(fitting[place]) for place in to_measure], engine.excess_tokens)
         # By how many tokens the longest request of each item is too long.
-        excess = {place: max(of_item, default=0) for place, of_item in zip(unsure, found, strict=True)}
+        excess = {place: max(of_item, default=0) for place, of_item in zip(to_measure, found, strict=True)}
         too_long = {place: tokens for place, tokens in excess.items() if tokens}
-        known = sizes.of([done[place] for place in too_long])
+        known = sizes.of([fitting[place] for place in too_long])
         for place, tokens in too_long.items():
-            done[place] = _shortened(done[place], tokens, known)
-        unsure = [place for place in too_long if _shows_passages(done[place])]
-    return done
+            fitting[place] = _shortened(fitting[place], tokens, known)
+        to_measure = [place for place in too_long if _shows_passages(fitting[place])]
+    return fitting
 
 
 def without_room(items: Sequence[Item], engine: Engine) -> dict[int, RequestRejected]:
-    """Return, by place, why those of `items`, which are `fitted`, must not be asked: the answer leaves no passage room.
+    """Return the places of those of the `fitted` items that must not be asked, each with the reason.
 
-    Only for modes in which the model writes: the engine itself refuses choices that do not fit.
+    They have passages, but the prompt and the longest answer leave no room for any. Only in modes in which the model
+    writes: choices that do not fit are refused by the engine itself.
     """
     bare = [
         place
@@ -88,7 +89,7 @@ def capped(item: Item, count: Count) -> Item:
 
 
 class _Sizes:
-    """The tokens of passages. A count may be a round trip to a server: one for all items, and each text only once."""
+    """Counts the tokens of passages: those of all items at once, as it may ask a server, and each text only once."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
@@ -116,7 +117,7 @@ def _shows_passages(item: Item) -> bool:
 
 
 def _shown_tokens(item: Item, sizes: Mapping[str, int]) -> int:
-    # An item that is asked again keeps the passages left out before; they take no tokens.
+    # The item still has the passages that were left out when it was asked before; they take no tokens.
     return sum(sizes[each.text] for each in item.passages if each.shown)
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 #: Questions sent to a process at a time.
 TOGETHER = 16
-#: If there are fewer, they are read here: sending each alone costs this process as much as reading it.
+#: If there are fewer questions than this, they are read here: to send a few costs this process as much as to read them.
 FEWEST = 4
 
 #: What was read, or the error that was raised.
@@ -47,7 +47,7 @@ class Unread(NamedTuple):
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is worth sending to another process, which can be done with what is no further step."""
+        """Whether another process should read it. A `follow_up` cannot be sent to one."""
         return self.spec.mode.read_by_rules and self.follow_up is None
 
 
@@ -70,9 +70,9 @@ def _read(unread: Unread) -> Found:
 
 
 class ReadingProcesses:
-    """`Reader` that has what is slow read by `count` other processes. Thread-safe.
+    """`Reader` that has slow texts read by `count` other processes, and reads all others here. Thread-safe.
 
-    Once one of them has ended, everything is read here.
+    Once one of the processes has ended, everything is read here.
     """
 
     def __init__(self, count: int) -> None:
@@ -85,16 +85,16 @@ class ReadingProcesses:
             return
         spawn = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_set_up)
-        # They inherit this: only the worker is to decide what Ctrl-C means, and also before they are up.
+        # The processes inherit this: only the worker decides what Ctrl-C means, even while they are starting.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            for _ in range(self._count):  # one is started for each thing to do, while none is up to do it
+            for _ in range(self._count):  # the pool starts a process for each call, as long as none is idle
                 self._pool.submit(os.getpid)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
     def __call__(self, unread: Sequence[Unread]) -> list[Found]:
-        """Read all of `unread`, in order; what is not slow, or was not read elsewhere, here."""
+        """Read all of `unread`, in order."""
         slow = [i for i, each in enumerate(unread) if each.is_slow]
         found: dict[int, Found] = {}
         if self._pool is not None and len(slow) >= FEWEST:
@@ -113,7 +113,7 @@ class ReadingProcesses:
     def _read_apart(pool: Executor, unread: Sequence[Unread], slow: Sequence[int], found: dict[int, Found]) -> None:
         """Have those of `unread` at the positions `slow` read by `pool`; add what it reads to `found`."""
         specs = {id(each.spec): each.spec for each in unread}
-        # The rules only ask whether there are examples; to send these would take longer than to read the texts.
+        # The rules only ask whether there are examples. To send all of them would take longer than to read the texts.
         small = {key: spec.without_examples() for key, spec in specs.items()}
         parts = list(chunks(slow, TOGETHER))
         sent = [

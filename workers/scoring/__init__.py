@@ -24,12 +24,12 @@ MODES: dict[Mode, ScoringMode] = {
 
 
 def requests_of(item: Item) -> Iterator[Request]:
-    """All that is asked of the engine for `item` at first, in every order of its choices."""
+    """Return the first requests for `item`, in every order of its choices: all but those of a `FollowUp`."""
     question, spec, passages = item.question, item.spec, item.passages
     for each in arrangements(question, spec):
         yield from MODES[spec.mode].ask(each.question, turns_of(each.question, spec, passages), spec)
 
 
 def versions(mode: Mode) -> dict[str, str]:
-    """The version of what renders and reads, beside the engine; where rules read the text, also theirs."""
+    """Return what decides an answer beside the engine: mcqueue's version and, if rules read the text, the rules'."""
     return {"mcqueue": metadata.version("mcqueue")} | ({"rules": rules_version()} if mode.read_by_rules else {})

@@ -1,12 +1,15 @@
 """Mode `letter`: which label does the model generate next?
 
-score(label) = log P(delimiter + label | prompt), where the prompt shows the labelled choices. One prefill per question,
-whatever the number of choices, as long as every label is a single token; longer labels are scored like full choices,
-and the rule says so. White space at the prompt's end stays there, unless the tokenizer merges it with the label, or a
-server is asked: lm-evaluation-harness scores it with every label, which would make two tokens of each. This is the
-scoring of Hendrycks et al., "Measuring Massive Multitask Language Understanding" (2021), section 4. `label_mass`, the
-sum of P over the labels, shows how strongly the model tends to answer with a label at all: near zero, the choice is
-noise.
+score(label) = log P(delimiter + label | prompt), where the prompt shows the labelled choices. This is the scoring of
+Hendrycks et al., "Measuring Massive Multitask Language Understanding" (2021), section 4.
+
+It takes one prefill per question, whatever the number of choices, if every label is a single token. Longer labels are
+scored like full choices, and the rule says so. To keep labels short, white space at the prompt's end stays in the
+prompt, whereas lm-evaluation-harness scores it with every label, which would then be two tokens. It moves to the labels
+all the same if the tokenizer merges it with them, or if a server is asked.
+
+`label_mass`, the sum of P over the labels, shows how strongly the model tends to answer with a label at all. If it is
+near zero, the choice is noise.
 """
 
 from __future__ import annotations
