@@ -107,8 +107,8 @@ class Lifecycle:
     def boot(self, sender: Any, **_: Any) -> None:
         """Boot the worker, or exit with a one-line error and an exit code that says whether a retry can help.
 
-        Celery installs its signal handlers only after this. Until then, SIGTERM and SIGHUP get handlers that free the
-        engine; SIGHUP does not if it is ignored, as under nohup.
+        Celery installs its signal handlers only after this. Until then, SIGTERM and SIGHUP have one that frees the
+        engine; but a SIGHUP that is ignored, as under nohup, stays ignored.
         """
         self._ignores_hang_up = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         for number in (signal.SIGTERM, *([] if self._ignores_hang_up else [signal.SIGHUP])):
