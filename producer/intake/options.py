@@ -177,5 +177,5 @@ def describe_reading(file: QuestionFile, count: int, choices: dict[int, int]) ->
     """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
     few, many = min(choices), max(choices)
     span = f"{few} choices" if few == many else f"{few} to {many} choices"
-    bare = " removed from their texts" if file.key.bare else ""
+    bare = " removed from their texts" if file.key.removes_marks else ""
     return f"{number(count, 'question')} as {file.title}, {span}, labels A–{LABELS[many - 1]}{bare}"

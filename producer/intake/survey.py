@@ -98,7 +98,7 @@ class Checked:
             "format": self.file.format,
             "fields": self.file.fields.to_json(),
             "answers_read": self.file.way.value,
-            "labels_removed": self.file.key.bare,
+            "labels_removed": self.file.key.removes_marks,
         }
 
 

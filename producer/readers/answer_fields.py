@@ -23,8 +23,8 @@ from producer.readers.second_key import Column, way_of_second_key
 __all__ = [
     "FIRST_OF_COLUMNS",
     "Key",
-    "are_supposed_columns",
     "key_of",
+    "may_be_indices_from_0",
     "name_all",
     "refuse_contradiction",
     "say_by_label_or_text",
@@ -58,15 +58,15 @@ class Key(NamedTuple):
     #: Other fields that must not name different choices, and how they name them.
     beside: tuple[tuple[str, Way], ...] = ()
     #: Whether the base of its numbers is assumed, from the field's name or from those of the choices' columns alone.
-    supposed: bool = False
-    #: Whether the user says that there is none.
-    none: bool = False
-    #: Whether choices begin with their labels, which are removed.
-    bare: bool = False
+    assumes_base: bool = False
+    #: Whether the user says that the file has no key (`--map answer=`).
+    is_ruled_out: bool = False
+    #: Whether labels that choices begin with, "(A) red", are removed from their texts.
+    removes_marks: bool = False
 
-    def taken(self, parts: Parts) -> Parts:
-        """Return `parts` with the answer taken from this field, and without marks if the file's are removed."""
-        if self.bare:
+    def applied_to(self, parts: Parts) -> Parts:
+        """Return `parts` with the answer from this field, and without marks if the file's are removed."""
+        if self.removes_marks:
             parts = without_marks(parts)
         first = parts.used.answer
         if self.field is None or self.field == first:
@@ -94,12 +94,12 @@ def key_of(head: Sequence[Parts], ways: Sequence[Way], like: Way | None) -> Key:
     fields = {each: _given(head, each) for each in (name, *_others(head, name))}
     said = [each for each, given in fields.items() if say_by_label_or_text(given)]
     field, way = _most_reliable(name, fields, said, ways)
-    supposed = False
+    assumed = False
     if way is None:
-        way, supposed = _way_of(head, field, [each for each in fields[field] if each], ways, like)
-    # Wherever a list of the key was taken for passages, it is to be taken from there.
+        way, assumed = _way_of(head, field, [each for each in fields[field] if each], ways, like)
+    # If the layout took any of its lists for gold passages, the field must be named: they are its answers.
     usual = field == name and all(each.used.gold != name for each in head)
-    return Key(way, None if usual else field, _beside(field, way, fields, said), supposed)
+    return Key(way, None if usual else field, _beside(field, way, fields, said), assumed)
 
 
 def _most_reliable(
@@ -128,14 +128,14 @@ def _way_of(
         if not _counts_from_0(head, field):
             raise
         return Way.INDEX_0, True
-    if not are_supposed_columns(head, given, way):
+    if not may_be_indices_from_0(head, given, way):
         return way, False
     return Way.INDEX_0 if like is Way.INDEX_0 else way, like not in {Way.INDEX_0, Way.INDEX_1, Way.LABEL}
 
 
-def are_supposed_columns(head: Sequence[Parts], given: Sequence[Given], way: Way) -> bool:
-    """Whether numbers are only supposed to be those of the choices' columns, which begin with 1: all are also indices
-    from 0, as none is as large as the number of choices.
+def may_be_indices_from_0(head: Sequence[Parts], given: Sequence[Given], way: Way) -> bool:
+    """Whether numbers that are read as those of the choices' columns, from 1 on, could as well be indices from 0: none
+    is as large as the number of choices.
     """
     return (
         way is Way.LABEL
@@ -153,9 +153,9 @@ def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]
 
 def refuse_contradiction(key: Key, parts: Parts, right: tuple[str, ...]) -> None:
     """Raise FieldTrouble if two fields name different choices: one is wrong, and it is not known which."""
-    marked = meant(parts.given(list(parts.marked)), Way.LABEL)
-    if marked and right and not set(right) & set(marked):
-        message = f"{parts.used.answer!r} says {shown_value(parts.answer)}, but {marked[0]} is marked as right."
+    flagged = meant(parts.given(list(parts.flagged)), Way.LABEL)
+    if flagged and right and not set(right) & set(flagged):
+        message = f"{parts.used.answer!r} says {shown_value(parts.answer)}, but {flagged[0]} is marked as right."
         raise FieldTrouble("answer", message, "Correct the one that is wrong.", kind="two answers contradict")
     for name, way in key.beside:
         other = meant(parts.given(parts.rest.get(name)), way)

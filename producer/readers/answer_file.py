@@ -9,7 +9,7 @@ from functools import partial
 from contract.errors import QuestionFileError
 from producer.readers.field_names import spelled
 from producer.readers.format import Format
-from producer.readers.parts import PAIRED
+from producer.readers.parts import SEPARATE_ANSWER
 from producer.readers.record import Record, Records
 from producer.readers.source import Source
 from producer.readers.text import Text, text_of
@@ -26,11 +26,11 @@ def with_answers(found: Format, source: Source) -> Format:
         message = "is a pipe, which can be read only once."
         raise QuestionFileError(message, path=path, hint="Write the answers to a file.")
     answers = text_of(path, str(path), source.how.encoding)
-    _refuse_another_number(answers, found.records, source)
+    _refuse_unequal_counts(answers, found.records, source)
     return replace(found, records=partial(_paired, found.records, answers))
 
 
-def _refuse_another_number(answers: Text, records: Records, source: Source) -> None:
+def _refuse_unequal_counts(answers: Text, records: Records, source: Source) -> None:
     """Raise QuestionFileError unless there is an answer for each question.
 
     All of them are counted before any is used: after a line too many, every question would have another one's answer.
@@ -53,11 +53,11 @@ def _paired(records: Records, answers: Text) -> Iterator[Record]:
         if record.fields is None:
             yield record
         else:
-            # Drop the record's own `answer`, which would make it fit our own layout, and any field with PAIRED's name.
+            # Drop its own `answer`, which would make it fit our own layout, and any field named like SEPARATE_ANSWER.
             own = {
                 name: value
                 for name, value in record.fields.items()
-                if name != "answer" and spelled(name) != spelled(PAIRED)
+                if name != "answer" and spelled(name) != spelled(SEPARATE_ANSWER)
             }
             # A nested question may have such a field too: of two, the first counts.
-            yield record._replace(fields={PAIRED: line.strip() or None, **own})
+            yield record._replace(fields={SEPARATE_ANSWER: line.strip() or None, **own})

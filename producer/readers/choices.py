@@ -24,11 +24,11 @@ __all__ = [
     "checked",
     "choices_of",
     "decoded",
+    "in_neutral_order",
     "in_order",
     "labelled",
-    "mixed",
+    "marks_repeat_labels",
     "no_list",
-    "repeat",
     "unmarked",
 ]
 
@@ -107,7 +107,7 @@ def _refuse(texts: Sequence[Any]) -> None:
             raise FieldTrouble("choices", message, "Write it in quotes.", kind="a choice is not text")
 
 
-def mixed(question: str, texts: Sequence[Any]) -> list[str]:
+def in_neutral_order(question: str, texts: Sequence[Any]) -> list[str]:
     """Return the choices in an order that does not reveal the right one: by a hash of the question and the text.
 
     For files that store the right choice separately or always first. The order does not depend on the question's
@@ -170,17 +170,17 @@ def labelled(found: Choices) -> Choices:
     if found.labels is None:
         right = found.right and [bare.labels[LABELS.index(each)] for each in found.right]
         return Choices(bare.texts, bare.labels, right)
-    if _are_letters(bare.labels) and not repeat(bare.labels, found.labels):
+    if _are_letters(bare.labels) and not marks_repeat_labels(bare.labels, found.labels):
         label, mark = next(each for each in zip(found.labels, bare.labels, strict=True) if each[0].upper() != each[1])
         message = f"choice {label} is marked {mark}: an answer could mean the label or the mark."
         raise FieldTrouble("choices", message, "Correct or remove the marks.", kind="marked otherwise than labelled")
     return found
 
 
-def repeat(marks: Sequence[str], labels: Sequence[str] | None) -> bool:
-    """Whether marks say what the labels of the same choices say, or where these have none, their places.
+def marks_repeat_labels(marks: Sequence[str], labels: Sequence[str] | None) -> bool:
+    """Whether the marks of choices are the same as their labels or, if they have none, as their places.
 
-    Numbers beside letters, or where there are no labels, do not: they may be part of the texts.
+    Numbers are not if the labels are letters, or if there are none: they may be part of the texts.
     """
     same = labels is not None and [each.upper() for each in labels] == list(marks)
     return same or (_are_letters(marks) and in_order(marks) and (labels is None or in_order(labels)))
@@ -283,8 +283,8 @@ def _of_objects(found: Sequence[Mapping[str, Any]]) -> Choices:
     called = labels if all(labels) else None
     right = [(called or LABELS)[at] for at, flag in enumerate(flags[: len(LABELS)]) if flag]
     # If one choice is flagged as right, a choice without a flag is wrong.
-    marked = bool(right) and all(flag in (True, False, None) for flag in flags)
-    return Choices(texts, called, right if marked else None)
+    are_flags = bool(right) and all(flag in (True, False, None) for flag in flags)
+    return Choices(texts, called, right if are_flags else None)
 
 
 def _not_all_labelled(message: str) -> FieldTrouble:

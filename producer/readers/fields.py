@@ -33,7 +33,7 @@ def to_row(record: Record, layout: Layout, key: Key, shown: str) -> Row:
     """Return the row for `record`, with its question or its error. `shown` is the file's name in messages."""
     file = record.file or shown
     try:
-        parts = key.taken(parts_of(record, layout))
+        parts = key.applied_to(parts_of(record, layout))
         question = _question(record, parts, layout, key)
     except FieldTrouble as trouble:
         if layout is OWN and (trouble.field, trouble.kind) == ("question", "missing"):
@@ -103,10 +103,10 @@ def _question(record: Record, parts: Parts, layout: Layout, key: Key) -> Questio
         message = "missing." if text is None else f"found {shown_value(text)}, expected text."
         kind = "missing" if text is None else "not text"
         raise FieldTrouble("question", message, "Put the question's text there.", kind=kind)
-    if parts.answer is None and record.fields is not None and not key.none:
+    if parts.answer is None and record.fields is not None and not key.is_ruled_out:
         _refuse_look_alikes(tuple(record.fields), own=layout is OWN)
     right = _right(parts, layout, key)
-    if key.beside or parts.marked:
+    if key.beside or parts.flagged:
         refuse_contradiction(key, parts, right)
     subject = parts.subject.strip() if isinstance(parts.subject, str) else parts.subject
     more: dict[str, Any] = {}

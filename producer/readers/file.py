@@ -14,7 +14,7 @@ from glob import glob
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
-from producer.readers.answer_fields import Key, are_supposed_columns, key_of, says_beside
+from producer.readers.answer_fields import Key, key_of, may_be_indices_from_0, says_beside
 from producer.readers.answer_file import with_answers
 from producer.readers.answers import INDICES, Way, no_key, settle
 from producer.readers.fields import parts_of, to_row
@@ -24,10 +24,10 @@ from producer.readers.format import DATASET, JSON, Format, format_of
 from producer.readers.hub import is_dataset
 from producer.readers.layouts import OWN, Layout, choose, is_question, layout_called
 from producer.readers.mapping import mapped
-from producer.readers.marks import are_usual, without_marks
+from producer.readers.marks import marks_are_usual, without_marks
 from producer.readers.misnamed import possible_keys, refuse_doubtful_questions, refuse_overlooked_key
-from producer.readers.own_answers import are_supposed_indices, refuse_doubtful_numbers
-from producer.readers.parts import PAIRED, Parts
+from producer.readers.own_answers import may_count_from_1, refuse_doubtful_numbers
+from producer.readers.parts import SEPARATE_ANSWER, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row, head_of
 from producer.readers.shapes import place_of_questions, refuse_row_per_choice
 from producer.readers.source import STDIN, HowToRead, Source
@@ -66,7 +66,7 @@ class QuestionFile:
         """A warning if the key may be overlooked, or the base of its indices was assumed; otherwise an empty string."""
         if self.possible_keys:
             return f"warning: no question has a key, but these numbers may be one: {'; '.join(self.possible_keys)}."
-        if not self.key.supposed:
+        if not self.key.assumes_base:
             return ""
         name = ", ".join(self.fields.answer)
         base, shown = (0, "be the number of a column") if self.key.way is Way.LABEL else (1, "count from 0")
@@ -133,23 +133,23 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
     with explaining(source.shown):
         formats, head = _begun(source)
         layout = _layout(source, head)
-        apart = list(_apart(head, layout))
-        marked = are_usual([parts for _, parts in apart])
-        if marked:
-            apart = [(record, without_marks(parts)) for record, parts in apart]
-        all_parts = [parts for _, parts in apart]
+        extracted = list(_extracted(head, layout))
+        have_marks = marks_are_usual([parts for _, parts in extracted])
+        if have_marks:
+            extracted = [(record, without_marks(parts)) for record, parts in extracted]
+        all_parts = [parts for _, parts in extracted]
         try:
             if not source.how.mapping.get("question"):
-                refuse_doubtful_questions(apart)
+                refuse_doubtful_questions(extracted)
             _refuse_answers_that_would_do_nothing(source, layout, all_parts)
             told = source.how.answers or "answer" in source.how.mapping
             if not told:
                 refuse_overlooked_key(all_parts)
-            key = _key(all_parts, layout, source.how, like)._replace(bare=marked)
+            key = _key(all_parts, layout, source.how, like)._replace(removes_marks=have_marks)
         except FieldTrouble as trouble:
-            record, _ = apart[trouble.place]
+            record, _ = extracted[trouble.place]
             raise trouble.at(record.file or source.shown, record.line) from None
-        used = UsedFields.of([(record, key.taken(parts)) for record, parts in apart])
+        used = UsedFields.of([(record, key.applied_to(parts)) for record, parts in extracted])
         maybe = () if told else tuple(possible_keys(all_parts))
         return QuestionFile(source, layout, key, formats, _fields(used, source.how), maybe)
 
@@ -208,7 +208,7 @@ def _refuse_answers_that_would_do_nothing(source: Source, layout: Layout, head: 
     if how.answers and "answer" in how.mapping:
         message = f"--map takes the answers from {how.mapping['answer']!r}, but --answers from {how.answers}."
         raise QuestionFileError(message, path=source.shown, hint="Remove one of the two options.")
-    if how.answers and any(parts.used.answer != PAIRED for parts in head):
+    if how.answers and any(parts.used.answer != SEPARATE_ANSWER for parts in head):
         message = f"read as {layout.title}, it contains its own answers: those in {how.answers} would be ignored."
         hint = "Remove --answers, and correct wrong answers in the file itself; --layout NAME selects another layout."
         raise QuestionFileError(message, path=source.shown, hint=hint)
@@ -241,7 +241,7 @@ def _layout(source: Source, head: list[Record]) -> Layout:
     return layout or OWN
 
 
-def _apart(head: list[Record], layout: Layout) -> Iterator[tuple[Record, Parts]]:
+def _extracted(head: list[Record], layout: Layout) -> Iterator[tuple[Record, Parts]]:
     """Yield each record whose parts can be extracted, with these parts."""
     for record in head:
         with suppress(FieldTrouble):
@@ -253,13 +253,15 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
     if layout is OWN:
         answers = [(each.answer, each.choices) for each in head]
         refuse_doubtful_numbers(answers)
-        return Key(Way.ANY_0, None, says_beside(head, "answer"), are_supposed_indices(answers))
+        return Key(Way.ANY_0, None, says_beside(head, "answer"), may_count_from_1(answers))
     given = [each.given(each.answer) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
         # The user named the field, or the layout has only one.
         way = settle(given, layout.ways)
         known = [each for each in given if not no_key(each.answer, each.choices)]
-        return Key(way, supposed=are_supposed_columns(head, known, way), none=how.mapping.get("answer") == "")
+        return Key(
+            way, assumes_base=may_be_indices_from_0(head, known, way), is_ruled_out=how.mapping.get("answer") == ""
+        )
     return key_of(head, layout.ways, _like(head, like) if like else None)
 
 
@@ -274,7 +276,9 @@ def _like(head: Sequence[Parts], like: QuestionFile) -> Way | None:
 def _fields(used: UsedFields, how: HowToRead) -> UsedFields:
     """Return `used`, with what the user named in place of the internal fields for answers and gold passages."""
     if how.answers:
-        used = replace(used, answer=tuple(str(how.answers) if name == PAIRED else name for name in used.answer))
+        used = replace(
+            used, answer=tuple(str(how.answers) if name == SEPARATE_ANSWER else name for name in used.answer)
+        )
     if used.gold_passages and "gold_passages" in how.mapping:
         used = replace(used, gold_passages=(how.mapping["gold_passages"],))
     return used

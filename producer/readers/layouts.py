@@ -19,11 +19,11 @@ from producer.readers.parts import Fields, Parts
 from producer.readers.plain import has_choices, has_labelled_choices, is_own, named, own
 from producer.readers.prose import chat, has_inline, inline, instruction, is_chat, is_instruction
 from producer.readers.scored import (
-    apart,
     best_and_wrong,
     is_passage_question,
     lacks_choices,
     listed_targets,
+    right_and_wrong,
     says_yes_or_no,
     targets,
     yes_no,
@@ -47,7 +47,7 @@ class Layout:
     #: The ways in which answers may name choices; the first takes precedence among equivalent ones.
     ways: tuple[Way, ...] = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
 
-    def fits_all(self, fields: Fields, names: Names) -> bool:
+    def matches(self, fields: Fields, names: Names) -> bool:
         """Whether the record has this layout."""
         return self.needs <= names.spelled.keys() and self.fits(fields, names)
 
@@ -73,10 +73,14 @@ INLINE = Layout("inline", "predecessor-style (choices in the question)", inline,
 #: All layouts; a file has the first one that fits most of its records.
 LAYOUTS: tuple[Layout, ...] = (
     OWN,
-    Layout("truthfulqa-mc1", "TruthfulQA (mc1)", targets("mc1_targets", mix=True), _needing("mc1_targets"), ways=_TEXT),
-    Layout("truthfulqa-mc2", "TruthfulQA (mc2)", targets("mc2_targets", mix=True), _needing("mc2_targets"), ways=_TEXT),
+    Layout(
+        "truthfulqa-mc1", "TruthfulQA (mc1)", targets("mc1_targets", reorder=True), _needing("mc1_targets"), ways=_TEXT
+    ),
+    Layout(
+        "truthfulqa-mc2", "TruthfulQA (mc2)", targets("mc2_targets", reorder=True), _needing("mc2_targets"), ways=_TEXT
+    ),
     Layout("truthfulqa-csv", "TruthfulQA", best_and_wrong, _needing("best_answer", "incorrect_answers"), ways=_TEXT),
-    Layout("bigbench", "BIG-bench", targets("target_scores", mix=False), _needing("target_scores"), ways=_TEXT),
+    Layout("bigbench", "BIG-bench", targets("target_scores", reorder=False), _needing("target_scores"), ways=_TEXT),
     Layout(
         "bigbench-lists",
         "BIG-bench",
@@ -101,7 +105,7 @@ LAYOUTS: tuple[Layout, ...] = (
         is_passage_question,
         _TEXT,
     ),
-    Layout("sciq", "SciQ-style", apart, fits=_keeps_right_apart, ways=_TEXT),
+    Layout("sciq", "SciQ-style", right_and_wrong, fits=_keeps_right_apart, ways=_TEXT),
     Layout("medmcqa", "MedMCQA", named, _needing("opa", "opb", "cop"), ways=_FROM_1),
     Layout("piqa", "PIQA", named, _needing("goal", "sol1", "sol2"), ways=_FROM_0),
     Layout("copa", "COPA", named, _needing("premise", "choice1", "choice2"), ways=_FROM_0),
@@ -153,7 +157,7 @@ def choose(records: Sequence[Fields]) -> Layout | None:
 
 def _fitting(fields: Fields) -> set[str]:
     names = names_of(tuple(fields))
-    return {layout.name for layout in LAYOUTS if layout.fits_all(fields, names)}
+    return {layout.name for layout in LAYOUTS if layout.matches(fields, names)}
 
 
 def is_question(fields: Fields) -> bool:
@@ -161,4 +165,4 @@ def is_question(fields: Fields) -> bool:
     if is_article(fields):
         return True
     names = names_of(tuple(fields))
-    return any(layout.fits_all(fields, names) for layout in LAYOUTS)
+    return any(layout.matches(fields, names) for layout in LAYOUTS)

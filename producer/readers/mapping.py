@@ -48,7 +48,7 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
         names = names_of(tuple(flat))
         if names.question is None:
             raise no_question(fields)
-        layout = next((each for each in (NAMED, YES_NO, INLINE) if each.fits_all(flat, names)), OWN)
+        layout = next((each for each in (NAMED, YES_NO, INLINE) if each.matches(flat, names)), OWN)
         found = layout.parts(flat, names)
         return found._replace(rest={**found.rest, **others}, used=_as_in_the_file(found.used, mapping))
 

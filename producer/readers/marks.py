@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from producer.readers.choices import in_order, repeat, unmarked
+from producer.readers.choices import in_order, marks_repeat_labels, unmarked
 from producer.readers.inline import mark_of
 from producer.readers.parts import Parts
 from producer.readers.record import FieldTrouble
 
-__all__ = ["are_usual", "refuse_other_order", "without_marks"]
+__all__ = ["marks_are_usual", "refuse_other_order", "without_marks"]
 
 
-def are_usual(head: Sequence[Parts]) -> bool:
+def marks_are_usual(head: Sequence[Parts]) -> bool:
     """Whether half of these records or more have choices that all begin with the labels that they have anyway."""
     return bool(head) and 2 * sum(_bare(each.choices, each.labels) is not None for each in head) >= len(head)
 
@@ -31,14 +31,14 @@ def without_marks(parts: Parts) -> Parts:
 
 
 def _bare(texts: Sequence[str], labels: Sequence[str] | None = None) -> list[str] | None:
-    """Return the choices without the labels that they begin with; None unless all do, and `repeat` those they have."""
+    """Return the choices without the labels that they begin with; None unless all do, and these are their own."""
     if not _begins_with_mark(texts):
         return None
     try:
         found = unmarked(texts)
     except FieldTrouble:  # with gaps: nobody refers to them, or these choices would have been refused before
         return None
-    return found.texts if found.labels is not None and repeat(found.labels, labels) else None
+    return found.texts if found.labels is not None and marks_repeat_labels(found.labels, labels) else None
 
 
 def refuse_other_order(texts: Sequence[str], hint: str) -> None:

@@ -81,7 +81,7 @@ def possible_keys(head: Sequence[Parts]) -> list[str]:
 
 def _columns_if_keyless(head: Sequence[Parts]) -> Iterator[tuple[str, list[Given]]]:
     """Yield the unused fields whose values vary, if no question has a key and there are enough of them."""
-    if len(head) < _LEAST_ROWS or any(each.marked or not no_key(each.answer, each.choices) for each in head):
+    if len(head) < _LEAST_ROWS or any(each.flagged or not no_key(each.answer, each.choices) for each in head):
         return
     for name in dict.fromkeys(name for each in head for name in each.rest):
         column = [each.given(each.rest.get(name)) for each in head]

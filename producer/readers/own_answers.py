@@ -17,11 +17,11 @@ from producer.readers.answers import SAY_BASE, SAY_TEXTS_OR_BASE, Given, Way, me
 from producer.readers.choices import unmarked
 from producer.readers.record import FieldTrouble, shown_value
 
-__all__ = ["IN_FILE", "IN_REQUEST", "answer_label", "are_supposed_indices", "own_labels", "refuse_doubtful_numbers"]
+__all__ = ["IN_FILE", "IN_REQUEST", "answer_label", "may_count_from_1", "own_labels", "refuse_doubtful_numbers"]
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
-#: Where the first choice is right as often as any other, the chance that no index of a file is 0: below the first, the
-#: file is refused, below the second, there is a warning.
+#: Limits of the probability that no index of a file is 0 though they count from 0, if all choices are right equally
+#: often: below the first, the file is refused; below the second, there is a warning.
 _IMPROBABLE = 1e-4
 _UNLIKELY = 0.05
 
@@ -80,8 +80,8 @@ def refuse_doubtful_numbers(head: Sequence[tuple[object, Sequence[str]]]) -> Non
             raise FieldTrouble("answer", message, SAY_TEXTS_OR_BASE, kind="ambiguous", place=place)
 
 
-def are_supposed_indices(head: Sequence[tuple[object, Sequence[str]]]) -> bool:
-    """Whether numbers that are taken for indices from 0 may well count from 1, as none of them is 0."""
+def may_count_from_1(head: Sequence[tuple[object, Sequence[str]]]) -> bool:
+    """Whether numbers that are read as indices from 0 may well count from 1: none is 0, which is unlikely by chance."""
     numbers = _indices(head)
     return all(at != 0 for _, at, _ in numbers) and _chance_of_no_zero(numbers) < _UNLIKELY
 

@@ -12,7 +12,7 @@ from producer.readers.field_names import CONTEXT_TEXTS, Names, spelled
 from producer.readers.record import FieldTrouble
 
 __all__ = [
-    "PAIRED",
+    "SEPARATE_ANSWER",
     "Fields",
     "Parts",
     "Used",
@@ -20,15 +20,15 @@ __all__ = [
     "answers_of",
     "are_ids",
     "context_of",
-    "described",
     "gold_ids",
+    "parts_with_rest",
     "question_of",
 ]
 
 Fields = Mapping[str, Any]
 #: The field that receives the answer from a separate answer file. It normalises to `answer_key`, the most reliable
 #: name, in a spelling that no file uses.
-PAIRED = "--answer-key"
+SEPARATE_ANSWER = "--answer-key"
 #: Names that can only mean the answer key: they are used if the field with the most reliable name is empty.
 _SURE = frozenset({"answer_key", "answer_idx", "answer_index", "answer_letter", "label", "labels", "correct_answer"})
 
@@ -71,7 +71,7 @@ class Parts(NamedTuple):
     rest: Mapping[str, Any] = {}
     used: Used = Used()
     #: Labels of choices that are flagged as right in the list of choices, in addition to `answer`.
-    marked: Sequence[str] = ()
+    flagged: Sequence[str] = ()
 
     def given(self, answer: object) -> Given:
         """Return an answer to these choices, whichever field it is from.
@@ -85,7 +85,7 @@ class Parts(NamedTuple):
         return Given(answer, self.choices, self.labels)
 
 
-def described(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
+def parts_with_rest(fields: Fields, names: Names, used: Used, **known: Any) -> Parts:
     """Build Parts from `known` plus what all layouts share: id, subject, context, gold passages and other fields."""
     own = used.all
     context, from_contexts = context_of(fields, names, own)
@@ -182,7 +182,7 @@ def answer_of(fields: Fields, names: Names) -> tuple[object, str | None]:
     there = answers_of(fields, names)
     first = next(iter(there), None)
     for name in there:
-        if name == PAIRED or (fields[name] not in (None, "") and (name == first or spelled(name) in _SURE)):
+        if name == SEPARATE_ANSWER or (fields[name] not in (None, "") and (name == first or spelled(name) in _SURE)):
             return fields[name], name
     return (fields[first], first) if first else (None, None)
 

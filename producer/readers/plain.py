@@ -12,15 +12,15 @@ from producer.readers.choices import Choices, as_texts, checked, choices_of, lab
 from producer.readers.field_names import Names, names_of
 from producer.readers.marks import refuse_other_order
 from producer.readers.parts import (
-    PAIRED,
+    SEPARATE_ANSWER,
     Fields,
     Parts,
     Used,
     answer_of,
     are_ids,
     context_of,
-    described,
     gold_ids,
+    parts_with_rest,
     question_of,
 )
 from producer.readers.record import FieldTrouble, shown_value
@@ -52,10 +52,10 @@ def named(fields: Fields, _names: Names) -> Parts:
         found = choices_of(held)
     texts = checked(found.texts)
     more = {"question": _whole_question(fields, names), "choices": texts, "labels": found.labels}
-    right = None if where == PAIRED else found.right
+    right = None if where == SEPARATE_ANSWER else found.right
     if right and no_key(answer, texts):
-        return described(fields, names, used._replace(answer=names.choices), answer=right, **more)
-    return described(fields, names, used, answer=answer, marked=right or (), **more)
+        return parts_with_rest(fields, names, used._replace(answer=names.choices), answer=right, **more)
+    return parts_with_rest(fields, names, used, answer=answer, flagged=right or (), **more)
 
 
 def _whole_question(fields: Fields, names: Names) -> Any:

@@ -10,7 +10,7 @@ from contract.question import question_hash
 from producer.readers.choices import checked
 from producer.readers.field_names import Names, names_of, spelled
 from producer.readers.inline import behind_each, split_choices
-from producer.readers.parts import Fields, Parts, Used, answer_of, context_of, described, question_of
+from producer.readers.parts import Fields, Parts, Used, answer_of, context_of, parts_with_rest, question_of
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = ["chat", "has_inline", "inline", "instruction", "is_chat", "is_instruction"]
@@ -28,7 +28,7 @@ def inline(fields: Fields, names: Names) -> Parts:
             "choices", f"no choices in the text {shown_value(text)}.", hint, kind="no choices in the text"
         )
     answer, where = answer_of(fields, names)
-    parts = described(
+    parts = parts_with_rest(
         fields, names, Used(names.question, (names.question,), where),
         question=found.stem, choices=checked(found.choices), labels=list(found.labels), answer=answer,
     )  # fmt: skip
@@ -78,7 +78,7 @@ def instruction(fields: Fields, names: Names) -> Parts:
         names = replace(names, contexts=(about, *names.contexts))
     else:
         unused.append(about)
-    return described(
+    return parts_with_rest(
         fields, names, Used(field, (field,), answer, tuple(unused)),
         question=question, choices=checked(texts), labels=labels, answer=fields[answer] if answer else None,
     )  # fmt: skip

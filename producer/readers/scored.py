@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from producer.readers.choices import EXAMPLE, bare_texts, checked, choices_of, decoded, mixed
+from producer.readers.choices import EXAMPLE, bare_texts, checked, choices_of, decoded, in_neutral_order
 from producer.readers.field_names import WRONG_LISTS, Names, names_of, spelled
 from producer.readers.inline import split_choices
-from producer.readers.parts import Fields, Parts, Used, answer_of, described, question_of
+from producer.readers.parts import Fields, Parts, Used, answer_of, parts_with_rest, question_of
 from producer.readers.plain import has_choices
 from producer.readers.prose import has_inline
 from producer.readers.record import FieldTrouble, shown_value
 
 __all__ = [
-    "apart",
     "best_and_wrong",
     "is_passage_question",
     "lacks_choices",
     "listed_targets",
+    "right_and_wrong",
     "says_yes_or_no",
     "targets",
     "yes_no",
 ]
 
 
-def apart(fields: Fields, names: Names) -> Parts:
+def right_and_wrong(fields: Fields, names: Names) -> Parts:
     """Extract the right choice from one field and the wrong ones from others (SciQ, GPQA).
 
-    They are mixed, as their positions would give the answer away.
+    They are reordered, as their positions would give the answer away.
     """
     wrong = [text for name in names.wrong for text in _wrong_in(name, fields[name])]
     right = fields[names.right] if names.right else None
@@ -36,9 +36,9 @@ def apart(fields: Fields, names: Names) -> Parts:
         raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "Write the right choice's text.")
     question = question_of(fields, names)
     right, *wrong = bare_texts([right, *(each for each in wrong if each not in ("", None))])
-    texts = mixed(str(question), [right, *wrong])
+    texts = in_neutral_order(str(question), [right, *wrong])
     used = Used(names.question, (names.right, *names.wrong), names.right)
-    return described(fields, names, used, question=question, choices=texts, answer=right)
+    return parts_with_rest(fields, names, used, question=question, choices=texts, answer=right)
 
 
 def _wrong_in(name: str, found: Any) -> list[Any]:
@@ -76,23 +76,23 @@ def best_and_wrong(fields: Fields, names: Names) -> Parts:
     if not isinstance(found, list):
         found = str(found).split(";")
     right, *wrong = bare_texts([right, *(text for each in found if (text := str(each).strip()))])
-    texts = mixed(str(question), [right, *wrong])
+    texts = in_neutral_order(str(question), [right, *wrong])
     used = Used(names.question, (right_cell, wrong_cell), right_cell, (names.spelled.get("correct_answers"),))
-    return described(fields, names, used, question=question, choices=texts, answer=right)
+    return parts_with_rest(fields, names, used, question=question, choices=texts, answer=right)
 
 
-def targets(wanted: str, *, mix: bool) -> Callable[[Fields, Names], Parts]:
+def targets(wanted: str, *, reorder: bool) -> Callable[[Fields, Names], Parts]:
     """Return a function that extracts choices with a score each: those with the highest score are right."""
 
     def parts(fields: Fields, names: Names) -> Parts:
         field = names.spelled[wanted]
         scores = _scores(fields[field], wanted)
         question, best = question_of(fields, names), max(scores.values())
-        texts = mixed(str(question), list(scores)) if mix else checked(list(scores))
+        texts = in_neutral_order(str(question), list(scores)) if reorder else checked(list(scores))
         right = [text for text in texts if scores[text] == best] if best > 0 else None
         more = tuple(names.spelled.get(each) for each in ("mc1_targets", "mc2_targets", "target"))
         used = Used(names.question, (field,), field, more)
-        return described(fields, names, used, question=question, choices=texts, answer=right)
+        return parts_with_rest(fields, names, used, question=question, choices=texts, answer=right)
 
     return parts
 
@@ -122,7 +122,7 @@ def listed_targets(fields: Fields, names: Names) -> Parts:
     texts, scores = (names.spelled[f"multiple_choice_{each}"] for each in ("targets", "scores"))
     both = {"choices": fields[texts], "labels": fields[scores]}
     joined = {**{name: value for name, value in fields.items() if name not in {texts, scores}}, "target_scores": both}
-    parts = targets("target_scores", mix=False)(joined, names_of(tuple(joined)))
+    parts = targets("target_scores", reorder=False)(joined, names_of(tuple(joined)))
     return parts._replace(used=parts.used._replace(choices=(texts,), answer=scores))
 
 
@@ -139,7 +139,9 @@ def yes_no(*choices: str, said_in: str = "") -> Callable[[Fields, Names], Parts]
             answer = fields[where]
         said = _said(answer)
         used = Used(names.question, (), where)
-        return described(fields, names, used, question=question_of(fields, names), choices=list(choices), answer=said)
+        return parts_with_rest(
+            fields, names, used, question=question_of(fields, names), choices=list(choices), answer=said
+        )
 
     return parts
 
