@@ -23,12 +23,12 @@ from producer.readers.second_key import Column, way_of_second_key
 __all__ = [
     "FIRST_OF_COLUMNS",
     "Key",
+    "fields_beside_own_key",
     "key_of",
     "may_be_indices_from_0",
-    "name_all",
+    "name_all_choices",
     "refuse_contradiction",
     "say_by_label_or_text",
-    "says_beside",
 ]
 
 #: Share of the rows in which two fields must agree to be considered equivalent.
@@ -40,11 +40,12 @@ _FROM_0 = INDEX_NAMES | {"label", "labels"}
 #: How the first column ends where they are numbered from 1: `option1` or `option01`.
 FIRST_OF_COLUMNS = ("1", "01")
 #: Names that in many files mean something other than the key.
-_OFTEN_ELSE = frozenset(
+_OFTEN_NO_KEY = frozenset(
     ["key", "correct", "label", "labels", "answer_id", "correct_answer_id", "target", "classification"]
 )
-#: Names of which numbers beside a key may say something else: also how many are right, the result, or a passage.
-_NOT_SURE = _OFTEN_ELSE | {
+#: Names under which numbers beside a key are seldom a second one: those above, and others that may be the number of
+#: right choices, the result of a calculation, or a passage.
+_SELDOM_SECOND_KEY = _OFTEN_NO_KEY | {
     *("answers", "correct_answers", "solution", "gold", "answer_text", "correct_answer_text", "correct_text")
 }
 
@@ -110,12 +111,12 @@ def _most_reliable(
     if name in said:
         return name, None
     if not _are_numbers(column):
-        return (said[0] if said and name_all(column) else name), None
+        return (said[0] if said and name_all_choices(column) else name), None
     if not said:
-        may_be = [each for each in fields if _may_be_index(each, fields[each])] if _is_else(name, column) else []
+        may_be = [each for each in fields if _may_be_index(each, fields[each])] if _is_no_key(name, column) else []
         return (may_be or [name])[0], None
     way, agreed = _agreeing(column, fields[said[0]], (*ways, Way.FLAGS))
-    return (name, way) if agreed or not _is_else(name, column) else (said[0], None)
+    return (name, way) if agreed or not _is_no_key(name, column) else (said[0], None)
 
 
 def _way_of(
@@ -145,8 +146,8 @@ def may_be_indices_from_0(head: Sequence[Parts], given: Sequence[Given], way: Wa
     )
 
 
-def says_beside(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
-    """Return the fields that give the answer as well as the key in `name`, whose numbers count from 0."""
+def fields_beside_own_key(head: Sequence[Parts], name: str) -> tuple[tuple[str, Way], ...]:
+    """Return the fields that give the answer besides the key `name` of our own layout, whose numbers count from 0."""
     fields = {each: _given(head, each) for each in (name, *_others(head, name))}
     return _beside(name, Way.ANY_0, fields, [each for each, given in fields.items() if say_by_label_or_text(given)])
 
@@ -218,7 +219,7 @@ def _named_otherwise(given: Sequence[Given]) -> int:
     return sum(not is_number(each.answer) and 0 < len(meant(each, Way.ANY)) < len(each.choices) for each in given)
 
 
-def name_all(column: Column) -> bool:
+def name_all_choices(column: Column) -> bool:
     """Whether these values merely list all choices or all labels."""
     return all(len(meant(each, Way.ANY)) == len(each.choices) for each in column if each)
 
@@ -227,10 +228,10 @@ def _are_numbers(column: Column) -> bool:
     return all(is_number(each.answer) for each in column if each)
 
 
-def _is_else(name: str, column: Column) -> bool:
+def _is_no_key(name: str, column: Column) -> bool:
     """Whether these numbers are probably not a key: flags, or all different, like row numbers."""
     numbers = [str(each.answer).strip() for each in column if each]
-    if spelled(name) not in _OFTEN_ELSE:
+    if spelled(name) not in _OFTEN_NO_KEY:
         return False
     return {each.lower() for each in numbers} <= {"0", "1", "true", "false"} or len({*numbers}) == len(numbers)
 
@@ -238,7 +239,7 @@ def _is_else(name: str, column: Column) -> bool:
 def _may_be_index(name: str, column: Column) -> bool:
     given = [each for each in column if each]
     read = max(sum(bool(meant(each, way)) for each in given) for way in INDICES)
-    return bool(given) and read >= _MOST * len(given) and not _is_else(name, column)
+    return bool(given) and read >= _MOST * len(given) and not _is_no_key(name, column)
 
 
 def _agreeing(numbers: Column, said: Column, ways: Sequence[Way]) -> tuple[Way, bool]:
@@ -255,7 +256,7 @@ def _beside(key: str, way: Way, fields: Mapping[str, Column], said: Sequence[str
     beside = {
         name: settle(filter(None, column), (Way.LABEL, Way.TEXT))
         if name in said
-        else way_of_second_key(column, right, sure=spelled(name) not in _NOT_SURE)
+        else way_of_second_key(column, right, sure=spelled(name) not in _SELDOM_SECOND_KEY)
         for name, column in fields.items()
         if name != key
     }

@@ -215,8 +215,8 @@ def read_as(given: Given, way: Way) -> tuple[str, ...]:
     if way is Way.FLAGS:
         return _flagged(given) or ()
     if isinstance(answer, list | tuple):
-        return _different([_one(item, given, way) for item in answer])
-    if label := _one(answer, given, way):
+        return _in_order_if_distinct([_label_of_one(item, given, way) for item in answer])
+    if label := _label_of_one(answer, given, way):
         return (label,)
     if way is Way.LABEL and isinstance(answer, str):
         return _several(answer, given)
@@ -237,12 +237,12 @@ def _flagged(given: Given) -> tuple[str, ...] | None:
     return tuple(label for label, flag in zip(LABELS, answer, strict=False) if int(flag))
 
 
-def _different(found: Sequence[str]) -> tuple[str, ...]:
+def _in_order_if_distinct(found: Sequence[str]) -> tuple[str, ...]:
     """Return the labels in order; empty if one is missing, or there twice: `[0, 1, 0]` is no list of indices."""
     return tuple(sorted(found)) if all(found) and len({*found}) == len(found) else ()
 
 
-def _one(answer: object, given: Given, way: Way) -> str:
+def _label_of_one(answer: object, given: Given, way: Way) -> str:
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         return ""
     if way is Way.TEXT:
@@ -306,12 +306,12 @@ def _several(answer: str, given: Given) -> tuple[str, ...]:
             return ()
     if not 1 < len(words) <= len(given.choices):  # a text: of more words, not all can be labels of different choices
         return ()
-    return _different([_by_label(word, given) for word in words])
+    return _in_order_if_distinct([_by_label(word, given) for word in words])
 
 
 def _no_choice(given: Given, way: Way) -> FieldTrouble:
     labels = list(given.labels or LABELS[: len(given.choices)])
-    if isinstance(given.answer, str) and len(alike := _having(given.answer, labels, given.choices)) > 1:
+    if isinstance(given.answer, str) and len(alike := _labels_with_text(given.answer, labels, given.choices)) > 1:
         message = f"{shown_answer(given.answer)} is the text of choices {', '.join(alike[:-1])} and {alike[-1]}."
         hint = "Name the right one by its label, or remove the other."
         return FieldTrouble("answer", message, hint, kind="the text of two choices")
@@ -328,7 +328,7 @@ def _no_choice(given: Given, way: Way) -> FieldTrouble:
     return FieldTrouble("answer", f"{shown_answer(given.answer)} names no choice.", hint, kind="names no choice")
 
 
-def _having(text: str, labels: Sequence[str], choices: Sequence[str]) -> list[str]:
+def _labels_with_text(text: str, labels: Sequence[str], choices: Sequence[str]) -> list[str]:
     """Return the labels of the choices with this text."""
     return [label for label, choice in zip(labels, choices, strict=False) if choice.strip() == text.strip()]
 

@@ -229,7 +229,8 @@ _NUMPY = re.compile(
 )
 
 
-#: What follows a backslash, and what does where Python printed it: it would read `\alpha` as a control character.
+#: The character after a backslash, and those that Python prints there. A cell with any other was not printed by Python,
+#: which would read `\alpha` as a control character and `lpha`.
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _PRINTED_ESCAPES = frozenset("\\'\"nrtxuU")
 

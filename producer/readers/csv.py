@@ -85,7 +85,7 @@ def _never_closed(text: Text, line: int, trouble: csv.Error) -> QuestionFileErro
 
 
 def _malformed(trouble: csv.Error, line: int, content: str, dialect: Dialect) -> FieldTrouble:
-    delimiter = _named(dialect.delimiter)
+    delimiter = _delimiter_in_words(dialect.delimiter)
     hint = f"Put a cell with {delimiter}, a quote or a line break in double quotes, and double the quotes inside it."
     stray = _stray_quote(content, dialect)
     if stray is None:
@@ -117,17 +117,17 @@ def _stray_quote(content: str, dialect: Dialect) -> int | None:
     return None
 
 
-def _named(delimiter: str) -> str:
+def _delimiter_in_words(delimiter: str) -> str:
     """Return the delimiter with its article, for messages."""
     return {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(delimiter, repr(delimiter))
 
 
-def _another_number(cells: Sequence[str], names: Sequence[str], dialect: Dialect) -> FieldTrouble:
+def _wrong_number_of_cells(cells: Sequence[str], names: Sequence[str], dialect: Dialect) -> FieldTrouble:
     message = f"found {len(cells)} cells, expected {len(names)}."
     if len(cells) < len(names):
-        hint = f"Complete the row: an empty cell is followed by {_named(dialect.delimiter)}, too."
+        hint = f"Complete the row: an empty cell is followed by {_delimiter_in_words(dialect.delimiter)}, too."
         return FieldTrouble("", message, hint, kind="too few cells")
-    hint = f"Put a cell with {_named(dialect.delimiter)} in double quotes."
+    hint = f"Put a cell with {_delimiter_in_words(dialect.delimiter)} in double quotes."
     if any(map(_SPACE_AND_QUOTE.match, cells)):
         hint = "Remove the space in front of a quote that begins a cell."
     return FieldTrouble("", message, hint, kind="too many cells")
@@ -136,6 +136,6 @@ def _another_number(cells: Sequence[str], names: Sequence[str], dialect: Dialect
 def _record(line: int, cells: list[str], dialect: Dialect) -> Record:
     names = dialect.names
     if len(cells) != len(names):
-        return Record(line, cells, trouble=_another_number(cells, names, dialect))
+        return Record(line, cells, trouble=_wrong_number_of_cells(cells, names, dialect))
     raw = {name or f"column {at}": cell for at, (name, cell) in enumerate(zip(names, cells, strict=True), start=1)}
     return Record(line, raw, raw, untyped=True)

@@ -1,6 +1,6 @@
 """Refusing tables that would be misread: a row is taken for the header, or a column of ids for the questions.
 
-And what to say of columns whose names tell nothing.
+`mapping_for` suggests a `--map` for columns whose names do not say what they hold.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["mapping_for", "refuse_column_before_question", "refuse_row_as_header
 
 #: Maximum number of words in the name of a column.
 _MOST_WORDS = 4
-#: What hardly is the name of a column, as "Correct?" may be.
+#: A question: unlike "Correct?", it is hardly the name of a column.
 _ASKS = re.compile(r"\S+\s+\S+\s.*\?|.*？", re.DOTALL)
 
-#: What a shell leaves as it is.
+#: What needs no quotes in a shell.
 _PLAIN = re.compile(r"[\w+=,.…-]*")
 
 

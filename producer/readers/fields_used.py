@@ -49,18 +49,18 @@ class UsedFields:
     def of(cls, extracted: Sequence[tuple[Record, Parts]]) -> UsedFields:
         """Collect the fields that the parts of these records were taken from."""
         used = [parts.used for _, parts in extracted]
-        answer = _each(parts.used.answer for _, parts in extracted if not no_key(parts.answer, parts.choices))
-        others = _each(name for record, parts in extracted for name in _others(record, parts))
+        answer = _distinct(parts.used.answer for _, parts in extracted if not no_key(parts.answer, parts.choices))
+        others = _distinct(name for record, parts in extracted for name in _others(record, parts))
         return cls(
-            question=_each(each.question for each in used),
-            choices=_each(name for each in used for name in each.choices),
+            question=_distinct(each.question for each in used),
+            choices=_distinct(name for each in used for name in each.choices),
             answer=answer,
             also_there=tuple(name for name in others if name not in answer),
-            id=_each(parts.used.id or (record.key and _KEY) for record, parts in extracted),
-            subject=_each(each.subject for each in used),
-            context=_each(name for each in used for name in each.contexts),
-            gold_passages=_each(each.gold for each in used),
-            unused=_each(name for _, parts in extracted for name in parts.rest),
+            id=_distinct(parts.used.id or (record.key and _KEY) for record, parts in extracted),
+            subject=_distinct(each.subject for each in used),
+            context=_distinct(name for each in used for name in each.contexts),
+            gold_passages=_distinct(each.gold for each in used),
+            unused=_distinct(name for _, parts in extracted for name in parts.rest),
         )
 
     def describe(self) -> str:
@@ -102,7 +102,7 @@ def _others(record: Record, parts: Parts) -> Iterator[str]:
             yield name
 
 
-def _each(names: Iterable[str | None]) -> tuple[str, ...]:
+def _distinct(names: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 

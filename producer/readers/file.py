@@ -14,7 +14,7 @@ from glob import glob
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
-from producer.readers.answer_fields import Key, key_of, may_be_indices_from_0, says_beside
+from producer.readers.answer_fields import Key, fields_beside_own_key, key_of, may_be_indices_from_0
 from producer.readers.answer_file import with_answers
 from producer.readers.answers import INDICES, Way, no_key, settle
 from producer.readers.fields import parts_of, to_row
@@ -31,7 +31,7 @@ from producer.readers.parts import SEPARATE_ANSWER, Parts
 from producer.readers.record import FieldTrouble, Record, Records, Row, head_of
 from producer.readers.shapes import place_of_questions, refuse_row_per_choice
 from producer.readers.source import STDIN, HowToRead, Source
-from producer.readers.splits import chosen
+from producer.readers.splits import records_of_split
 from producer.readers.stream import compression_of, explaining, files_in_zip
 from producer.readers.unsupported import refuse_sheet
 
@@ -131,7 +131,7 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
     ambiguous, InputError for an unknown layout.
     """
     with explaining(source.shown):
-        formats, head = _begun(source)
+        formats, head = _formats_and_head(source)
         layout = _layout(source, head)
         extracted = list(_extracted(head, layout))
         have_marks = marks_are_usual([parts for _, parts in extracted])
@@ -141,7 +141,7 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
         try:
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(extracted)
-            _refuse_answers_that_would_do_nothing(source, layout, all_parts)
+            _refuse_ignored_answers(source, layout, all_parts)
             told = source.how.answers or "answer" in source.how.mapping
             if not told:
                 refuse_overlooked_key(all_parts)
@@ -154,13 +154,13 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
         return QuestionFile(source, layout, key, formats, _fields(used, source.how), maybe)
 
 
-def _begun(source: Source) -> tuple[tuple[Format, ...], list[Record]]:
+def _formats_and_head(source: Source) -> tuple[tuple[Format, ...], list[Record]]:
     """Return the format of each file, with the records of the requested split, and the first of these records."""
     formats = tuple(_formats(source))
     head = _head(formats)
     if any(each.names_split for each in formats):
         return formats, head
-    of_split = chosen([each.records for each in formats], head, source.how.split, source.shown)
+    of_split = records_of_split([each.records for each in formats], head, source.how.split, source.shown)
     if of_split is None:
         return formats, head
     formats = tuple(replace(each, records=records) for each, records in zip(formats, of_split, strict=True))
@@ -179,7 +179,7 @@ def _formats(source: Source) -> list[Format]:
         if not _is_one_file(source):
             return [_format_of(member) for member in members(source)]
     found = format_of(source)
-    _refuse_what_would_do_nothing(source, found)
+    _refuse_useless_subset(source, found)
     return [with_answers(found, source)]
 
 
@@ -195,14 +195,14 @@ def _is_one_file(source: Source) -> bool:
     return len(names) <= 1
 
 
-def _refuse_what_would_do_nothing(source: Source, found: Format) -> None:
+def _refuse_useless_subset(source: Source, found: Format) -> None:
     """Raise QuestionFileError if a subset is requested of a format without subsets, instead of ignoring the option."""
     if source.how.subset and found.title not in {DATASET, JSON}:
         hint = "To select the questions of one subject, use --subject NAME."
         raise QuestionFileError(f"{found.title} has no subset {source.how.subset!r}.", path=source.shown, hint=hint)
 
 
-def _refuse_answers_that_would_do_nothing(source: Source, layout: Layout, head: Sequence[Parts]) -> None:
+def _refuse_ignored_answers(source: Source, layout: Layout, head: Sequence[Parts]) -> None:
     """Raise QuestionFileError if --answers would be ignored: --map or the layout takes the answers from elsewhere."""
     how = source.how
     if how.answers and "answer" in how.mapping:
@@ -253,7 +253,7 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
     if layout is OWN:
         answers = [(each.answer, each.choices) for each in head]
         refuse_doubtful_numbers(answers)
-        return Key(Way.ANY_0, None, says_beside(head, "answer"), may_count_from_1(answers))
+        return Key(Way.ANY_0, None, fields_beside_own_key(head, "answer"), may_count_from_1(answers))
     given = [each.given(each.answer) for each in head]
     if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
         # The user named the field, or the layout has only one.

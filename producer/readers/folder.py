@@ -16,7 +16,15 @@ from typing import NamedTuple
 
 from contract.errors import QuestionFileError, nearest
 from producer.readers.source import Source
-from producer.readers.splits import ALL, bare, counted, several, split_called, split_of_name, splits_within
+from producer.readers.splits import (
+    ALL,
+    several_splits,
+    split_called,
+    split_of_name,
+    splits_counted,
+    splits_within,
+    stem_without_split,
+)
 from producer.readers.stream import files_in_zip
 
 __all__ = ["Member", "listed", "members"]
@@ -54,9 +62,9 @@ def members(source: Source) -> list[Member]:
         message = f"contains Parquet, which is not read from a zip: {listed(parquet)}."
         raise QuestionFileError(message, path=source.shown, hint=hint)
     there = sorted(filter(_may_hold_questions, paths))
-    names_of = _names
+    names_for = _names
     if not there:
-        there, names_of = sorted(_articles(source, paths)), _names_of_folders
+        there, names_for = sorted(_articles(source, paths)), _names_of_folders
     if not there:
         hint = f"Expected files that end in {', '.join(sorted(_SUFFIXES))}."
         raise QuestionFileError("contains no question files.", path=source.shown, hint=hint)
@@ -64,8 +72,8 @@ def members(source: Source) -> list[Member]:
     of_split = _of_split(splits, source)
     chosen = _of_subset(of_split, source)
     # The files of a subset have the same names as when the whole folder is read.
-    whole = of_split if source.how.split else _asked_with(chosen, of_split, splits, source)
-    names = dict(zip(whole, names_of(whole), strict=True))
+    whole = of_split if source.how.split else _of_the_same_set(chosen, of_split, splits, source)
+    names = dict(zip(whole, names_for(whole), strict=True))
     return [Member(_member(source, path), names[path], splits[path]) for path in chosen]
 
 
@@ -151,11 +159,11 @@ def _of_split(splits: Splits, source: Source) -> list[PurePosixPath]:
         return list(splits)
     if not there[wanted.lower()]:
         hint = nearest(wanted, list(there)) or "A split is a folder's name, or the end of a file name."
-        raise QuestionFileError(f"no split {wanted!r} among {counted(there)}.", path=source.shown, hint=hint)
+        raise QuestionFileError(f"no split {wanted!r} among {splits_counted(there)}.", path=source.shown, hint=hint)
     return [path for path, split in splits.items() if split == wanted.lower()]
 
 
-def _asked_with(
+def _of_the_same_set(
     chosen: list[PurePosixPath], paths: list[PurePosixPath], splits: Splits, source: Source
 ) -> list[PurePosixPath]:
     """Return those of `paths` that belong to the same set as the `chosen` ones: if there are splits, the same split.
@@ -166,7 +174,7 @@ def _asked_with(
         return paths
     theirs = Counter(splits[path] for path in chosen)
     if len({*theirs} - {""}) > 1:
-        raise several(source.shown, theirs, "files")
+        raise several_splits(source.shown, theirs, "files")
     return [path for path in paths if splits[path] in theirs]
 
 
@@ -196,7 +204,7 @@ def _names(paths: Sequence[PurePosixPath]) -> list[str]:
     """Return the part of each path that distinguishes it from the others."""
     splits = {_split_of(path) for path in paths}
     of_one_split = next(iter(splits)) if len(splits) == 1 else ""
-    parts = [_without_split(path, of_one_split) for path in paths]
+    parts = [_parts_without_split(path, of_one_split) for path in paths]
     while len({each[0] for each in parts}) == 1 and all(len(each) > 1 for each in parts):
         parts = [each[1:] for each in parts]
     while len({each[-1] for each in parts}) == 1 and all(len(each) > 1 for each in parts):
@@ -215,9 +223,9 @@ def _names_of_folders(paths: Sequence[PurePosixPath]) -> list[str]:
     return [names[path.parent].strip(".") for path in paths]
 
 
-def _without_split(path: PurePosixPath, split: str) -> list[str]:
+def _parts_without_split(path: PurePosixPath, split: str) -> list[str]:
     """Return the folders and the stem of a path, without the words that only indicate its split."""
     stem = _stem(path)
     if split and split_of_name(stem) == split:
-        stem = bare(stem)
+        stem = stem_without_split(stem)
     return [*(each for each in path.parts[:-1] if not split or each.lower() != split), stem]

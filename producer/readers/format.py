@@ -35,7 +35,7 @@ __all__ = ["DATASET", "JSON", "Format", "format_of"]
 #: The titles of the formats that can hold several subsets.
 DATASET = "Hugging Face dataset"
 JSON = "JSON"
-#: Number of rows from which it is told what is wrong with a table.
+#: Number of rows by which the header of a table without column names for a question is explained.
 _FIRST_RECORDS = 50
 #: Maximum number of characters in a header; a longer first line is prose, unless the file's name says that it is CSV.
 _LONGEST_HEADER = 400
@@ -50,7 +50,7 @@ class Format:
     records: Records
     encoding: str = ""
     compression: str = ""
-    #: Whether the split of its records need not be looked for in them: a file's name or folder tells, or a dataset.
+    #: Whether the split is already known, from a dataset or a file's name or folder, and not sought in records.
     names_split: bool = False
 
 
@@ -90,11 +90,11 @@ _RESULT = frozenset({"run_id", "question", "verdict"})
 def _unwrapped(records: Records) -> Iterator[Record]:
     """Yield the records; one that only wraps a question is replaced by that question."""
     for record in records():
-        inner = _inside(record.fields or {})
+        inner = _wrapped_question(record.fields or {})
         yield record._replace(fields=inner) if inner else record
 
 
-def _inside(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+def _wrapped_question(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the question that a record wraps; None if it is one itself, or wraps something else."""
     if fields.keys() == _RESULT:
         return fields["question"] if isinstance(fields["question"], dict) else None
@@ -103,7 +103,7 @@ def _inside(fields: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_or_holds_question(fields: Mapping[str, Any]) -> bool:
-    return is_question(fields) or _inside(fields) is not None
+    return is_question(fields) or _wrapped_question(fields) is not None
 
 
 def _text_format(text: Text, source: Source) -> tuple[str, Records]:
@@ -122,7 +122,7 @@ def _text_format(text: Text, source: Source) -> tuple[str, Records]:
     dialect = _dialect(text, source)
     if dialect is not None:
         return dialect.title, partial(read_csv, text, dialect)
-    # The reader of what the name says tells what is wrong with it.
+    # It is what its name says, but malformed: the reader of that format reports the errors.
     if ".jsonl" in name:
         return "JSONL", partial(read_jsonl, text)
     if ".json" in name:

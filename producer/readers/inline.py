@@ -20,7 +20,7 @@ _IN_LINE = re.compile(rf"(?:^|(?<=\s)){_MARK}", re.MULTILINE)
 #: A mark without white space behind its dot, as in Chinese: `A.长江`; but not initials, `A.N. Whitehead`.
 _UNSPACED = re.compile(r"[ \t]*(?P<letter>[A-Za-z])(?P<close>\.)(?![A-Za-z]\.)(?P<digits>)")
 #: A mark in a tokenised list, with blanks between words and punctuation (MathQA): `a ) 38 , b ) 27.5`.
-_SPACED = re.compile(r"(?:^|,)\s*([a-zA-Z])\s+\)\s*")
+_TOKENISED = re.compile(r"(?:^|,)\s*([a-zA-Z])\s+\)\s*")
 _BULLETS = re.compile(r"\n\s*(?:Options|Choices|Answer choices):[ \t]*\n(?=[ \t]*[-*•] )", re.IGNORECASE)
 _BULLET = re.compile(r"^[ \t]*[-*•][ \t]+(?=.)", re.MULTILINE)
 _HEADING = re.compile(r"\n\s*(?:Options|Choices|Answer choices):?\s*$", re.IGNORECASE)
@@ -43,7 +43,7 @@ _LEAD_IN = re.compile(
 )
 
 
-#: Marks further on in the count than this are not of a list in which some are missing.
+#: After the last mark of a list, one that skips fewer marks than this may still belong to it.
 _MOST_MISSING = 3
 
 
@@ -69,7 +69,7 @@ def split_choices(text: str) -> Inline | None:
 def split_list(text: str) -> Inline | None:
     """Split a text that consists of choices only: `a ) 38 , b ) 27.5 , c ) none of these`; None for any other text."""
     marks: list[re.Match[str]] = []
-    for mark in _SPACED.finditer(text):
+    for mark in _TOKENISED.finditer(text):
         if ord(mark[1].upper()) - ord("A") == len(marks):
             marks.append(mark)
     if not MIN_CHOICES <= len(marks) <= MAX_CHOICES or text[: marks[0].start()].strip():
@@ -190,7 +190,7 @@ def _there_twice(run: Sequence[re.Match[str]], marks: Sequence[re.Match[str]]) -
 
 
 def _goes_on(run: Sequence[re.Match[str]], marks: Iterable[re.Match[str]], text: str) -> str:
-    """Describe the mark that shows that the last choice holds others: `B) blue D) grey`, `\nc. green`; or return ""."""
+    """Describe a mark in the last choice after which the list goes on: `B) blue D) grey`, `\nc. green`; else empty."""
     last = run[-1]
     numbered = bool(last["digits"])
     next_label = str(len(run) + 1) if numbered else "".join(LABELS[len(run) : len(run) + 1])

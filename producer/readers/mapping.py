@@ -23,7 +23,7 @@ def mapped(mapping: Mapping[str, str]) -> Layout:
     if base is None:
         return Layout("mapped", "mapped", _parts_by(fields))
     # The base given by the user takes precedence over other readings of the numbers.
-    return Layout("mapped", "mapped", _counted(_parts_by(fields)), ways=(base, Way.LABEL, Way.TEXT))
+    return Layout("mapped", "mapped", _without_numeric_labels(_parts_by(fields)), ways=(base, Way.LABEL, Way.TEXT))
 
 
 def is_mapped(mapping: Mapping[str, str]) -> Callable[[Fields], bool]:
@@ -55,7 +55,7 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
     return parts
 
 
-def _counted(parts_by: Callable[[Fields, Names], Parts]) -> Callable[[Fields, Names], Parts]:
+def _without_numeric_labels(parts_by: Callable[[Fields, Names], Parts]) -> Callable[[Fields, Names], Parts]:
     """Return the same function without numeric labels, as numbers are indices if the user gives their base."""
 
     def parts(fields: Fields, names: Names) -> Parts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from producer.readers.answer_fields import name_all, say_by_label_or_text
+from producer.readers.answer_fields import name_all_choices, say_by_label_or_text
 from producer.readers.answers import INDICES, Given, is_number, no_key, read_as
 from producer.readers.field_names import PARTS, spelled
 from producer.readers.parts import Parts
@@ -62,7 +62,7 @@ def _doubtful(field: str | None, message: str, better: str) -> FieldTrouble:
 def refuse_overlooked_key(head: Sequence[Parts]) -> None:
     """Raise FieldTrouble if no question has a key, but a field with an unknown name is most probably the key."""
     for name, column in _columns_if_keyless(head):
-        if say_by_label_or_text(column) and not name_all(column):
+        if say_by_label_or_text(column) and not name_all_choices(column):
             message = f"no field has a usual name of the key, but {name!r} names a choice in nearly every row."
             hint = f"Use --map answer={name} if it is the key, --map answer= if there is none."
             raise FieldTrouble("answer", message, hint, kind="may be the key")

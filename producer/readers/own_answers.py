@@ -125,14 +125,14 @@ def answer_label(found: object, choices: Sequence[str], remedies: Remedies = IN_
     if isinstance(found, int) and not isinstance(found, bool):
         return _by_own_index(found, labels, remedies)
     if not isinstance(found, str):
-        raise _nothing(found, choices, remedies)
+        raise _names_no_choice(found, choices, remedies)
     word = found.strip()
     letter = usual_letter(word).upper()
     if len(letter) == 1 and letter in labels and word not in map(str.strip, choices):
         return letter
     meanings = _meanings(word, choices, labels)
     if not meanings:
-        raise _nothing(found, choices, remedies)
+        raise _names_no_choice(found, choices, remedies)
     if len(set(meanings.values())) > 1:
         readings = " and ".join(f"{how} ({label})" for how, label in meanings.items())
         # Its label may be what is ambiguous, and so may be the text that belongs to it.
@@ -157,7 +157,7 @@ def _meanings(word: str, choices: Sequence[str], labels: str) -> Mapping[str, st
     return {"a label": word.upper(), **meanings} if len(word) == 1 and word.upper() in labels else meanings
 
 
-def _nothing(found: object, choices: Sequence[str], remedies: Remedies) -> FieldTrouble:
+def _names_no_choice(found: object, choices: Sequence[str], remedies: Remedies) -> FieldTrouble:
     if len(several := meant(Given(found, choices), Way.LABEL)) > 1:
         hint = f"If each of them is right, write them as a list: {json.dumps(several)}."
         return FieldTrouble("answer", f"{shown_value(found)} are several labels.", hint, kind="several labels")

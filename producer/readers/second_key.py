@@ -29,7 +29,7 @@ def way_of_second_key(numbers: Column, right: Sequence[tuple[str, ...]], *, sure
     """Return how these numbers name choices if they are a second key, in the way that agrees best with the first.
 
     Return None if they may be anything else. `right` are the choices that the first key names. `sure`: the field's name
-    hardly means anything else; with another name, positions must follow the first key.
+    hardly means anything but a key; if it may, each right choice must go with a number of its own.
     """
     rows = [(each, key) for each, key in zip(numbers, right, strict=True) if each and key]
     if not rows or any(isinstance(each.answer, list | tuple) or not is_number(each.answer) for each, _ in rows):

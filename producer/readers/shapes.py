@@ -27,8 +27,8 @@ class Place(NamedTuple):
 
     #: As in `data[].paragraphs[].qas[]`.
     path: str
-    #: Whether no field beside those of the path holds questions, too.
-    alone: bool
+    #: Whether this path leads to all questions: no other field has any.
+    has_all: bool
 
 
 def place_of_questions(found: object, is_question: IsQuestion, levels: int = _MOST_LEVELS) -> Place | None:
@@ -43,25 +43,25 @@ def place_of_questions(found: object, is_question: IsQuestion, levels: int = _MO
         if place := _place(value, is_question, levels):
             path = step.lstrip(".") + (place.path if place.path[:1] in {"", "["} else f".{place.path}")
             others = members if isinstance(found, Mapping) else ()
-            return Place(path, place.alone and not any(_place(other, is_question, levels) for _, other in others))
+            return Place(path, place.has_all and not any(_place(other, is_question, levels) for _, other in others))
     return None
 
 
 def _place(value: object, is_question: IsQuestion, levels: int) -> Place | None:
     """Return the place in `value`, with an empty path if it is a question itself."""
     if isinstance(value, Mapping) and is_question(value):
-        return Place("", alone=True)
+        return Place("", has_all=True)
     return place_of_questions(value, is_question, levels - 1) if levels else None
 
 
 def extraction(place: Place, *, in_rows: bool = False) -> str:
-    """Return the advice to write the questions at `place` into a file: with jq if it can name all that there are.
+    """Return the advice to write the questions at `place` into a file, with a jq command if its path leads to all.
 
     If `in_rows`, the place is relative to some object of the file, of which nothing else is known.
     """
     path = place.path
     command = ""
-    if place.alone and _JQ_NAMES.fullmatch(path):
+    if place.has_all and _JQ_NAMES.fullmatch(path):
         path = re.sub(r"(?<=\w)(?=[.[]|$)", "?", path).replace("[]", "[]?") if in_rows else path
         command = f", for example with jq -c '{'.. | ' if in_rows else ''}.{path}' FILE > questions.jsonl"
     return f"write those to a file of their own{command}."

@@ -12,7 +12,16 @@ from contract.errors import QuestionFileError, nearest
 from producer.readers.field_names import spelled
 from producer.readers.record import Record, Records
 
-__all__ = ["ALL", "bare", "chosen", "counted", "several", "split_called", "split_of_name", "splits_within"]
+__all__ = [
+    "ALL",
+    "records_of_split",
+    "several_splits",
+    "split_called",
+    "split_of_name",
+    "splits_counted",
+    "splits_within",
+    "stem_without_split",
+]
 
 #: The value that requests all splits.
 ALL = "*"
@@ -34,7 +43,7 @@ def split_of_name(stem: str) -> str:
     return split_called(last[1]) if last else ""
 
 
-def bare(stem: str) -> str:
+def stem_without_split(stem: str) -> str:
     """Return a file name without the split that it ends with."""
     return _AFTER.sub("", stem)[: -len(split_of_name(stem))].rstrip("_.-")
 
@@ -52,18 +61,20 @@ def splits_within(stems: Sequence[str]) -> list[str]:
     return splits if len(rests) == 1 and len({*splits}) > 1 else [""] * len(stems)
 
 
-def counted(there: Counter[str]) -> str:
+def splits_counted(there: Counter[str]) -> str:
     """Return `dev (2), test (57)`."""
     return ", ".join(f"{name} ({count:,})" for name, count in sorted(there.items()) if name)
 
 
-def several(shown: str, there: Counter[str], what: str) -> QuestionFileError:
+def several_splits(shown: str, there: Counter[str], what: str) -> QuestionFileError:
     """Return the error for several splits of which none is selected; `what` is what is counted."""
     hint = f"Choose one with --split, for example --split {max(filter(None, there))}, or all with --split '{ALL}'."
-    return QuestionFileError(f"contains several splits; {what} per split: {counted(there)}.", path=shown, hint=hint)
+    return QuestionFileError(
+        f"contains several splits; {what} per split: {splits_counted(there)}.", path=shown, hint=hint
+    )
 
 
-def chosen(files: Sequence[Records], head: Sequence[Record], wanted: str, shown: str) -> list[Records] | None:
+def records_of_split(files: Sequence[Records], head: Sequence[Record], wanted: str, shown: str) -> list[Records] | None:
     """Return the records of each file that are in the requested split, according to their list or their field `split`.
 
     None if no selection is necessary. `head` has the first records of each file. Raises QuestionFileError for a split
@@ -84,10 +95,10 @@ def chosen(files: Sequence[Records], head: Sequence[Record], wanted: str, shown:
     if wanted:
         if not there[wanted.lower()]:
             hint = nearest(wanted, list(there))
-            raise QuestionFileError(f"no split {wanted!r} among {counted(there)}.", path=shown, hint=hint)
+            raise QuestionFileError(f"no split {wanted!r} among {splits_counted(there)}.", path=shown, hint=hint)
         return [partial(_only, records, wanted.lower()) for records in files]
     if len(set(filter(split_called, there))) > 1:
-        raise several(shown, there, "questions")
+        raise several_splits(shown, there, "questions")
     return None
 
 

@@ -50,7 +50,7 @@ def open_bytes(path: Path, shown: str, member: str = "") -> BinaryIO:
 
 
 def _decompressed(file: Path | IO[bytes], compression: str) -> BinaryIO:
-    """Return the decompressed bytes of a file. To close them may leave a file open that was open already."""
+    """Return the decompressed bytes of a file. Closing them may leave `file` open if it was passed as an open file."""
     if compression == "gzip":
         return cast(BinaryIO, gzip.open(file, "rb"))
     if compression == "zstandard":
