@@ -76,7 +76,7 @@ def _text(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
     # A record may lack some of several fields, such as the title.
     if len(wanted) > 1:
         there = [name for name in there if fields[name] is not None] or there[-1:]
-    parts = [_said(name, fields[name]) for name in there]
+    parts = [_text_in(name, fields[name]) for name in there]
     text = BETWEEN.join(filter(None, parts))
     if not text:
         hint = "Add its text, or remove the row."
@@ -84,7 +84,7 @@ def _text(fields: Mapping[str, Any], wanted: Sequence[str]) -> str:
     return text
 
 
-def _said(name: str, value: Any) -> str:
+def _text_in(name: str, value: Any) -> str:
     if not isinstance(value, str):
         hint = "Put the passage there, as text."
         raise FieldTrouble(name, f"found {shown_value(value)}, expected text.", hint, kind="not text")

@@ -43,7 +43,7 @@ class Unfit(NamedTuple):
 
 @dataclass(slots=True)
 class Corpus:
-    """The documents of a file or a folder, and what else is there; that is known once they have been read."""
+    """The documents of a file or a folder. Which files and fields were not used is known once all have been read."""
 
     path: Path
     #: The encoding of the texts; empty to detect it.
@@ -165,9 +165,9 @@ class Corpus:
 
 
 def _read_json(text: Text) -> Iterator[Record]:
-    """Yield the documents of a list, or of an object by id; one that is a text alone has no other field.
+    """Yield the documents of a list, or of an object by id; a mere text is a document without other fields.
 
-    A text that is called `text` is none of several: it is that of a single document, whose other fields are beside it.
+    One that is called `text` or `contents` is none: the object is then a single document, not several by id.
     """
     for record in read_entries(text):
         said = record.raw if record.key is None else record.raw[record.key]

@@ -85,7 +85,7 @@ class Keys:
         return self._skew(self.guessing.answers, self._expected(), least)
 
     def skew_of_choices(self, least: float) -> Skew | None:
-        """Return the same of the choices, if all questions have the same ones, in any order; else None."""
+        """Return the same about the choices, if all questions have the same ones, in any order; else None."""
         choices, right = self.guessing.common_choices, self.guessing.right_texts
         return self._skew(right, dict.fromkeys(choices, right.total() / len(choices)), least) if choices else None
 
@@ -104,10 +104,10 @@ class Keys:
 
 
 def key_warnings(keys: Keys, *, placed: bool, least: float = 0.0) -> list[str]:
-    """Return a warning about a position, or a choice that all questions have, that is right too often, if any is.
+    """Return a warning if one position, or one choice that all questions have, is right too often.
 
-    Too often is in at least `least` of the questions more than expected. `placed`: whether the model is shown the
-    choices in the file's order.
+    It is if its share of the questions exceeds the expected one by `least` or more, and chance does not explain that.
+    `placed`: whether the model is shown the choices in the file's order.
     """
     place, choice = keys.skew(least) if placed else None, keys.skew_of_choices(least)
     skew = place or choice

@@ -1,4 +1,4 @@
-"""What is odd in the texts of questions, so that nobody need look for it in the answers."""
+"""Warning of odd texts in questions before they are asked, rather than when the answers look wrong."""
 
 from __future__ import annotations
 

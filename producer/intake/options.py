@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 _BASE = "base"
-#: Codecs that Python has for domain names and for its own source code.
-_NO_FILES = frozenset(["idna", "punycode", "unicode-escape", "raw-unicode-escape"])
+#: Python's codecs that are not for files, but for domain names and its own source code.
+_NOT_FOR_FILES = frozenset(["idna", "punycode", "unicode-escape", "raw-unicode-escape"])
 
 _READING = (
     click.option("--layout", default="", metavar="NAME", help="Read the file as this layout, whatever it looks like."),
@@ -72,7 +72,7 @@ _SELECTION = (
 
 
 def file_argument(command: Command) -> Command:
-    """Add the argument `FILE`. Several, which a shell makes of a pattern, are refused with what takes them."""
+    """Add the argument `FILE`. Several, as a shell makes of a pattern, are refused, with what reads them instead."""
     return click.argument("file", metavar="FILE", nargs=-1, required=True, callback=_only)(command)
 
 
@@ -164,7 +164,7 @@ def check_encoding(name: str) -> str:
             f"--encoding: unknown text encoding {name!r}.",
             hint="For example utf-8, utf-16, latin-1, cp1252, gb18030.",
         ) from None
-    if not known._is_text_encoding or known.name in _NO_FILES:
+    if not known._is_text_encoding or known.name in _NOT_FOR_FILES:
         raise InputError(f"--encoding: {name!r} is not a text encoding.", hint="For example latin-1.")
     if line_end != b"\n" and not known.name.startswith(("utf-8", "utf-16", "utf-32")):
         # In EBCDIC, for example, this byte is another character.

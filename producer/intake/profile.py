@@ -20,7 +20,7 @@ __all__ = ["MOST_GUESSED", "Lengths", "Profile"]
 #: Number of questions, from the first on, whose language is guessed.
 MOST_GUESSED = 1000
 #: Number of characters of a question from which its language is guessed.
-_GUESSED_BY = 400
+_GUESSED_FROM_CHARS = 400
 #: Maximum number of subjects that are counted separately.
 MOST_SUBJECTS = 10_000
 
@@ -146,5 +146,5 @@ def _language(question: Question) -> str:
     """Return the language's ISO 639-1 code, guessed from the question and its choices."""
     import py3langid
 
-    text = " ".join((question.question[:_GUESSED_BY], *question.choices))[: 2 * _GUESSED_BY]
+    text = " ".join((question.question[:_GUESSED_FROM_CHARS], *question.choices))[: 2 * _GUESSED_FROM_CHARS]
     return str(py3langid.classify(text)[0])

@@ -87,26 +87,26 @@ def _judgements(file: Text, path: Path) -> Iterator[tuple[int, str, str, bool]]:
     """Yield line, question and passage of every judgement in the file, and whether it is above 0."""
     for line, text in enumerate(file.lines(), start=1):
         if text.strip() and not (line == 1 and _is_header(text)):
-            yield from _of_line(text, path, line)
+            yield from _judgements_in(text, path, line)
 
 
 def _is_header(text: str) -> bool:
     return text.split()[0].lower() in {*QUESTION_NAMES, "topic"}
 
 
-def _of_line(text: str, path: Path, line: int) -> Iterator[tuple[int, str, str, bool]]:
+def _judgements_in(text: str, path: Path, line: int) -> Iterator[tuple[int, str, str, bool]]:
     try:
         question_id, judged = _of_json(text, path, line) if text.lstrip().startswith("{") else _of_columns(text)
     except (ValueError, TypeError, RecursionError, FieldTrouble):
         raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
     for passage, score in judged:
         if score > 0:
-            _refuse_no_id(passage, path, line)
+            _refuse_unusable_id(passage, path, line)
         yield line, question_id, passage, score > 0
 
 
-def _refuse_no_id(passage: str, path: Path, line: int) -> None:
-    """Raise QuestionFileError for an id that no question may name: the ledger could not read that question again."""
+def _refuse_unusable_id(passage: str, path: Path, line: int) -> None:
+    """Raise QuestionFileError for an id that cannot be stored: the ledger could not read a question that names it."""
     hint = "Write the passage's id there, or remove the row."
     if not passage.strip():
         raise QuestionFileError("the passage's id is empty.", path=path, line=line, hint=hint)
@@ -131,7 +131,7 @@ def _of_json(text: str, path: Path, line: int) -> tuple[str, list[tuple[str, flo
     passages = [_id(each) for each in (found if isinstance(found, list) else [found])]
     judged = not row.keys().isdisjoint(SCORE_NAMES)
     if not judged:
-        _refuse_numbers(row, path, line)
+        _refuse_unknown_score(row, path, line)
     score = _first(row, SCORE_NAMES) if judged else 1.0
     scores = score if isinstance(score, list) else [score] * len(passages)
     return str(question_id), [(each, _score(found)) for each, found in zip(passages, scores, strict=True)]
@@ -150,8 +150,8 @@ def _id(found: Any) -> str:
     return "" if found is None else str(found)
 
 
-def _refuse_numbers(row: dict[str, Any], path: Path, line: int) -> None:
-    """Raise QuestionFileError if a field of another name may say that a passage is not relevant: all would be."""
+def _refuse_unknown_score(row: dict[str, Any], path: Path, line: int) -> None:
+    """Raise QuestionFileError if a field of another name may hold scores: unread, all passages would be relevant."""
     for name, found in row.items():
         values = found if isinstance(found, list) else [found]
         others = name not in {*QUESTION_NAMES, *PASSAGE_NAMES}

@@ -49,7 +49,7 @@ class Sampler:
         #: Stratum → positions of the smallest hashes, as a heap with the largest of them on top.
         self._heaps: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
 
-    def watch(self, questions: Iterable[Question]) -> None:
+    def consider(self, questions: Iterable[Question]) -> None:
         """Consider the questions, whose positions count from 0."""
         for place, question in enumerate(questions):
             stratum = (question.subject or "") if self._stratified else ""

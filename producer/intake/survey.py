@@ -126,9 +126,9 @@ class Inspector(Checked):
     subjects: set[str] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
     #: Content hash → number of times that it has been repeated.
-    _times: Counter[str] = field(default_factory=Counter)
+    _repeated: Counter[str] = field(default_factory=Counter)
     #: The rows that are still to be checked.
-    _left: Iterator[Row] = field(default_factory=lambda: iter(()))
+    _unchecked: Iterator[Row] = field(default_factory=lambda: iter(()))
 
     def questions(self) -> Iterator[Question]:
         """Return an iterator over the questions of the good rows."""
@@ -141,8 +141,8 @@ class Inspector(Checked):
     def _judged(self) -> Iterator[Row]:
         """Yield every row, with its question or its error."""
         with closing(self._seen):
-            self._left = self.file.rows()
-            for row in map(self._judge, self._left):
+            self._unchecked = self.file.rows()
+            for row in map(self._judge, self._unchecked):
                 self.rows += 1
                 if row.question is not None:
                     self._seen.add(row.question.id, row.line, row.file)
@@ -157,7 +157,7 @@ class Inspector(Checked):
         if row.question is None or (earlier := self._seen.place_of(row.question.id)) is None:
             return row
         if row.content_id:
-            return row._replace(question=self._again(row.question))
+            return row._replace(question=self._with_free_id(row.question))
         of_file = "" if earlier.file == row.file else f" of {earlier.file}"
         trouble = QuestionFileError(
             f"{row.question.id!r} is already used on line {earlier.line}{of_file}.",
@@ -169,18 +169,18 @@ class Inspector(Checked):
         )
         return row._replace(question=None, trouble=trouble)
 
-    def _again(self, question: Question) -> Question:
+    def _with_free_id(self, question: Question) -> Question:
         """Return the question with the next free id: the second occurrence gets …-2, regardless of its position."""
-        self._times[question.id] += 1
-        number = self._times[question.id] + 1
+        self._repeated[question.id] += 1
+        number = self._repeated[question.id] + 1
         while self._seen.place_of(f"{question.id}-{number}") is not None:
             number += 1
         return question.model_copy(update={"id": f"{question.id}-{number}"})
 
-    def goes_on(self) -> bool:
-        """Whether the file has a row behind the last one checked, good or bad; that row is then lost."""
+    def has_more_rows(self) -> bool:
+        """Whether the file has a row after the last one checked, good or bad. It takes that row: checking ends here."""
         try:
-            return next(self._left, None) is not None
+            return next(self._unchecked, None) is not None
         except QuestionFileError:
             return True
 
@@ -218,17 +218,17 @@ def survey(
     wanted = _wanted(inspector, selection)
     with _telling_bad_rows(inspector):
         if sampler:
-            sampler.watch(wanted)
+            sampler.consider(wanted)
         else:
             take(wanted)
     if not skip_bad:
         inspector.refuse()
     places = sampler.places() if sampler else None
     if not (digest.count or places):
-        raise _nothing(inspector, selection)
+        raise _no_questions(inspector, selection)
     if places is not None:
         take(_sampled(inspector.file, selection, places))
-    cut = digest.count == selection.limit and inspector.goes_on()
+    cut = digest.count == selection.limit and inspector.has_more_rows()
     among = sampler.among if sampler else None
     return Survey(inspector.file, inspector.rows, inspector.troubles, digest=digest, bodies=spool, cut=cut, among=among)
 
@@ -252,7 +252,7 @@ def _sampled(file: QuestionFile, selection: Selection, places: frozenset[int]) -
 
 @contextmanager
 def _telling_bad_rows(inspector: Inspector) -> Iterator[None]:
-    """Beside an error that ends the reading, list the bad rows before it."""
+    """If an error ends the reading, raise one that lists the bad rows before it as well."""
     try:
         yield
     except QuestionFileError as fatal:
@@ -264,7 +264,7 @@ def _telling_bad_rows(inspector: Inspector) -> Iterator[None]:
         raise QuestionFileError(message, path=inspector.source.shown) from None
 
 
-def _nothing(inspector: Inspector, selection: Selection) -> QuestionFileError:
+def _no_questions(inspector: Inspector, selection: Selection) -> QuestionFileError:
     if inspector.good and selection.subjects:
         wanted = ", ".join(sorted(selection.subjects))
         there = sorted(inspector.subjects)
