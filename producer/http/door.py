@@ -39,7 +39,7 @@ from producer.http.purging import Purging
 from producer.intake.survey import Digest
 from producer.runs.few_shot import FewShotCheck
 from producer.runs.runconfig import NO_QUESTIONS, RunConfig, Texts, refuse_free
-from producer.watching.unserved import held_up, start_workers, starting_words, unserved_queues, workers_of
+from producer.watching.unserved import held_up, start_command, starting_words, unserved_queues, workers_of
 
 __all__ = ["Answers", "Door"]
 
@@ -177,7 +177,7 @@ class Door:
         missing = " and ".join(repr(keys.index_of(queue) or run.spec.model) for queue in unserved)
         if starting := await asyncio.to_thread(starting_words, unserved, self._broker):
             return NoWorker(f"No worker serves {missing} yet.", hint=f"Try again: {starting}.")
-        return NoWorker(f"No worker serves {missing}.", hint=f"Start one: {start_workers(unserved, live, BY_REQUEST)}")
+        return NoWorker(f"No worker serves {missing}.", hint=f"Start one: {start_command(unserved, live, BY_REQUEST)}")
 
     def _check(self, base: RunConfig) -> None:
         """Report errors in `base` at start-up rather than to every client. Its model may be left to the requests."""

@@ -16,9 +16,9 @@ from producer.watching.status import unbooted_of, vanished_of, writer_of
 from producer.watching.unserved import (
     held_up,
     refusal_of_writes,
-    since,
-    start_workers,
+    start_command,
     starting_words,
+    time_since,
     unbooted_by_reason,
     vanished_words,
 )
@@ -36,7 +36,7 @@ AGAIN_EVERY_S = 60.0
 NO_WORKER_AFTER_S = 10.0
 #: How long a worker may be gone before a message says so: one that crashes is started again within this time.
 GONE_AFTER_S = 60.0
-#: How long nothing may be settled before it is looked every few seconds whether Redis refuses writes.
+#: How long nothing may be settled before Redis is asked whether it refuses writes, and how often it is then asked.
 UNSETTLED_AFTER_S, REFUSED_EVERY_S = 10.0, 2.0
 #: Interval between checks for a stall. Only two positive checks in a row count, since a message on its way to a worker
 #: is briefly neither in the queue nor with a worker.
@@ -53,7 +53,7 @@ class Refused:
         self._say = say
         #: Whether it does, as last seen.
         self.lasts = False
-        #: Settled questions when Redis was last seen to take verdicts.
+        #: Number of settled questions when it last changed: then, Redis took verdicts.
         self._written = -1
         self._look_at = 0.0
         self._say_at = 0.0
@@ -86,7 +86,7 @@ class Unserved:
         self._say_at = 0.0
 
     def look(self, now: float, unserved: Sequence[str], live: Sequence[WorkerRecord]) -> None:
-        """Say from time to time how long nobody has served the queues `unserved`, if there are any."""
+        """Say from time to time how long no worker has served the queues `unserved`, if there are any."""
         if not unserved:
             self._since = None
             return
@@ -95,8 +95,8 @@ class Unserved:
             self._say_at = now + NO_WORKER_AFTER_S
         if now >= self._say_at:
             self._say_at = now + AGAIN_EVERY_S
-            does = starting_words(unserved, self._broker) or f"Start one: {start_workers(unserved, live)}"
-            self._say(f"No worker has served {' and '.join(unserved)} for {now - self._since:.0f} s. {does}")
+            what_helps = starting_words(unserved, self._broker) or f"Start one: {start_command(unserved, live)}"
+            self._say(f"No worker has served {' and '.join(unserved)} for {now - self._since:.0f} s. {what_helps}")
 
 
 class PutOff:
@@ -130,7 +130,7 @@ class Unbooted:
             if reason not in self._said:
                 self._said.add(reason)
                 names = ", ".join(each.worker for each in found)
-                self._say(f"{names} failed to boot {since(found)} ago: {reason}")
+                self._say(f"{names} failed to boot {time_since(found)} ago: {reason}")
 
 
 class Vanished:

@@ -32,15 +32,16 @@ __all__ = ["export_and_print", "finish", "print_results", "wait_for"]
 def wait_for(session: Session, run: Run, then: str = "") -> Counts:
     """Show the run's progress on stderr until it is settled or cancelled.
 
-    Ctrl-C exits with 130 and does not affect the run. `then` are the options for what would have followed.
+    Ctrl-C exits with 130 and does not affect the run. `then` are the options of `watch` that would do what this command
+    would have done afterwards.
     """
     watcher = Watcher(session.ledger, session.broker, run, screen_for(progress_console()))
     try:
         return watch(watcher)
     except KeyboardInterrupt:
         paused = f"stays paused until: python -m producer resume {run.run_id}"
-        does = paused if watcher.state is RunState.PAUSED else "continues"
-        note(f"the run {does}; rejoin with: python -m producer watch {run.run_id}{then}")
+        what_it_does = paused if watcher.state is RunState.PAUSED else "continues"
+        note(f"the run {what_it_does}; rejoin with: python -m producer watch {run.run_id}{then}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 

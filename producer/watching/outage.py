@@ -30,7 +30,7 @@ class Outage:
 
     @contextmanager
     def waited_for(self) -> Iterator[None]:
-        """End the block early while Redis is away: it is to be repeated."""
+        """Run the block, or as much of it as Redis lets: while it is away, the caller repeats the block."""
         began = self.clock.now()  # what fails may have waited long for an answer
         try:
             yield

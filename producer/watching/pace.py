@@ -46,15 +46,16 @@ class Pace:
     #: The same over `WINDOW_S` seconds, with every time.
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _first: tuple[float, int] | None = None
-    #: Verdicts that were taken back since.
+    #: Number of verdicts that were taken back (`requeue --failed`) since the first look.
     _taken_back: int = 0
 
     def observe(self, now: float, settled: int, *, working: bool = True, halted: bool = False) -> None:
         """Record that `settled` questions are settled at `now`, in seconds of a monotonic clock.
 
-        `working` says whether a worker is at work, `halted` whether the run is paused. Time before the first worker is
-        ready does not count, nor does that of a pause; and no time without work predicts how long the rest takes, nor
-        does one that nobody saw. What was settled and is asked again (`requeue --failed`) was work all the same.
+        `working` says whether a worker is at work, `halted` whether the run is paused. The mean leaves out pauses and
+        the time before the first worker is ready. The paces that predict how long the rest takes begin anew after any
+        time without work, or without a look at the run. A question that is asked again (`requeue --failed`) counts
+        twice, as answering it was work both times.
         """
         if self._seen:
             self._taken_back += max(0, self._seen[-1][1] - self._taken_back - settled)

@@ -24,9 +24,9 @@ __all__ = [
     "put_off_by",
     "refusal_of_writes",
     "remedy",
-    "since",
-    "start_workers",
+    "start_command",
     "starting_words",
+    "time_since",
     "unbooted_by_reason",
     "unbooted_lines",
     "unserved_queues",
@@ -53,11 +53,11 @@ def unserved_queues(run: Run, live: Iterable[WorkerRecord]) -> list[str]:
     return [queue for queue in route(run.spec) if queue not in served]
 
 
-def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs: str = BY_COMMAND) -> str:
+def start_command(unserved: Sequence[str], alive: Iterable[WorkerRecord], how_to_ask: str = BY_COMMAND) -> str:
     """Return the command that starts workers for these queues.
 
-    If the live workers serve other models, it also names those, and how to ask `theirs`: the run may ask for the wrong
-    one, by `--model` or for want of the workers' deploy file. Naming the model mends either.
+    If the live workers serve other models, also name those, and `how_to_ask` them instead. The run may name the wrong
+    model, because of a mistake in `--model` or because the command did not read the workers' deploy file.
     """
     indexes = [index for queue in unserved if (index := index_of(queue))]
     folders = ", ".join(f"FOLDER OF {name}" for name in indexes)
@@ -70,7 +70,7 @@ def start_workers(unserved: Sequence[str], alive: Iterable[WorkerRecord], theirs
         return command
     return (
         f"{command} with a deploy file that serves {' and '.join(wanted)}"
-        f" (live workers serve {', '.join(others)}; to ask theirs, {theirs})"
+        f" (live workers serve {', '.join(others)}; to ask theirs, {how_to_ask})"
     )
 
 
@@ -80,7 +80,7 @@ def remedy(unserved: Sequence[str], live: Sequence[WorkerRecord], broker: Broker
     Where Redis refuses writes, no worker can renew its heartbeat, so that all seem to be gone.
     """
     why = refusal_of_writes(live, broker) or starting_words(unserved, broker)
-    return why or f"start one: {start_workers(unserved, live)}"
+    return why or f"start one: {start_command(unserved, live)}"
 
 
 def refusal_of_writes(live: Iterable[WorkerRecord], broker: Broker) -> str:
@@ -141,12 +141,12 @@ def unbooted_by_reason(failures: Iterable[BootFailure]) -> dict[str, list[BootFa
 def unbooted_lines(failures: Iterable[BootFailure]) -> list[str]:
     """Return one line per reason: the workers that failed to boot, and how long ago the last attempt was."""
     return [
-        f"{', '.join(each.worker for each in found)}, {since(found)} ago: {reason}"
+        f"{', '.join(each.worker for each in found)}, {time_since(found)} ago: {reason}"
         for reason, found in unbooted_by_reason(failures).items()
     ]
 
 
-def since(failures: Iterable[BootFailure]) -> str:
+def time_since(failures: Iterable[BootFailure]) -> str:
     """Return the time since the last of `failures`: a fleet that was replaced may have failed yesterday."""
     return duration(max(0.0, time.time() - max(each.at for each in failures)))
 

@@ -80,7 +80,7 @@ class Watcher:
     def __init__(self, ledger: Ledger, broker: Broker, run: Run, screen: Screen) -> None:
         self.run = run
         self.screen = screen
-        #: Whether the run goes on, as last seen.
+        #: State of the run, as last seen.
         self.state = RunState.RUNNING
         self._ledger = ledger
         self._broker = broker
@@ -88,7 +88,7 @@ class Watcher:
         self._pace = Pace()
         self._crew = RunWorkers()
         #: Whether questions in flight of a cancelled run are waited for.
-        self._awaits = False
+        self._awaits_in_flight = False
         self._refused = checks.Refused(broker, screen.say)
         self._unserved = checks.Unserved(broker, screen.say)
         self._put_off = checks.PutOff(run, screen.say)
@@ -99,7 +99,7 @@ class Watcher:
 
     def look(self) -> Seen:
         """Return how the run stands."""
-        with self._told_if_gone():
+        with self._explaining_if_gone():
             counts = self._ledger.counts(self.run.run_id)
         live = self._broker.all_workers()
         in_flight = counts.over and not counts.finished and self._broker.in_flight(self.run)
@@ -109,7 +109,7 @@ class Watcher:
         return Seen(counts, live, queued, ahead, in_flight)
 
     @contextmanager
-    def _told_if_gone(self) -> Iterator[None]:
+    def _explaining_if_gone(self) -> Iterator[None]:
         try:
             yield
         except UnknownRun as trouble:
@@ -152,7 +152,7 @@ class Watcher:
             self._unbooted.look()
             if not unserved and not self._refused.lasts:
                 self._vanished.look(now)
-            with self._told_if_gone():
+            with self._explaining_if_gone():
                 if why := self._stalled.look(now):
                     self._refused.tell(now, why)
             self._missing.look(now, counts)
@@ -165,6 +165,6 @@ class Watcher:
         self.state = counts.state
 
     def _check_in_flight(self, *, in_flight: bool) -> None:
-        if in_flight and not self._awaits:
+        if in_flight and not self._awaits_in_flight:
             self.screen.say(f"{self.run.run_id}: waiting for the questions that workers have begun.")
-        self._awaits = in_flight
+        self._awaits_in_flight = in_flight

@@ -14,7 +14,7 @@ from producer.broker import MemoryBroker
 from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
 from producer.watching.status import status_json, status_lines
-from producer.watching.unserved import start_workers
+from producer.watching.unserved import start_command
 from producer.watching.watch import Watcher, watch
 from tests.unit.producer.watching.looking import FULL, WAITING, Screen, Script, settle_open, worker
 
@@ -249,16 +249,16 @@ def test_a_slow_run_whose_redis_takes_writes_is_no_reason_for_a_message(
 
 def test_what_starts_a_worker_fits_the_queue_that_nobody_takes_from() -> None:
     another = [worker("another")]
-    assert start_workers(["score.m"], []) == "python -m workers up"
+    assert start_command(["score.m"], []) == "python -m workers up"
     alone = "python -m workers up --only retrieve-facts --set 'indexes=[FOLDER OF facts]'"
-    assert start_workers(["retrieve.facts"], another) == alone, "the others of that host may be up"
-    assert start_workers(["retrieve.facts", "score.m"], []) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
-    assert "live workers serve another;" in start_workers(["retrieve.facts", "score.m"], another)
+    assert start_command(["retrieve.facts"], another) == alone, "the others of that host may be up"
+    assert start_command(["retrieve.facts", "score.m"], []) == "python -m workers up --set 'indexes=[FOLDER OF facts]'"
+    assert "live workers serve another;" in start_command(["retrieve.facts", "score.m"], another)
 
 
 def test_a_run_for_a_model_that_nobody_serves_names_it_and_the_models_that_are_served() -> None:
     served = [worker("small"), worker("large"), worker("small").model_copy(update={"name": "v"})]
-    assert start_workers(["score.smal"], served) == (
+    assert start_command(["score.smal"], served) == (
         "python -m workers up with a deploy file that serves smal"
         " (live workers serve large, small; to ask theirs, enqueue with --model NAME; in a suite, name it under models)"
     )
