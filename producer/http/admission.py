@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["KEY_SCHEMES", "BodyLimit", "KeyCheck"]
 
-#: How the key is sent, for /openapi.json: what depends on them is not refused, as `KeyCheck` has done that before.
+#: How the key is sent, as /openapi.json tells it. They refuse no request themselves: `KeyCheck` has done so before.
 KEY_SCHEMES = (HTTPBearer(auto_error=False), APIKeyHeader(name="X-API-Key", auto_error=False))
 #: Paths that need no key.
 OPEN = frozenset(["/health", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"])

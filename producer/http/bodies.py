@@ -42,10 +42,10 @@ __all__ = [
 
 
 Item = TypeVar("Item")
-#: A list of which only the first bad item is told: of a body of some megabytes, there may be a million, and all other
-#: requests wait while they are told.
+#: A list of which only the first bad item is reported. A large body may have a million of them, and all other requests
+#: would wait while they are listed.
 Items: TypeAlias = Annotated[list[Item], Field(fail_fast=True)]
-#: Most members of an object whose members are known, for the same reason.
+#: Maximum number of members of an object, for the same reason: more are refused together.
 MOST_MEMBERS = 100
 #: Strict types, as in our own JSON layout: true is not 1.
 Answer = StrictStr | StrictInt

@@ -23,7 +23,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -
     when the request is cancelled.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(request))
+    leaving = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -35,6 +35,6 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -
         await asyncio.wait({working})
 
 
-async def _left(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -55,7 +55,7 @@ SOURCE = "http"
 BY_REQUEST = "name it as model in the request, or serve with --set model=NAME"
 #: How a client gets answers that merely take long.
 SOONER = "Raise deadline_s, or start more workers."
-#: How long the reason of a missed deadline is looked for, in seconds.
+#: How long to look for the reason of a missed deadline, in seconds.
 WHY_FOR_S = 1.0
 #: How long the live workers are remembered, in seconds.
 WORKERS_FOR_S = 1.0
@@ -93,7 +93,7 @@ class Door:
         self._sendings: set[asyncio.Future[None]] = set()
         self._purging = Purging(ledger, settings.http.max_deadline_s)
         #: When the live workers were last read, and who they were.
-        self._seen: tuple[float, Sequence[WorkerRecord]] = (-math.inf, ())
+        self._workers_seen: tuple[float, Sequence[WorkerRecord]] = (-math.inf, ())
 
     @property
     def waiting(self) -> int:
@@ -146,7 +146,7 @@ class Door:
         try:
             async with asyncio.timeout(WHY_FOR_S):
                 live = await self._live()
-                unserved = await self._unserved(run, live) if run else None
+                unserved = await self._unserved_error(run, live) if run else None
         except TimeoutError:
             return "Redis does not answer."
         except LedgerError as trouble:
@@ -157,18 +157,18 @@ class Door:
 
     async def _live(self) -> Sequence[WorkerRecord]:
         """Return all live workers, as they were at most a second ago."""
-        seen_at, live = self._seen
+        seen_at, live = self._workers_seen
         if time.monotonic() - seen_at > WORKERS_FOR_S:
             live = await asyncio.to_thread(self._broker.all_workers)
-            self._seen = (time.monotonic(), live)
+            self._workers_seen = (time.monotonic(), live)
         return live
 
     async def _refuse_without_worker(self, run: Run) -> None:
-        if trouble := await self._unserved(run, await self._live()):
+        if trouble := await self._unserved_error(run, await self._live()):
             raise trouble
 
-    async def _unserved(self, run: Run, live: Sequence[WorkerRecord]) -> NoWorker | WritesRefused | None:
-        """Return that one of the run's queues has no worker, and what helps; None if each has one."""
+    async def _unserved_error(self, run: Run, live: Sequence[WorkerRecord]) -> NoWorker | WritesRefused | None:
+        """Return the error that one of the run's queues has no worker, with what helps; None if each has one."""
         unserved = unserved_queues(run, live)
         if not unserved:
             return None
@@ -221,9 +221,9 @@ class Door:
         sending = asyncio.ensure_future(asyncio.to_thread(self._send, run, questions))
         self._sendings.add(sending)
 
-        def leave(_: object) -> None:
+        def abandon(_: object) -> None:
             self._sendings.discard(sending)
-            self._purging.leave([run.run_id])
+            self._purging.abandon([run.run_id])
 
         try:
             await asyncio.shield(sending)
@@ -231,7 +231,7 @@ class Door:
         finally:
             # A running thread cannot be cancelled. Nothing is awaited here, as that would be cancelled too if the
             # client disconnects after the deadline.
-            sending.add_done_callback(leave)
+            sending.add_done_callback(abandon)
 
     def _send(self, run: Run, questions: Sequence[Question]) -> None:
         self._ledger.open_run(run)

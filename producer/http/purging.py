@@ -24,36 +24,36 @@ AGAIN_S = 0.5
 
 
 class Purging:
-    """Purges runs that are left, which workers would score first otherwise. Use it on one event loop."""
+    """Purges runs that were abandoned, which workers would otherwise score before others. Use it on one event loop."""
 
     def __init__(self, ledger: Ledger, max_deadline_s: float) -> None:
         self._ledger = ledger
         self._abandoned_after_s = max(ABANDONED_AFTER_S, max_deadline_s)
         #: Runs that no client waits for any more and that are still in the ledger.
-        self._left: set[str] = set()
-        self._any_left = asyncio.Event()
+        self._to_purge: set[str] = set()
+        self._any_to_purge = asyncio.Event()
 
-    def leave(self, run_ids: Iterable[str]) -> None:
-        """Have these runs purged: no client waits for them."""
-        self._left.update(run_ids)
-        self._any_left.set()
+    def abandon(self, run_ids: Iterable[str]) -> None:
+        """Have these runs purged, as no client waits for them any more."""
+        self._to_purge.update(run_ids)
+        self._any_to_purge.set()
 
     async def keep_purging(self) -> None:
-        """Purge what is left, as soon as it is; retry while Redis is unavailable."""
+        """Purge each run as soon as it is abandoned; retry while Redis is unavailable."""
         while True:
-            await self._any_left.wait()
-            self._any_left.clear()
+            await self._any_to_purge.wait()
+            self._any_to_purge.clear()
             await self.purge()
-            if self._left:
-                self._any_left.set()
+            if self._to_purge:
+                self._any_to_purge.set()
                 await asyncio.sleep(AGAIN_S)
 
     async def purge(self) -> None:
-        """Purge what is left, as far as Redis is available."""
-        gone = await asyncio.to_thread(self._purged, tuple(self._left))
-        self._left -= gone
+        """Purge all abandoned runs, as far as Redis is available."""
+        gone = await asyncio.to_thread(self._purge_each, tuple(self._to_purge))
+        self._to_purge -= gone
 
-    def _purged(self, run_ids: Iterable[str]) -> set[str]:
+    def _purge_each(self, run_ids: Iterable[str]) -> set[str]:
         """Purge the runs; return those that are no longer in the ledger."""
         gone: set[str] = set()
         for run_id in run_ids:
@@ -71,12 +71,12 @@ class Purging:
         """Periodically have the runs of killed servers purged."""
         while True:
             try:
-                self.leave(await asyncio.to_thread(self._abandoned))
+                self.abandon(await asyncio.to_thread(self._left_by_killed_servers))
             except LedgerError as trouble:
                 log.warning("cannot look for runs left behind by killed servers: %s", trouble)
             await asyncio.sleep(SWEEP_EVERY_S)
 
-    def _abandoned(self) -> list[str]:
+    def _left_by_killed_servers(self) -> list[str]:
         oldest = time.time() - self._abandoned_after_s
         requests = [each for each in self._ledger.run_ids() if is_request(each)]
         return [run.run_id for run in self._ledger.runs(requests) if run.created_at < oldest]

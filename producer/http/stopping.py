@@ -16,10 +16,10 @@ LOOK_EVERY_S = 0.1
 
 
 class Server(uvicorn.Server):
-    """Cancels, at a second Ctrl-C, what it does not wait for any more, so that no run of a request is left behind."""
+    """Cancels all requests at a second Ctrl-C, rather than dropping them, so that their runs are purged."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, and end the application in any case."""
+        """Stop. uvicorn does not shut the application down after a second Ctrl-C, so that is done here."""
         ending = asyncio.create_task(self._end_if_forced())
         await super().shutdown(sockets)
         if self.force_exit:
@@ -29,7 +29,7 @@ class Server(uvicorn.Server):
             ending.cancel()
 
     async def _end_if_forced(self) -> None:
-        """Cancel all requests at a second Ctrl-C. Newer Pythons wait for their connections even then."""
+        """Cancel all requests at a second Ctrl-C: newer Pythons would wait for their connections even then."""
         while not self.force_exit:
             await asyncio.sleep(LOOK_EVERY_S)
         if left := set(self.server_state.tasks):

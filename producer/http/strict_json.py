@@ -1,4 +1,4 @@
-"""Bodies are read like question files: Python's own parser takes the last of two members with one name, and NaN."""
+"""Reading bodies as strictly as question files: Python's own parser accepts NaN, and two members with one name."""
 
 from __future__ import annotations
 

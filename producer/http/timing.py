@@ -45,5 +45,5 @@ class Timed:
             await self._app(scope, received, sent)
         finally:
             path = scope["path"] if scope["path"] in self._paths else "none"
-            # After an error that nothing expected, the server answers once it has passed through here.
+            # Without a status, an unexpected error is passing through here, which the server answers with 500.
             self._requests.labels(path, status or 500).observe(time.monotonic() - began)

@@ -52,7 +52,8 @@ __all__ = ["make_app"]
 
 
 BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-#: Lists of runs that are made at a time. Of the threads that they wait for Redis in, /health and /metrics need some.
+#: Maximum number of lists of runs that are made at a time. Each waits for Redis in a thread, and /health and /metrics
+#: need some of these threads as well.
 MOST_LISTING = 4
 
 
@@ -81,9 +82,9 @@ def make_app(
     app.add_exception_handler(RequestValidationError, refuse)
     _add_scoring(app, door, settings, base)
     _add_generating(app, door, settings, base)
-    _add_looking(app, ledger, workers)
+    _add_monitoring(app, ledger, workers)
     requests = _add_metrics(app, door, metrics)
-    # Of the four, a request meets the last first.
+    # A request passes through these in the opposite order: the last one added sees it first.
     app.add_middleware(BodyLimit, max_bytes=settings.http.max_body_bytes)
     app.add_middleware(KeyCheck, key=settings.http.api_key.get_secret_value())
     app.add_middleware(Stopping)
@@ -146,7 +147,7 @@ def _add_generating(app: FastAPI, door: Door, settings: Settings, base: RunConfi
         )
 
 
-def _add_looking(app: FastAPI, ledger: Ledger, workers: Callable[[], Sequence[WorkerRecord]]) -> None:
+def _add_monitoring(app: FastAPI, ledger: Ledger, workers: Callable[[], Sequence[WorkerRecord]]) -> None:
     listing = asyncio.Semaphore(MOST_LISTING)
 
     @app.get("/runs")
@@ -217,7 +218,7 @@ def _questions(given: Sequence[QuestionIn], most: int) -> list[Question]:
 
 
 def _numbered(question: Question, taken: Container[str]) -> Question:
-    """Return the question with an id that is not taken: like rows of a file, the second one of its content gets …-2."""
+    """Return the question with a free id: as in a file, the second question with the same content gets …-2."""
     ids = (question.id if number == 1 else f"{question.id}-{number}" for number in count(1))
     return question.model_copy(update={"id": next(each for each in ids if each not in taken)})
 
