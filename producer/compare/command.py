@@ -70,7 +70,7 @@ def _lines(found: Comparison) -> Lines:
         ("A", _accuracy(found.a, pairs.accuracy_a)),
         ("B", _accuracy(found.b, pairs.accuracy_b)),
         ("chance", _chance(found)),
-        ("differ in", "\n".join(_changes(found)) or _nothing(found)),
+        ("differ in", "\n".join(_difference_lines(found)) or _no_differences(found)),
         *found.engines.lines(),
         ("pairs", f"{pairs.of:,}: {table}"),
         ("difference", f"{difference(pairs)} (B minus A)"),
@@ -132,13 +132,13 @@ def _accuracy(run: Run, accuracy: Share) -> str:
     return f"{interval(accuracy)}  {run.run_id}"
 
 
-def _nothing(found: Comparison) -> str:
+def _no_differences(found: Comparison) -> str:
     if found.left_out.of:
         return "nothing but the questions: those of both runs were asked in the same way"
     return "nothing: both runs asked the same thing"
 
 
-def _changes(found: Comparison) -> Iterator[str]:
+def _difference_lines(found: Comparison) -> Iterator[str]:
     for name, (a, b) in found.differences.items():
         one, other = (json.dumps(each, ensure_ascii=False) for each in (a, b))  # as configurations and engines have it
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
@@ -162,10 +162,10 @@ def _detectable(found: Comparison) -> str:
 
 def _row(flip: Flip) -> tuple[str, ...]:
     a, b = f"{flip.choice_a or '-'} {flip.outcome_a}", f"{flip.choice_b or '-'} {flip.outcome_b}"
-    return flip.id, flip.subject or "", flip.answer or "", a, b, _did(flip)
+    return flip.id, flip.subject or "", flip.answer or "", a, b, _effect_of_retrieval(flip)
 
 
-def _did(flip: Flip) -> str:
+def _effect_of_retrieval(flip: Flip) -> str:
     if flip.retrieval is None:
         return ""
     shown = {True: " · relevant passage shown", False: " · relevant passage not shown", None: ""}[flip.retrieval_hit]

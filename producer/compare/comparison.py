@@ -126,12 +126,12 @@ class Comparison:
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:
-        """The settings in which the runs differ; that they asked other questions is said by `left_out`."""
+        """The settings in which the runs differ. Whether they asked different questions is left to `left_out`."""
         return differences(self.a.spec, self.b.spec)
 
     @property
     def rotated(self) -> str:
-        """What the choices of the flipped questions are in a circular run, as text; empty if there are none."""
+        """Which choice of a flipped question is listed if a run is circular, as text; empty if that does not arise."""
         runs = " and ".join(name for name, run in (("A", self.a), ("B", self.b)) if run.spec.circular)
         if not (runs and self.flips):
             return ""
@@ -144,8 +144,8 @@ class Comparison:
     def besides_retrieval(self) -> list[str]:
         """Settings other than retrieval in which the runs differ, which may have caused a changed answer.
 
-        A question that the run with retrieval asks with its own context is in none of the pairs, but one may be that
-        only the run without retrieval asks so.
+        Questions that the run with retrieval asks with their own context are left out of its effect, but others may be
+        asked with theirs by the run without retrieval alone.
         """
         without, retrieved = (self.a, self.b) if self.a.spec.rag is None else (self.b, self.a)
         names = {name.partition(".")[0] for name in self.differences} - {"rag"}
@@ -177,7 +177,7 @@ class Comparison:
 
     @property
     def reused(self) -> str:
-        """How many pairs are no comparison, as both sides are one answer, as text; empty if there are none."""
+        """How many pairs cannot differ, as both runs have one and the same answer, as text; empty if there are none."""
         if not self.same_answers:
             return ""
         counted = f"{self.same_answers:,} of {number(self.pairs.of, 'pair')}"

@@ -17,8 +17,8 @@ __all__ = ["refuse_incomparable"]
 def refuse_incomparable(ledger: Ledger, a: Run, b: Run, *, shared: bool) -> None:
     """Raise InputError if `a` and `b` cannot be paired.
 
-    One is of prompts, without right or wrong answers, or is not settled, or they asked different questions; if
-    `shared`, they may ask different ones.
+    That is if one of them has no right or wrong answers or is not settled, or if they asked different questions, unless
+    `shared`.
     """
     for run in (a, b):
         _refuse_unmarked(run)

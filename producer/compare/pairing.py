@@ -48,7 +48,7 @@ class First:
         #: In input order.
         self.sides: list[Side] = []
         self._kinds: dict[Side, Side] = {}
-        #: Where each question is, if another run asked different ones.
+        #: The questions by id, to find those that another run shares; None unless one asked different ones.
         self._asked: Asked | None = None
 
     def shared_with(self, other: Run) -> Shared | None:
@@ -80,7 +80,7 @@ class Pairing:
     """Accumulates the comparison of two runs over the questions that both have, one by one in input order."""
 
     def __init__(self, first: First, b: Run, most_flips: int | None) -> None:
-        """Create it before `first` is read; what is added are the questions of `b`, afterwards.
+        """Create it before `first` is read. Afterwards, the questions of `b` are added.
 
         `most_flips` limits the flipped questions that are kept (None: all are), which are the first.
         """
@@ -105,7 +105,7 @@ class Pairing:
         self._failed: Counter[tuple[bool, bool]] = Counter()
         self._without_key = 0
         self._same_answers = 0
-        #: Of the pairs: the runs' own chance levels are those of all questions that each asked, failed or not.
+        #: Of the pairs only: a run's own chance level is over all questions that it asked, failed ones included.
         self._guessing = Guessing()
 
     def add(self, question: Question, verdict: Verdict | None) -> None:

@@ -9,7 +9,7 @@ from contract.spec import RunSpec
 
 __all__ = ["differences"]
 
-#: How the settings begin that have no default here, but in the model's chat template.
+#: Prefix of settings whose default is in the model's chat template, and not known here.
 VARIABLE = "chat_template_kwargs."
 
 

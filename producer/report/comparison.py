@@ -58,8 +58,8 @@ class RunComparison:
                 self._pairings[other.run_id] = trouble
         self._wanted = any(isinstance(each, Pairing) for each in self._pairings.values())
 
-    def counting(self, run: Run, results: Results) -> Results:
-        """Return the `results` of `run`, pairing each as it passes. The first run must come first."""
+    def pairing(self, run: Run, results: Results) -> Results:
+        """Return the `results` of `run`, and pair each as it passes. The first run must come first."""
         if run is self._runs[0]:
             return _adding(results, self._first) if self._wanted else results
         pairing = self._pairings[run.run_id]

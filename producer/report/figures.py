@@ -16,7 +16,15 @@ from producer.report.svg import Axis, Plot
 from producer.stats import Calibration, Positions
 from producer.stats.calibration import EDGES, confidence_of
 
-__all__ = ["Figure", "batch_sizes", "calibration_curve", "confidence_histogram", "latency", "places", "rate_over_time"]
+__all__ = [
+    "Figure",
+    "batch_sizes",
+    "calibration_curve",
+    "confidence_histogram",
+    "latency",
+    "position_bias",
+    "rate_over_time",
+]
 
 PIECES = 30
 
@@ -91,7 +99,7 @@ def confidence_histogram(calibration: Calibration, spec: RunSpec) -> Figure | No
     return Figure("Confidence", caption, picture, ("confidence", "right", "wrong"), rows, legend)
 
 
-def places(positions: Positions, spec: RunSpec) -> Figure | None:
+def position_bias(positions: Positions, spec: RunSpec) -> Figure | None:
     """Return the position bias: the positions of the keys, and of the chosen answers."""
     keys, chosen, of = positions.keys, positions.chosen, positions.of
     if not of:

@@ -53,11 +53,11 @@ def build(
     serve a run's model are described in its section.
     """
     table = Table() if questions else None
-    beside = RunComparison(ledger, runs, shared=shared)
-    views = [_view(ledger, run, table, beside, live) for run in runs]
+    compared = RunComparison(ledger, runs, shared=shared)
+    views = [_view(ledger, run, table, compared, live) for run in runs]
     if table:
         table.close()
-    comparisons = beside.comparisons()
+    comparisons = compared.comparisons()
     for each in comparisons:
         if each.refusal:
             note(f"{each.b.run_id} is not compared with {each.a.run_id}: {each.refusal}")
@@ -103,13 +103,13 @@ def _code(text: str) -> Markup:
 
 
 def _view(
-    ledger: Ledger, run: Run, table: Table | None, beside: RunComparison, live: Sequence[WorkerRecord]
+    ledger: Ledger, run: Run, table: Table | None, compared: RunComparison, live: Sequence[WorkerRecord]
 ) -> RunView:
     if table:
         table.begin(run)
     summary, measures = Summary(run, ledger.counts(run.run_id).state), Measures(run)
     with reading(ledger, run, "report") as results:
-        for question, verdict in beside.counting(run, summary.counting(results)):
+        for question, verdict in compared.pairing(run, summary.counting(results)):
             measures.add(question, verdict)
             if table:
                 table.add(question, verdict)

@@ -104,7 +104,7 @@ class RunView:
             ("excluding failed questions", self.tally.without_failed(), self.responded_chance),
             ("answered questions", self.tally.over_answered(), self.answered_chance),
             *((f"all, compared {COMPARED[how]}", share, self.chance) for how, share in otherwise.items()),
-            (f"mean probability of the key{self.calibrated}", on_key, self.summary.one_order_chance(ANSWERED)),
+            (f"mean probability of the key{self.confidence_suffix}", on_key, self.summary.one_order_chance(ANSWERED)),
             ("single rotations", self.summary.rotations.mean(), self.summary.rotation_chance),
         ]
         return [(name, figure, chance) for name, figure, chance in found if figure is not None]
@@ -155,12 +155,12 @@ class RunView:
         drawn = (
             figures.calibration_curve(calibration, spec),
             figures.confidence_histogram(calibration, spec),
-            figures.places(self.summary.positions, spec),
+            figures.position_bias(self.summary.positions, spec),
         )
         return list(filter(None, drawn))
 
     @property
-    def calibrated(self) -> str:
+    def confidence_suffix(self) -> str:
         """Suffix of the calibration figures' names: what confidence is, unless it is simply a model probability."""
         spec, suffix = self.run.spec, ""
         if spec.mode.votes:

@@ -30,7 +30,7 @@ PER_PARCEL = 100
 _DECIMALS = 4
 
 
-class _Asked(NamedTuple):
+class _RunRows(NamedTuple):
     """The table's data for one run."""
 
     spec: RunSpec
@@ -52,8 +52,8 @@ class Table:
         #: Hashes of each question's prompts in the first run with it.
         self._prompts: list[int] = []
         #: Digest of questions → the first run with all of them. Equal digests mean equal questions in equal order.
-        self._firsts: dict[str, _Asked] = {}
-        self._runs: list[_Asked] = []
+        self._firsts: dict[str, _RunRows] = {}
+        self._runs: list[_RunRows] = []
         self._rows = 0
         self._details: list[dict[str, Any]] = []
 
@@ -61,13 +61,13 @@ class Table:
         """Start `run`; the questions that follow are its questions, in order."""
         spec, first = run.spec, self._firsts.get(run.spec.questions_digest)
         if first is None or len(first.columns[0]) < run.questions:  # none, or not all of its questions were written
-            asked = _Asked(spec, len(self._questions), same_prompts=False, columns=([], [], [], []))
+            asked = _RunRows(spec, len(self._questions), same_prompts=False, columns=([], [], [], []))
             self._firsts[spec.questions_digest] = asked
         else:
             # A different model alone does not change the prompts, and rendering them takes a tenth of the time. With
             # retrieval the passages may differ.
             same_prompts = spec.rag is None and spec.model_copy(update={"model": first.spec.model}) == first.spec
-            asked = _Asked(spec, first.start, same_prompts, ([], [], [], []))
+            asked = _RunRows(spec, first.start, same_prompts, ([], [], [], []))
         self._runs.append(asked)
 
     def add(self, question: Question, verdict: Verdict | None) -> None:

@@ -18,7 +18,7 @@ from contract.question import LABELS, Question
 from contract.spec import Judge, Mode, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
-from producer.report.figures import places
+from producer.report.figures import position_bias
 from producer.result_lines import position_lines
 from producer.runs.templates import load_prompt
 from producer.stats import Positions
@@ -111,7 +111,7 @@ def test_where_a_circular_runs_choices_stood_is_counted_rotation_by_rotation(led
     found = summary_of(ledger, run).positions
     assert found.chosen == {"A": 4}
     assert found.keys == {"A": 1, "B": 1, "C": 1, "D": 1}
-    figure = places(found, run.spec)
+    figure = position_bias(found, run.spec)
     assert figure is not None
     assert figure.caption.startswith("4 answered rotations of questions with a key.")
 
@@ -137,7 +137,7 @@ def test_a_guesser_shows_no_position_bias_where_several_choices_are_right(ledger
     answer(ledger, run, asked, [each.id[-1] for each in asked])
     found = summary_of(ledger, run).positions
     assert found.chosen == found.keys == dict.fromkeys("ABCD", 6)
-    figure = places(found, run.spec)
+    figure = position_bias(found, run.spec)
     assert figure is not None
     assert figure.rows == [(label, "0.250", "0.250") for label in "ABCD"]
     assert figure.caption.startswith("24 answered questions with a key.")
