@@ -32,10 +32,10 @@ from producer.suite.export import folder_of
 from producer.suite.plan import (
     Planned,
     differently_judged,
-    of_one_index_name,
     one_of_each_entry,
     planned,
     share_questions,
+    sharing_index_name,
 )
 from producer.suite.running import Work
 from producer.suite.submitted import echo_submitted, submitted_json
@@ -122,7 +122,7 @@ def _warn(runs: Sequence[Planned], settings: Settings, live: Sequence[WorkerReco
     for group in differently_judged(runs):
         why = "only those with the same are compared in pairs; give all the same, also an entry without retrieval"
         note(f"{', '.join(each.entry.name for each in group)}: the same questions with different qrels: {why}")
-    for name, entries in of_one_index_name(runs).items():
+    for name, entries in sharing_index_name(runs).items():
         but = f"different indexes called {name!r}, of which a host's workers serve one"
         note(f"{', '.join(entries)}: {but}: build one into a folder with another name (`index -o`)")
 

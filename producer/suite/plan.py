@@ -24,10 +24,10 @@ from producer.suite.config import Entry, Suite
 __all__ = [
     "Planned",
     "differently_judged",
-    "of_one_index_name",
     "one_of_each_entry",
     "planned",
     "share_questions",
+    "sharing_index_name",
 ]
 
 
@@ -37,7 +37,7 @@ class Planned:
 
     entry: Entry
     plan: Plan
-    #: What its relevance judgements are of; empty without any.
+    #: How many of its questions have relevance judgements, as text; empty without `qrels`.
     judged: str = ""
 
     @property
@@ -108,7 +108,7 @@ def share_questions(runs: Sequence[Planned]) -> bool:
         return True
     seen: set[int] = set()
     for each in plans:
-        own = {known for body in each.survey.bodies for known in _contents(body.canonical)}
+        own = {known for body in each.survey.bodies for known in _content_hashes(body.canonical)}
         if not seen.isdisjoint(own):
             return True
         seen |= own
@@ -116,9 +116,9 @@ def share_questions(runs: Sequence[Planned]) -> bool:
 
 
 def differently_judged(runs: Sequence[Planned]) -> list[list[Planned]]:
-    """Return groups of entries that ask the same questions with different `qrels`, of which not all can be compared.
+    """Return groups of entries that ask the same questions with different `qrels`, so that some cannot be compared.
 
-    Relevance judgements belong to the questions, which differ with them.
+    Relevance judgements are part of the questions: with others, these are different questions.
     """
     of_file: defaultdict[str, list[Planned]] = defaultdict(list)
     for each in one_of_each_entry(runs):
@@ -131,8 +131,10 @@ def differently_judged(runs: Sequence[Planned]) -> list[list[Planned]]:
     return [each for each in alike.values() if len({of.plan.spec.questions_digest for of in each}) > 1]
 
 
-def of_one_index_name(runs: Sequence[Planned]) -> dict[str, list[str]]:
-    """Return the entries that search different indexes of one name, whose retrievers would share a queue, by name."""
+def sharing_index_name(runs: Sequence[Planned]) -> dict[str, list[str]]:
+    """Return index name → entries, where entries search different indexes of that name: their retrievers would share a
+    queue.
+    """
     digests: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for each in one_of_each_entry(runs):
         if rag := each.plan.spec.rag:
@@ -144,12 +146,12 @@ def _digest_without_judgements(found: Plan) -> bytes:
     digest = sha256()
     for body in found.survey.bodies:
         fields = orjson.loads(body.canonical)
-        fields.pop("gold_passages", None)  # those of the file itself, too, which the judgements are added to
+        fields.pop("gold_passages", None)  # the judgements, and what the file itself names: they are in one list
         digest.update(orjson.dumps(fields))
     return digest.digest()
 
 
-def _contents(canonical: bytes) -> Iterator[int]:
+def _content_hashes(canonical: bytes) -> Iterator[int]:
     """Yield hashes of a question's content, and of its context if it has one."""
     fields = orjson.loads(canonical)
     yield hash(substance(fields["question"], fields["choices"]))

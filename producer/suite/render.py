@@ -173,7 +173,7 @@ def _taken(table: Table) -> list[str]:
 
 
 def _warnings(table: Table) -> list[str]:
-    """Return what can make the accuracy of a run worthless, for each run that has such."""
+    """Return, for each run, what can make its accuracy worthless, if anything does."""
     return [
         f"{_place(each, table)}: {what}: {text}"
         for each in table.cells
@@ -184,8 +184,8 @@ def _warnings(table: Table) -> list[str]:
 def _otherwise(table: Table) -> list[str]:
     """Return the accuracies of `likelihood` runs under the other normalizations, such as acc_norm.
 
-    Per byte it is only told if it is not the same as per character. Without intervals, as none of these is clustered by
-    context: suite.json has them.
+    The one per byte is left out if it is the same as per character. Intervals, which are not clustered by context, are
+    in suite.json only.
     """
     found: list[str] = []
     for each in table.cells:
@@ -213,7 +213,7 @@ def _place(cell: Cell, table: Table) -> str:
 
 
 def _sampling(table: Table) -> list[str]:
-    """Return which values each model did not sample with, and in which entries, unless it is all of them."""
+    """Return which of a run's sampling values each model did not take, with the entries if not in all of them."""
     found: dict[tuple[str, str], list[str]] = {}
     for each in table.cells:
         if said := in_words(each.left_to_model):

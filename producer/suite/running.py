@@ -50,7 +50,7 @@ class Work:
         *,
         shared: bool,
     ) -> None:
-        """Create it, with its `file`, and its runs with their entries; they are exported to `out` in `formats`.
+        """Create it from its `file` and its runs, each with its entry; they are exported to `out` in `formats`.
 
         `shared` says whether entries have questions or contexts in common.
         """
@@ -70,16 +70,16 @@ class Work:
         """
         read = summaries or {}
         cells = tuple(self._cell(entry, run, read.get(run.run_id)) for entry, run in self._runs)
-        whole = Table(self._name, cells, self._shared)
-        if not whole.settled:
-            return whole
-        return replace(whole, comparisons=paired(self._session.ledger, whole.comparable()))
+        table = Table(self._name, cells, self._shared)
+        if not table.settled:
+            return table
+        return replace(table, comparisons=paired(self._session.ledger, table.comparable()))
 
     def _cell(self, entry: str, run: Run, read: Summary | None) -> Cell:
-        """Return the figures of a run: as in what was `read` of it, though more may be settled since.
+        """Return the figures of a run: those that were `read` before, even if more questions have been settled since.
 
-        Otherwise its questions are read if it is over. The ledger's counters know no contexts, no positions and no
-        texts, and do not always show which failed and unanswered questions have a key.
+        Without `read`, all questions of a run that is over are read. The ledger's counters know no contexts, positions
+        or texts, and do not always show which failed and unanswered questions have a key.
         """
         ledger = self._session.ledger
         counts, used = ledger.counts(run.run_id), ledger.engines(run.run_id)
@@ -90,8 +90,8 @@ class Work:
 
     def echo_next(self, table: Table) -> None:
         """Print the table and the next command."""
-        does = "exports the runs and writes the table" if table.settled else "watches until all are settled"
-        self._echo_table(table, [("next", f"{self._watch_command}     {does}")])
+        what_it_does = "exports the runs and writes the table" if table.settled else "watches until all are settled"
+        self._echo_table(table, [("next", f"{self._watch_command}     {what_it_does}")])
 
     def finish(self, *, as_json: bool) -> Table:
         """Watch until all runs are settled or cancelled, export them, write the table and print it."""

@@ -25,7 +25,7 @@ Submissions: TypeAlias = Sequence[tuple[Planned, Submitted]]
 
 
 def echo_submitted(session: Session, submitted: Submissions, *, reuse: bool) -> None:
-    """Print the state of each run, and what should be known of it; `reuse` is that of `--reuse`."""
+    """Print the state of each run, and what the user may not expect of it; `reuse`: whether `--reuse` was given."""
     rows = ((each.entry.name, each.model, done.run.run_id, done.describe()) for each, done in submitted)
     echo_table(("entry", "model", "run", "state"), rows)
     ledger, live = session.ledger, session.broker.all_workers()
@@ -53,7 +53,7 @@ def _differs_lines(submitted: Submissions, ledger: Ledger, reuse_by: str) -> Lin
 
 
 def _engines_lines(submitted: Submissions, ledger: Ledger, live: Sequence[WorkerRecord]) -> Lines:
-    """Return which answers the models that run now did not give, such as after a change of weights."""
+    """Return which runs have answers of engines other than those that run now, such as after a change of weights."""
     runs: dict[str, list[str]] = {}
     for run_id, differs in _other_engines(submitted, ledger, live).items():
         runs.setdefault(describe_differences(differs), []).append(run_id)
@@ -65,7 +65,7 @@ def _engines_lines(submitted: Submissions, ledger: Ledger, live: Sequence[Worker
 def _other_engines(
     submitted: Submissions, ledger: Ledger, live: Sequence[WorkerRecord]
 ) -> dict[str, dict[str, list[str]]]:
-    """Return the runs whose answers are not of the engines that run now, each with what differs."""
+    """Return the runs with answers of engines other than those that run now, each with what differs."""
     runs = [done.run for _, done in submitted]
     found = ((run.run_id, not_those_running(run, ledger.engines(run.run_id), live)) for run in runs)
     return {run_id: differs for run_id, differs in found if differs}

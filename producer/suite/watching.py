@@ -17,7 +17,7 @@ __all__ = ["watch_suite", "watchers_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place(NothingToEnd):
+class _RunScreen(NothingToEnd):
     """The screen of one run, which forwards to the board."""
 
     board: Board
@@ -34,14 +34,14 @@ class _Place(NothingToEnd):
 
 def watchers_of(runs: Sequence[Run], ledger: Ledger, broker: Broker, board: Board) -> list[Watcher]:
     """Return a watcher for each of `runs`, which shows it on `board`."""
-    return [Watcher(ledger, broker, run, _Place(board, run.run_id)) for run in runs]
+    return [Watcher(ledger, broker, run, _RunScreen(board, run.run_id)) for run in runs]
 
 
 def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | None = None) -> None:
     """Show the watchers' runs on `board` until all are over at the same time.
 
-    One that was over may go on: its failed questions are asked again, or it is resumed. Lost questions are sent again;
-    paused runs and a temporarily unavailable Redis are waited for. Raises LedgerError if a run is purged in the
+    One that was over may go on, if its failed questions are asked again or it is resumed. Lost questions are sent
+    again; paused runs and a temporarily unavailable Redis are waited for. Raises LedgerError if a run is purged in the
     meantime.
     """
     clock = clock or Clock()
