@@ -16,11 +16,11 @@ from producer.runs.submit import State, Submitted
 
 __all__ = ["about_namesake", "answers_to_reuse", "asked_already"]
 
-#: Whichever of these chooses, the accuracy by each is among a run's results.
+#: Whichever of these a run chooses by, its results have the accuracy by each of them.
 OF_ONE_ASKING = frozenset({Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE})
 
-#: What parts of a spec are called that have another name there than the user gave.
-CALLED = {"questions_digest": "questions", "use_context_field": "rag.use_context_field"}
+#: Field of a spec → its name for the user, where that is another one.
+NAMES_FOR_USERS = {"questions_digest": "questions", "use_context_field": "rag.use_context_field"}
 
 
 def asked_already(done: Iterable[Submitted], ledger: Ledger) -> dict[str, list[str]]:
@@ -57,7 +57,7 @@ def answers_to_reuse(planned: Plan, ledger: Ledger) -> Earlier | None:
 
 
 def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reuse_by: str) -> str:
-    """Return in what this new run differs from the last other one of its name, and how to end that; empty if none.
+    """Return how this new run differs from the last other one of its name, and how to end that one; empty if none.
 
     A user who meant to go on with that run sees why it is another one. `reuse_by` is the option that would take over
     answers, with `{run}` where it names the run; empty if it was given.
@@ -69,7 +69,7 @@ def about_namesake(planned: Plan, done: Submitted, ledger: Ledger, *, reuse_by: 
         return ""
     said = f"in {_in_what(other.spec, planned.spec, differ)} from {other.run_id}, the last run of this name"
     if not done.reused:
-        said += f": all questions are asked{_needlessly(planned.spec, other, differ, reuse_by)}"
+        said += f": all questions are asked{_how_to_avoid_asking(planned.spec, other, differ, reuse_by)}"
     with suppress(UnknownRun, UnreadableRun):
         if not ledger.counts(other.run_id).over:
             said += f"; that one goes on as well, unless you end it: python -m producer cancel {other.run_id}"
@@ -92,12 +92,12 @@ def _in_what(old: RunSpec, new: RunSpec, parts: Sequence[str]) -> str:
     for part in parts:
         inner = [each for each in settings if each.startswith(f"{part}.")]
         both = part != "prompt" and getattr(old, part) is not None and getattr(new, part) is not None
-        names += inner if inner and both else [CALLED.get(part, part)]
+        names += inner if inner and both else [NAMES_FOR_USERS.get(part, part)]
     return ", ".join(dict.fromkeys(names))
 
 
-def _needlessly(spec: RunSpec, other: Run, differ: Sequence[str], reuse_by: str) -> str:
-    """Return how to do without asking all questions, if that is possible."""
+def _how_to_avoid_asking(spec: RunSpec, other: Run, differ: Sequence[str], reuse_by: str) -> str:
+    """Return how to avoid asking all questions, if that is possible; else an empty string."""
     if differ == ["normalization"] and {spec.normalization, other.spec.normalization} <= OF_ONE_ASKING:
         return f", although that one tells this accuracy, too: python -m producer export {other.run_id}"
     if differ == ["questions_digest"] and reuse_by:

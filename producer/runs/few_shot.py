@@ -34,7 +34,7 @@ class FewShotCheck:
         if self._few_shot is None:
             return
         by_subject = self._few_shot.selection is ExampleSelection.SUBJECT
-        # Unless examples are selected by subject, only a question that is in the pool itself can have too few.
+        # Unless examples are selected by subject, only a question that is itself an example can have too few.
         itself = identity(question) in self._few_shot.places
         if (by_subject or itself) and len(examples(question, self._few_shot, seed=0)) < self._few_shot.k:
             self._lacking[question.subject] += 1

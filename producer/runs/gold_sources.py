@@ -34,7 +34,7 @@ class Named:
     lost: int | None
     #: The first of those questions, and what it names.
     example: str = ""
-    #: Questions of whose named passages the index has some, but not all.
+    #: Number of questions for which the index has some, but not all, of the passages that they name.
     partly: int = 0
 
     def lines(self) -> Lines:

@@ -1,4 +1,4 @@
-"""Queries of which the encoder of an index reads only the beginning; a question often stands at the end of its text."""
+"""Counting queries that are too long for an index's encoder: it reads their beginning, but many ask at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMOVED = frozenset({"Mn", "Mc", "Me", "Cf"})
 
 @dataclass(frozen=True, slots=True)
 class LongQueries:
-    """How many of the queries are certainly too long: a word or punctuation mark is at least one of its tokens."""
+    """How many queries are certainly too long: they have more words and punctuation marks, each at least a token."""
 
     encoder_id: str
     encoder_reads: int

@@ -15,10 +15,10 @@ __all__ = ["plan_warnings"]
 MANY_EXAMPLES = 5_000
 #: The built-in prompt that asks for reasoning.
 REASONED = "reasoned"
-#: Excess share of questions with the right answer in one position, over an even distribution, that triggers a warning.
+#: A warning says so if the share of right answers in one position exceeds that of an even distribution by this much.
 MOST_UNEVEN = 0.05
-#: Characters, besides letters and digits, behind which English and its like have a space. Not those of scripts that
-#: have none, as in `答案：`.
+#: Characters, besides letters and digits, that a space follows in English and similar languages. Full-width ones, as in
+#: `答案：`, need none.
 SPACED = ".:;,?!"
 
 

@@ -1,4 +1,4 @@
-"""Refuses runs whose every question would fail, by what the live workers say of their engines, and warns of others."""
+"""Refuses runs whose every question would fail, by what live workers report of their engines, and warns of doubts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LOGPROBS = ("chat_top", "plain_top", "chat_echo", "plain_echo")
 def refuse_unanswerable(plans: Iterable[Plan], ledger: Ledger, live: Sequence[WorkerRecord]) -> None:
     """Raise RunConfigError for a new run that each `live` worker of its model would only record failures for.
 
-    A worker says so itself for each question. It is said here at once, before a long file is written to Redis. Without
-    live workers nothing is known, and a run that is already in the ledger is left to them.
+    The worker would say so in every failed question; here it is said at once, before a long file is written to Redis.
+    Without live workers nothing is known. A run that is already in the ledger is left to the workers.
     """
     there = set(ledger.run_ids())
     for each in plans:
@@ -116,7 +116,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _obstacles(spec: RunSpec, worker: WorkerRecord) -> Iterator[tuple[str, str]]:
-    """Yield why `worker` would answer no question of such a run, each with the remedy. Unknown fields are no reason."""
+    """Yield each reason why `worker` would answer no question of such a run, with the remedy.
+
+    What it does not report is no reason.
+    """
     engine = worker.engine
     if spec.adapter and worker.adapters is not None and spec.adapter not in worker.adapters:
         remedy = "Correct adapter, or add it to `adapters` in the workers' deploy file and restart them."
