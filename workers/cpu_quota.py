@@ -16,10 +16,10 @@ __all__ = ["cores_by_quota", "usable_cores"]
 
 
 def cores_by_quota(root: Path = Path("/")) -> int | None:
-    """Return how many of the cores that this process is bound to a CPU quota leaves, rounded up; None if all.
+    """Return how many cores a CPU quota leaves to this process, rounded up; None if all that it is bound to.
 
-    The smallest quota of this process' cgroups and their ancestors counts. What is missing, unreadable or malformed
-    sets none. `root` is the folder with `proc` and `sys`.
+    The smallest quota of its cgroups and their ancestors counts. A file that is missing, unreadable or malformed sets
+    none. `root` is the folder with `proc` and `sys`.
     """
     cores = math.ceil(usable_cores(root))
     return cores if cores < len(os.sched_getaffinity(0)) else None

@@ -24,7 +24,7 @@ from contract.metrics import RedisMetrics, scrape_targets
 from contract.queue import restore_held, send, task_name
 from contract.settings import Settings
 from contract.wording import number
-from workers.gpus.groups import words_of
+from workers.gpus.groups import names_in
 from workers.heartbeat import Heartbeat
 from workers.host import boot_pipe
 from workers.host.fleet_diagnostics import alike
@@ -94,7 +94,7 @@ class Worker:
         self._load = Load()
         self._fleet = Fleet(self._ledger.client)
         self._events = BatchEvents(app, name, task_name(queue))
-        self._hardware = Hardware(words_of(self._gpus))
+        self._hardware = Hardware(names_in(self._gpus))
         self._exporter = self._make_exporter()
         self._metrics_at = ""
         self._heart = Heartbeat(settings, self.record, self._metrics.beaten)
@@ -102,7 +102,7 @@ class Worker:
 
     def _make_exporter(self) -> Exporter:
         # Not `self._hardware`: a `Hardware` measures the load of the cores since it was last asked.
-        hardware = HardwareMetrics(Hardware(words_of(self._gpus)))
+        hardware = HardwareMetrics(Hardware(names_in(self._gpus)))
         return Exporter(
             [self._metrics.registry, RedisMetrics.connect(self._settings), hardware],
             targets=partial(scrape_targets, Fleet.connect_hurried(self._settings)),

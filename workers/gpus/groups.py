@@ -15,7 +15,17 @@ from contract.errors import PlanError
 from contract.settings.fields import PARALLEL_SIZES
 from contract.wording import number
 
-__all__ = ["OPTION", "Device", "as_written", "cut", "cut_all", "find", "group_name", "shared", "words_of"]
+__all__ = [
+    "OPTION",
+    "Device",
+    "find",
+    "group_name",
+    "groups_as_written",
+    "groups_of_all",
+    "named_groups",
+    "names_in",
+    "shared_devices",
+]
 
 #: Where a user names GPUs: the setting, or the option of `workers run`.
 SETTING = "gpu_groups"
@@ -48,10 +58,11 @@ class Device:
         return word == self.name or (len(word) > len("GPU-") and bool(self.uuid) and self.uuid.startswith(word))
 
 
-def words_of(chosen: str) -> list[str]:
-    """Return the names of the GPUs in a value of CUDA_VISIBLE_DEVICES.
+def names_in(chosen: str) -> list[str]:
+    """Return the names of the GPUs in `chosen`, a value of CUDA_VISIBLE_DEVICES.
 
-    As CUDA does, up to the first word that names none, such as -1, or `NoDevFiles` in a Slurm job without GPUs.
+    Like CUDA, this stops at the first word that cannot name a GPU, such as -1, or `NoDevFiles` in a Slurm job without
+    GPUs.
     """
     return list(takewhile(_may_be_gpu, map(str.strip, chosen.split(","))))
 
@@ -77,15 +88,21 @@ def find(word: str, visible: Sequence[Device], option: str = SETTING) -> Device:
     )
 
 
-def cut(
+def named_groups(
     wanted: Sequence[Sequence[int | str]], visible: Sequence[Device], size: int, option: str = SETTING
 ) -> list[tuple[Device, ...]]:
-    """Return the groups in `wanted` (of `option`). Raises PlanError, also where one has not the engine's `size`."""
+    """Return the devices that each group of `wanted` names.
+
+    Raises PlanError for a name, given by `option`, of no device, and for a group that no engine of `size` GPUs can use.
+    """
     return _fitting([tuple(find(str(word), visible, option) for word in group) for group in wanted], size)
 
 
-def as_written(wanted: Sequence[Sequence[int | str]], size: int) -> list[tuple[Device, ...]]:
-    """Return the groups in `wanted` as their file names them, whatever is visible. Raises PlanError as `cut` does."""
+def groups_as_written(wanted: Sequence[Sequence[int | str]], size: int) -> list[tuple[Device, ...]]:
+    """Return the groups in `wanted` by the names in their file: whether these GPUs are visible is not looked up.
+
+    Raises PlanError for a group that no engine of `size` GPUs can use.
+    """
     return _fitting([tuple(Device(str(word)) for word in group) for group in wanted], size)
 
 
@@ -105,10 +122,10 @@ def _fitting(groups: list[tuple[Device, ...]], size: int) -> list[tuple[Device, 
     return groups
 
 
-def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
-    """Divide `free` into groups of `size`, in order, ignoring a remainder, and MIG instances unless `size` is 1.
+def groups_of_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
+    """Divide `free` into groups of `size`, in order.
 
-    Raises PlanError if there is no group.
+    A remainder is left out, and so are MIG instances unless `size` is 1. Raises PlanError if that leaves no group.
     """
     usable = [each for each in free if size == 1 or not each.is_instance]
     groups = [tuple(usable[i * size : (i + 1) * size]) for i in range(len(usable) // size)]
@@ -122,7 +139,7 @@ def cut_all(free: Sequence[Device], size: int) -> list[tuple[Device, ...]]:
     return groups
 
 
-def shared(groups: Sequence[Sequence[Device]]) -> list[Device]:
+def shared_devices(groups: Sequence[Sequence[Device]]) -> list[Device]:
     """Return the devices in more than one group."""
     return [device for device, count in Counter(device for group in groups for device in group).items() if count > 1]
 

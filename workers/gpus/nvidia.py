@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.gpus.groups import Device, words_of
+from workers.gpus.groups import Device, names_in
 
 __all__ = [
     "driver_cuda",
@@ -33,28 +33,28 @@ DISPLAY = "0x03"
 def visible_gpus() -> list[Device]:
     """Return the GPUs this process may use, each once: CUDA_VISIBLE_DEVICES if set, else all that the driver knows.
 
-    Without those that cannot be used: `lost_gpus`, `undivided_gpus`. A name that the driver does not know may still be
-    one of CUDA's.
+    Those that cannot be used (`lost_gpus`, `undivided_gpus`) are left out. A name in CUDA_VISIBLE_DEVICES that the
+    driver does not know is kept: CUDA may know it.
     """
-    asked = dict(_asked_of_driver())
+    asked = dict(_query_driver())
     usable = {number: found for number, found in asked.items() if found and not isinstance(found, str)}
     driver = [device for of_gpu in usable.values() for device in of_gpu]
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return driver
-    words = [word for word in words_of(chosen) if word in usable or word not in asked]
+    words = [word for word in names_in(chosen) if word in usable or word not in asked]
     named = (next((device for device in driver if device.is_called(word)), Device(word, word)) for word in words)
     return list(dict.fromkeys(named))
 
 
 def lost_gpus() -> dict[str, str]:
     """Return GPUs that the driver counts but cannot reach (e.g. fallen off the bus): number → error."""
-    return {number: found for number, found in _asked_of_driver() if isinstance(found, str)}
+    return {number: found for number, found in _query_driver() if isinstance(found, str)}
 
 
 def undivided_gpus() -> list[str]:
     """Return the numbers of GPUs in MIG mode without an instance here: CUDA does not see them."""
-    return [number for number, found in _asked_of_driver() if not found]
+    return [number for number, found in _query_driver() if not found]
 
 
 def memory_used_bytes(names: Sequence[str]) -> int | None:
@@ -155,10 +155,11 @@ def open_driver() -> bool:
     return True
 
 
-def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
+def _query_driver() -> Iterator[tuple[str, list[Device] | str]]:
     """Yield each GPU's number with its usable devices, or with the driver's error if it cannot reach it.
 
-    A lost GPU does not affect the others. Without those that are another job's: a batch system may forbid them.
+    A lost GPU does not affect the others. GPUs that this process may not use, as a batch system gave them
+    to another job, are left out.
     """
     import pynvml
 
@@ -173,9 +174,9 @@ def _asked_of_driver() -> Iterator[tuple[str, list[Device] | str]]:
 
 
 def _devices(number: int) -> list[Device]:
-    """Return the GPU of that number or, in MIG mode, its instances, of which there may be none.
+    """Return the GPU of that number or, in MIG mode, those of its instances that this container may use, if any.
 
-    Without instances that this container may not use. Raises NVMLError if the driver cannot reach the GPU.
+    Raises NVMLError if the driver cannot reach the GPU.
     """
     import pynvml
 

@@ -14,7 +14,7 @@ from contract.fleet import LEASE_S, BootFailure, WorkerRecord, WorkerState
 from contract.keys import index_of, retriever_name
 from contract.pace import fill
 from contract.wording import number
-from workers.gpus.groups import words_of
+from workers.gpus.groups import names_in
 from workers.host.finding import Finding
 
 __all__ = [
@@ -139,7 +139,7 @@ def taken_names(records: Sequence[WorkerRecord], planned: Mapping[str, str], her
 
 def beside_trials(records: Sequence[WorkerRecord], host: str, gpus: Sequence[str]) -> Iterator[Finding]:
     """Report workers of `host` on the GPUs (or without GPUs, on the cores) that a measurement uses."""
-    there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*words_of(each.gpus)})]
+    there = [each.name for each in records if each.host == host and (not gpus or {*gpus} & {*names_in(each.gpus)})]
     if there:
         remedy = f"They take time and memory from it; to stop them: python -m workers drain {' '.join(there)}"
         yield Finding(

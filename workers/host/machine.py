@@ -27,7 +27,7 @@ class Machine:
 
     @property
     def usable_cores(self) -> int:
-        """Number of cores' worth of time."""
+        """How many cores its workers can keep busy: all of them, or as many as a CPU quota leaves."""
         return self.quota or len(self.cores)
 
 

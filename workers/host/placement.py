@@ -17,7 +17,15 @@ from contract.settings import Settings
 from contract.settings.fields import MEMORY_SHARE
 from contract.wording import number
 from contract.yaml_files import brief
-from workers.gpus.groups import OPTION, Device, as_written, cut, cut_all, group_name, shared
+from workers.gpus.groups import (
+    OPTION,
+    Device,
+    group_name,
+    groups_as_written,
+    groups_of_all,
+    named_groups,
+    shared_devices,
+)
 from workers.host.machine import Machine
 
 __all__ = [
@@ -108,14 +116,14 @@ def plan_host(
     """Return one plan per worker for the models of `fleet`, each with a name of its own, and warnings.
 
     A model with `gpu_groups: auto` gets the visible GPUs that no other model names, divided into groups of the size of
-    one engine; without GPUs, `cpu_workers` workers that share the cores or, with a CPU quota, threads for so many.
+    one engine. Without GPUs, `cpu_workers` workers share the cores, or the threads that a CPU quota allows.
     Raises PlanError, with the arithmetic, for a missing GPU, a group that does not fit the engine, and two groups on
-    one GPU without `share_gpus`; what the settings alone show of that comes before a GPU that is missing.
+    one GPU without `share_gpus`. A mistake that the settings alone show is reported before a GPU that is missing.
     """
     on_gpus = [each for each in fleet if _wants_gpus(each, machine.gpus)]
-    _sharing(_as_written(on_gpus))  # first: many a file is written on a machine without the GPUs that it names
+    _check_sharing(_listed_groups(on_gpus))  # finds mistakes in a file even where the GPUs that it names are missing
     groups = _groups(on_gpus, machine.gpus)
-    warnings = _sharing(groups) + _left_over(on_gpus, groups, machine.gpus)
+    warnings = _check_sharing(groups) + _unused(on_gpus, groups, machine.gpus)
     plans = [_on_gpus(each.settings, each.devices) for each in groups]
     without = [each for each in fleet if has_workers(each) and not _wants_gpus(each, machine.gpus)]
     on_cpu = [each for each in without for _ in range(each.cpu_workers)]
@@ -124,7 +132,8 @@ def plan_host(
         warnings.append(f"{len(on_cpu)} CPU workers on {cores}: too few for each to have its own.")
     plans += [_on_cpu(each, i, len(on_cpu), machine) for i, each in enumerate(on_cpu)]
     several = len(fleet) > 1
-    return [_finished(plan, sources, several=several) for plan in _told_apart(plans, several=several)], warnings
+    named = _with_distinct_names(plans, several=several)
+    return [_with_environment(plan, sources, several=several) for plan in named], warnings
 
 
 def plan_first(settings: Settings, machine: Machine) -> WorkerPlan:
@@ -143,11 +152,11 @@ def plan_worker(
         hint = "Use letters, digits, dots, hyphens and underscores; the host is added."
         raise PlanError(f"--name {brief(name)}: not the name of a worker on its host.", hint=hint)
     if gpus:
-        (devices,) = cut([gpus], machine.gpus, settings.gpus_per_worker, OPTION)
+        (devices,) = named_groups([gpus], machine.gpus, settings.gpus_per_worker, OPTION)
         plan = _on_gpus(settings, devices)
     else:
         plan = _on_cpu(settings, 0, 1, machine)
-    return _finished(replace(plan, name=name or plan.name), sources, several=False)
+    return _with_environment(replace(plan, name=name or plan.name), sources, several=False)
 
 
 def plan_retrieval(
@@ -159,7 +168,7 @@ def plan_retrieval(
         replace(_plan(settings, keys.retriever_name(name), threads), serves=name, queue=keys.retrieve_queue(name))
         for name in names
     ]
-    return [_finished(plan, sources, several=False) for plan in plans]
+    return [_with_environment(plan, sources, several=False) for plan in plans]
 
 
 def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
@@ -187,10 +196,12 @@ def _wants_gpus(settings: Settings, visible: Sequence[Device]) -> bool:
     return here and (bool(visible) or settings.gpu_groups != "auto")
 
 
-def _as_written(fleet: Sequence[Settings]) -> list[_Group]:
-    """Return the groups that `fleet` lists, as its file names them. Raises PlanError for one that fits no engine."""
+def _listed_groups(fleet: Sequence[Settings]) -> list[_Group]:
+    """Return the groups that the files of `fleet` list, by the names there. Raises PlanError for a wrong size."""
     listed = [each for each in fleet if each.gpu_groups != "auto"]
-    return [_Group(each, group) for each in listed for group in as_written(each.gpu_groups, each.gpus_per_worker)]
+    return [
+        _Group(each, group) for each in listed for group in groups_as_written(each.gpu_groups, each.gpus_per_worker)
+    ]
 
 
 def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group]:
@@ -202,7 +213,7 @@ def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group
             hint="List the groups of all models but one.",
         )
     named = {
-        i: cut(each.gpu_groups, visible, each.gpus_per_worker)
+        i: named_groups(each.gpu_groups, visible, each.gpus_per_worker)
         for i, each in enumerate(fleet)
         if each.gpu_groups != "auto"
     }
@@ -210,15 +221,15 @@ def _groups(fleet: Sequence[Settings], visible: Sequence[Device]) -> list[_Group
     found = []
     for i, settings in enumerate(fleet):
         free = [device for device in visible if device not in taken]
-        groups = named[i] if i in named else cut_all(free, settings.gpus_per_worker)
+        groups = named[i] if i in named else groups_of_all(free, settings.gpus_per_worker)
         found += [_Group(settings, group) for group in groups]
     return found
 
 
-def _sharing(groups: Sequence[_Group]) -> list[str]:
-    """Return warnings about shared GPUs. Raises PlanError if sharing is not enabled, or cannot fit."""
+def _check_sharing(groups: Sequence[_Group]) -> list[str]:
+    """Return warnings about shared GPUs. Raises PlanError if sharing is not enabled, or the memory does not suffice."""
     warnings = []
-    for device in shared([each.devices for each in groups]):
+    for device in shared_devices([each.devices for each in groups]):
         owners = [each.settings for each in groups if device in each.devices]
         names = ", ".join(each.served_model for each in owners)
         if not all(each.share_gpus for each in owners):
@@ -238,8 +249,8 @@ def _sharing(groups: Sequence[_Group]) -> list[str]:
     return warnings
 
 
-def _left_over(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Sequence[Device]) -> list[str]:
-    """Return a warning about GPUs too few for another `auto` group; named groups may leave some out on purpose."""
+def _unused(fleet: Sequence[Settings], groups: Sequence[_Group], visible: Sequence[Device]) -> list[str]:
+    """Return a warning if `auto` leaves GPUs unused, too few for one more group. Listed groups may do so on purpose."""
     used = {device for each in groups for device in each.devices}
     idle = [device for device in visible if device not in used]
     names = ", ".join(device.name for device in idle)
@@ -281,10 +292,10 @@ def _plan(settings: Settings, name: str, environment: Mapping[str, str]) -> Work
     )
 
 
-def _told_apart(plans: Sequence[WorkerPlan], *, several: bool) -> Iterator[WorkerPlan]:
-    """Add the model to each name if there are several, and a number to names of earlier plans: gpu0, gpu0.2.
+def _with_distinct_names(plans: Sequence[WorkerPlan], *, several: bool) -> Iterator[WorkerPlan]:
+    """Add the model to each name if there are several models, and a number to a name that is taken: gpu0, gpu0.2.
 
-    After a hyphen, the number would read as that of another GPU of its group.
+    It follows a dot: gpu0-2 is the name of a worker on GPUs 0 and 2.
     """
     met: Counter[str] = Counter()
     for plan in plans:
@@ -293,8 +304,8 @@ def _told_apart(plans: Sequence[WorkerPlan], *, several: bool) -> Iterator[Worke
         yield replace(plan, name=f"{name}.{met[name]}" if met[name] > 1 else name)
 
 
-def _finished(plan: WorkerPlan, sources: SettingsSources, *, several: bool) -> WorkerPlan:
-    """Add name and sources of the settings to the environment of `plan`; with several models, also the model."""
+def _with_environment(plan: WorkerPlan, sources: SettingsSources, *, several: bool) -> WorkerPlan:
+    """Add the worker's name and the sources of its settings to the environment of `plan`, and one of several models."""
     which = {variables.MODEL: plan.serves} if several else {}
     environment = {**sources.environment(), **which, **plan.environment, variables.WORKER_NAME: plan.name}
     return replace(plan, environment=environment)

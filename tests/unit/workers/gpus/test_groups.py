@@ -1,4 +1,4 @@
-"""GPUs by their names, and how they are cut into groups, with device lists as drivers give them."""
+"""GPUs by their names, and how they are divided into groups, with device lists as drivers give them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from contract.errors import PlanError
 from tests.unit.workers.gpus.hosts import CUT, EIGHT
-from workers.gpus.groups import Device, cut, cut_all, find, group_name, shared
+from workers.gpus.groups import Device, find, group_name, groups_of_all, named_groups, shared_devices
 
 
 def names(groups: Sequence[Sequence[Device]]) -> list[str]:
@@ -25,7 +25,7 @@ def names(groups: Sequence[Sequence[Device]]) -> list[str]:
     ],
 )
 def test_auto_cuts_all_gpus_into_groups_of_what_one_engine_uses(size: int, expected: list[str]) -> None:
-    assert names(cut_all(EIGHT, size)) == expected
+    assert names(groups_of_all(EIGHT, size)) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_auto_cuts_all_gpus_into_groups_of_what_one_engine_uses(size: int, expec
 def test_groups_are_named_by_number_or_by_uuid_or_its_beginning(
     wanted: list[list[int | str]], size: int, expected: list[str]
 ) -> None:
-    assert names(cut(wanted, EIGHT, size)) == expected
+    assert names(named_groups(wanted, EIGHT, size)) == expected
 
 
 def test_an_instance_is_named_by_its_uuid_alone() -> None:
-    assert names(cut([["MIG-22bb"], ["MIG-11"]], CUT, 1)) == ["MIG-22bb", "MIG-11aa"]
-    assert names(cut_all(CUT, 1)) == ["0", "MIG-11aa", "MIG-22bb"]
+    assert names(named_groups([["MIG-22bb"], ["MIG-11"]], CUT, 1)) == ["MIG-22bb", "MIG-11aa"]
+    assert names(groups_of_all(CUT, 1)) == ["0", "MIG-11aa", "MIG-22bb"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_impossible_group_is_refused_with_the_arithmetic(
     wanted: list[list[int | str]], visible: list[Device], size: int, says: str
 ) -> None:
     with pytest.raises(PlanError, match=says):
-        cut(wanted, visible, size)
+        named_groups(wanted, visible, size)
 
 
 def test_the_beginning_of_two_uuids_is_none_of_them() -> None:
@@ -77,29 +77,29 @@ def test_the_beginning_of_two_uuids_is_none_of_them() -> None:
 
 def test_an_engine_larger_than_all_gpus_is_refused_with_both_numbers() -> None:
     with pytest.raises(PlanError, match=r"uses 4 GPUs per worker .*2 visible"):
-        cut_all(EIGHT[:2], 4)
+        groups_of_all(EIGHT[:2], 4)
 
 
 def test_an_engine_that_spreads_over_gpus_is_not_given_two_instances() -> None:
     with pytest.raises(PlanError, match="CUDA shows a process one MIG instance, not 2"):
-        cut_all(CUT[1:], 2)
+        groups_of_all(CUT[1:], 2)
 
 
 def test_instances_beside_whole_gpus_do_not_keep_an_engine_from_spreading_over_these() -> None:
     """All eight GPUs of a host were refused for the one that was split."""
     visible = [EIGHT[0], *CUT[1:], *EIGHT[2:]]
-    assert [group_name(group) for group in cut_all(visible, 2)] == ["gpu0-2", "gpu3-4", "gpu5-6"]
+    assert [group_name(group) for group in groups_of_all(visible, 2)] == ["gpu0-2", "gpu3-4", "gpu5-6"]
 
 
 def test_a_model_that_the_others_leave_no_gpu_is_not_told_to_make_do_with_less_than_one() -> None:
     with pytest.raises(PlanError, match="0 visible and not in another group") as refused:
-        cut_all([], 1)
+        groups_of_all([], 1)
     assert refused.value.hint == "Leave it one in the groups of other models."
 
 
 def test_a_gpu_in_two_groups_is_found_whatever_it_is_called() -> None:
-    groups = cut([[0, 1], ["GPU-1aaa", 2]], EIGHT, 2)
-    assert [device.name for device in shared(groups)] == ["1"]
+    groups = named_groups([[0, 1], ["GPU-1aaa", 2]], EIGHT, 2)
+    assert [device.name for device in shared_devices(groups)] == ["1"]
 
 
 def test_workers_are_called_after_their_gpus() -> None:

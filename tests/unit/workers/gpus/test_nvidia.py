@@ -36,7 +36,7 @@ from workers.host.machine import Machine
 def test_what_the_person_made_visible_is_all_there_is(
     variable: str | None, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia, "_asked_of_driver", lambda: [(each.name, [each]) for each in EIGHT])
+    monkeypatch.setattr(nvidia, "_query_driver", lambda: [(each.name, [each]) for each in EIGHT])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
