@@ -18,11 +18,10 @@ from workers.host.restarts import Failures
 
 __all__ = ["Child"]
 
-#: How long what is left of a dead worker's processes may take to end: Python's resource trackers free shared memory.
+#: How long processes that a dead worker started may take to end: Python's resource trackers free shared memory.
 TIDY_S = 1.0
 TAIL_LINES = 20
-#: The descriptor.
-STDERR = 2
+STDERR_DESCRIPTOR = 2
 #: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
 ERROR = re.compile(r"[\w.]*(?:Error|Exception): .+")
 ERRORS = 5
@@ -34,24 +33,24 @@ class Child:
     """A worker process and the launcher's state about it."""
 
     plan: WorkerPlan
-    #: None: it writes where its launcher does.
+    #: None: it writes to its launcher's stderr.
     log_path: Path | None
     #: Offset of this boot in the log, after what earlier ones and other launchers wrote.
     log_begins: int = 0
     process: subprocess.Popen[bytes] | None = None
     #: The launcher's end of its boot pipe; -1: closed.
-    ready_channel: int = -1
+    boot_reader: int = -1
     #: When it became ready and was started, by the monotonic clock.
     ready_at: float | None = None
     started_at: float = 0.0
     failures: Failures = field(default_factory=Failures)
     #: Whether it was killed because its boot took too long.
     overdue: bool = False
-    #: Whether it was ready once.
+    #: Whether it was ready in any boot.
     proven: bool = False
     #: The error it reported for its last boot, if that failed.
     trouble: str = ""
-    #: When to start it, by the same clock; None: never, or it is running.
+    #: When to start it, by the monotonic clock; None: never, or it is running.
     start_at: float | None = None
     boots: int = 0
     state: Literal["waiting", "booting", "ready", "draining", "stopped", "killed", "given up"] = "waiting"
@@ -65,7 +64,7 @@ class Child:
     def log(self) -> Iterator[IO[bytes] | int]:
         """Yield its log for a process to write to, and remember where that begins."""
         if self.log_path is None:
-            yield STDERR
+            yield STDERR_DESCRIPTOR
             return
         with self.log_path.open("ab") as output:
             self.log_begins = output.tell()

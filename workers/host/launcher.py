@@ -32,9 +32,9 @@ from workers.parent import follower
 __all__ = ["Supervisor", "bind", "node_name", "queues_of", "worker_command"]
 
 POLL_S = 0.2
-#: Added to the time of draining workers: after it they tell the ledger what they break off, and end by themselves.
+#: Added to `drain_timeout_s`: when that is over, workers tell the ledger what they break off, and end by themselves.
 BREAK_OFF_S = 3.0
-#: How long killed workers are waited for. One that waits for a driver or a file system dies only when that answers.
+#: How long to wait for killed workers. One that waits for a driver or a file system dies only when that answers.
 KILLED_WITHIN_S = 30.0
 
 
@@ -71,7 +71,7 @@ class Supervisor:
     announce: Callable[[str], None]
     #: Called in every iteration with the children, to update the display.
     show: Callable[[Sequence[Child]], object] = lambda _: None
-    #: Called in every iteration with the names of given-up workers; returns those to start again.
+    #: Called in every iteration with the names of given-up workers; returns those that somebody wants started again.
     wished: Callable[[Collection[str]], Collection[str]] = lambda _: ()
     #: Descriptors that the workers inherit.
     inherited: Sequence[int] = ()
@@ -105,9 +105,10 @@ class Supervisor:
         finally:
             self._kill_all()
         given_up = [child for child in self.children if child.state == "given up"]
-        for child in given_up if len(given_up) < len(self.children) else []:  # of others it was the last word
-            why = child.trouble or f"see {child.log_path or 'above'}"
-            self._tell(child, f"was given up; {why}")
+        if len(given_up) < len(self.children):  # else, that was the last thing said
+            for child in given_up:
+                why = child.trouble or f"see {child.log_path or 'above'}"
+                self._tell(child, f"was given up; {why}")
         return 1 if given_up else 0
 
     @property
@@ -118,7 +119,7 @@ class Supervisor:
         self._stop_signals += 1
 
     def _on_hang_up(self, *_: Any) -> None:
-        """Drain, once, though both shell and kernel send it."""
+        """Drain. Both the shell and the kernel send it: the second one must not count as a second request."""
         self._hung_up, self._stop_signals = True, max(self._stop_signals, 1)
 
     def _leave_terminal(self) -> None:
@@ -138,7 +139,7 @@ class Supervisor:
             self.announce(line)
 
     def _tell(self, child: Child, what: str) -> None:
-        """Announce what became of `child`: in one log of several hosts, its host tells it from others of its name."""
+        """Announce what became of `child`, named with its host: several hosts with a `gpu0` each may share a log."""
         self._say(f"{node_name(child.plan)}: {what}")
 
     def _show(self) -> None:
@@ -147,11 +148,11 @@ class Supervisor:
             self.show(self.children)
 
     def _try_to_start(self, child: Child) -> None:
-        """Start `child`; where the system cannot now (no room, memory or file handles), again after a pause."""
+        """Start `child`. If the system lacks disk space, memory or file handles, try again after a pause."""
         try:
             self._start(child)
         except (OSError, subprocess.SubprocessError) as trouble:
-            self._close_channel(child)
+            self._close_boot_reader(child)
             child.start_at = time.monotonic() + LONGEST_PAUSE_S
             self._tell(child, f"cannot be started: {trouble}; retrying in {LONGEST_PAUSE_S:g} s")
 
@@ -166,7 +167,7 @@ class Supervisor:
         node = node_name(child.plan)
         # GPUs are pinned here, before the child's Python imports anything.
         environment = {**os.environ, **child.plan.environment, variables.READY_FD: str(writer)}
-        child.ready_channel = reader
+        child.boot_reader = reader
         self._selector.register(reader, selectors.EVENT_READ, child)
         try:
             with child.log() as output:
@@ -218,8 +219,8 @@ class Supervisor:
         return not booting.isdisjoint(child.plan.gpus)
 
     def _on_report(self, child: Child) -> None:
-        report = boot_pipe.read_report(child.ready_channel)
-        self._close_channel(child)
+        report = boot_pipe.read_report(child.boot_reader)
+        self._close_boot_reader(child)
         if report == boot_pipe.READY:
             child.state, child.ready_at, child.proven = "ready", time.monotonic(), True
             self._tell(child, f"ready after {child.ready_at - child.started_at:.1f} s")
@@ -228,11 +229,11 @@ class Supervisor:
 
     def _on_exit(self, child: Child, exit_code: int) -> None:
         child.kill_rest()
-        if child.ready_channel >= 0:
+        if child.boot_reader >= 0:
             self._on_report(child)  # it may have just been written
         child.process = None
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S
-        counted_as = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL does not count as from outside
+        counted_as = EXIT_ENGINE if child.overdue else exit_code  # our own SIGKILL must not look like one from outside
         ended = Exit(counted_as, child.ready_at is not None, steady, child.proven)
         decision = after_exit(ended, child.failures)
         child.failures = decision.failures
@@ -298,13 +299,13 @@ class Supervisor:
                 except subprocess.TimeoutExpired:
                     self._tell(child, f"process {child.process.pid} has not died yet: a driver may hold it")
                 child.process, child.state = None, "killed"
-            self._close_channel(child)
+            self._close_boot_reader(child)
 
-    def _close_channel(self, child: Child) -> None:
-        if child.ready_channel >= 0:
-            self._selector.unregister(child.ready_channel)
-            os.close(child.ready_channel)
-            child.ready_channel = -1
+    def _close_boot_reader(self, child: Child) -> None:
+        if child.boot_reader >= 0:
+            self._selector.unregister(child.boot_reader)
+            os.close(child.boot_reader)
+            child.boot_reader = -1
 
 
 def _prepare(plan: WorkerPlan) -> Callable[[], None]:

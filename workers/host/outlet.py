@@ -1,4 +1,4 @@
-"""Output that nothing waits for: a terminal that nobody reads (Ctrl-S, a connection that died) holds whoever writes."""
+"""Output that never blocks: a terminal that nobody reads (Ctrl-S, a connection that died) blocks whoever writes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TextIO
 
 __all__ = ["Outlet"]
 
-#: Texts that wait for a terminal that takes none; more are left out.
+#: How many texts may wait until the terminal takes them; further ones are dropped.
 MOST_WAITING = 1000
-#: How long is waited for the last ones.
+#: How long `close` waits until the last ones are taken.
 LAST_WORDS_S = 1.0
 
 
 class Outlet:
-    """What rich needs of a text stream. A thread passes on to `stream`'s terminal or file what is written.
+    """The part of a text stream that rich needs. A thread passes what is written on to `stream`'s terminal or file.
 
-    The thread has a descriptor of its own. So when the terminal is gone, and the stream leads to a file from then on,
-    texts that the terminal has not taken do not get there; later ones are written there directly.
+    The thread has its own descriptor of that. If the launcher makes the stream lead to a file, as the terminal is gone,
+    texts that wait for the terminal are lost, and later ones are written to the file directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -38,7 +38,7 @@ class Outlet:
 
     @property
     def behind(self) -> bool:
-        """Whether texts wait for others to be taken."""
+        """Whether texts wait until earlier ones are taken."""
         return not self._texts.empty()
 
     def isatty(self) -> bool:

@@ -1,4 +1,4 @@
-"""Says once when Redis goes away or refuses writes, when the reason becomes another one, and once when it is back.
+"""Says once when Redis goes away or refuses writes, again if the reason changes, and once when it is back.
 
 Workers only wait meanwhile, which otherwise looks as if nothing were to do.
 """
@@ -38,7 +38,7 @@ class RedisWatch(Rounds):
         trouble = self._what_is_wrong()
         if self._stopped.is_set():
             return
-        with suppress(OSError):  # as the launcher's own lines, where they cannot be written
+        with suppress(OSError):  # it cannot be written, as on a full disk: the launcher goes on all the same
             self._tell(trouble, began)
 
     def _what_is_wrong(self) -> LedgerError | None:

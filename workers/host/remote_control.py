@@ -19,7 +19,7 @@ __all__ = ["drain", "restart"]
 LOOK_S = 0.2
 #: Added to a worker's time limits: it must first read the wish, and its lease must expire if it was killed meanwhile.
 GRACE_S = 2.0 * LEASE_S
-#: Within this a launcher, or the worker that it is starting just then, has read a wish.
+#: A launcher, or a worker that it is just starting, reads a wish within this time.
 TAKEN_UP_S = 60.0
 #: A worker whose boot has failed and that has not joined again after this long has been given up by its launcher.
 GIVEN_UP_S = LONGEST_PAUSE_S + STARTING_S
@@ -68,9 +68,9 @@ def drain(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> N
 def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) -> None:
     """Restart the named workers, or all, one by one: each is ready again before the next one drains.
 
-    One that is drained meanwhile is left to that: it ends, and its neighbours' turn comes. Only workers with a launcher
-    can be restarted; InputError is raised before anything happens if one has none. A named worker that could not boot
-    is started again by its launcher, also if that has given it up.
+    A worker that somebody drains meanwhile is left out. Only workers with a launcher can be restarted: if one has none,
+    InputError is raised before anything happens. A named worker that could not boot is started again by its launcher,
+    even if that has given it up.
     """
     unbooted = _unbooted(fleet, names)
     chosen = _find_all(fleet, [each for each in names if each not in unbooted]) if names else fleet.alive()
@@ -90,19 +90,19 @@ def restart(fleet: Fleet, settings: Settings, names: Sequence[str], say: Say) ->
             say(f"{before.name}: has ended meanwhile, and is not restarted")
             continue
         boot_s = _startup_timeout_s(settings, record) if record.state is WorkerState.BOOTING else 0.0
-        boots = _Boots(fleet, record, say)
+        successors = _Successors(fleet, record, say)
         if fleet.ask(record.name, Wish.RESTART, boot_s) is Wish.DRAIN:
             say(f"{record.name}: is being drained, and is not restarted")
             continue
         say(f"{record.name}: asked to restart" + (", which it does once it has booted" if boot_s else ""))
         _await_end(fleet, settings, record, boot_s)
         ended = time.monotonic()
-        _await_successor(settings, record, boots)
+        _await_successor(settings, record, successors)
         say(f"{record.name}: ready again {time.monotonic() - ended:.1f} s after it stopped")
 
 
 def _unbooted(fleet: Fleet, names: Sequence[str]) -> dict[str, BootFailure]:
-    """Return those of `names` that mean no live worker, but one that could not boot, with its failure."""
+    """Return name → failure for those of `names` that mean no live worker, but one that could not boot."""
     living = {each.name for each in fleet.alive()}
     failures = [each for each in fleet.boot_failures() if each.worker not in living]
     short = set(map(_short, living))
@@ -111,7 +111,8 @@ def _unbooted(fleet: Fleet, names: Sequence[str]) -> dict[str, BootFailure]:
         meant = [each for each in failures if each.worker == name] or [
             each for each in failures if _short(each.worker) == name and name not in short
         ]
-        found |= {name: meant[0]} if len(meant) == 1 else {}
+        if len(meant) == 1:
+            found[name] = meant[0]
     return found
 
 
@@ -140,9 +141,9 @@ def _failure_of(fleet: Fleet, name: str) -> BootFailure | None:
 
 
 def _there_now(fleet: Fleet, record: WorkerRecord) -> WorkerRecord | None:
-    """Return what the worker of `record` reports now: other restarts may have taken long. None if it has ended.
+    """Return what the worker of `record` reports now, as restarting others may have taken long; None if it has ended.
 
-    One that has no record may be restarting already, by another command.
+    If it has no record, it may be restarting by another command: so this waits for a while.
     """
     until = time.monotonic() + STARTING_S
     while (there := fleet.get(record.name)) is None and time.monotonic() < until:
@@ -151,9 +152,10 @@ def _there_now(fleet: Fleet, record: WorkerRecord) -> WorkerRecord | None:
 
 
 def _stays_down(fleet: Fleet, record: WorkerRecord) -> bool:
-    """Whether the worker of `record`, which has ended, is not started again: it was ending already, or was killed.
+    """Whether the worker of `record`, which has ended, stays down: whether its wish to drain is fulfilled.
 
-    The process that its launcher starts then reads the wish, and ends as well.
+    It is not if the worker was killed, or was about to restart. The process that its launcher starts next then reads
+    the wish, and ends as well; False if none has done so in time.
     """
     until = time.monotonic() + STARTING_S + GRACE_S
     while record.launched and fleet.wish(record.name) is Wish.DRAIN:
@@ -173,30 +175,30 @@ def _await_end(fleet: Fleet, settings: Settings, record: WorkerRecord, boot_s: f
     )
 
 
-def _await_successor(settings: Settings, record: WorkerRecord, boots: _Boots) -> None:
+def _await_successor(settings: Settings, record: WorkerRecord, successors: _Successors) -> None:
     """Wait until a successor of `record` is ready. Raises WorkerStays."""
     _wait(
-        boots.is_ready,
+        successors.is_ready,
         _startup_timeout_s(settings, record) + GRACE_S,
         f"{record.name} stopped but did not come back. See its log.",
     )
 
 
-class _Boots:
-    """The boots of the processes that follow the one of a record, until one is ready; tells why others could not."""
+class _Successors:
+    """The processes that a launcher starts after the one of a record has ended; says why they could not boot."""
 
     def __init__(self, fleet: Fleet, before: WorkerRecord, say: Say) -> None:
         self._fleet = fleet
         self._before = before
         self._say = say
-        #: The last failure that is known; at first, that of an earlier process if the one of the record still boots.
+        #: The last failure that is known. If the process of the record still boots, that is an earlier one's at first.
         self._last = _failure_of(fleet, before.name)
         self._failed = 0
         #: When one of them was seen alive, or its failure was noticed.
         self._seen = 0.0
 
     def is_ready(self) -> bool:
-        """Look once. Raises WorkerStays if the launcher will not start another one."""
+        """Whether one of them is ready now. Raises WorkerStays if the launcher seems to start no other."""
         there = self._fleet.get(self._before.name)
         failure = _failure_of(self._fleet, self._before.name)
         if failure != self._last and failure is not None:

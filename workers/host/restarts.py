@@ -20,7 +20,8 @@ __all__ = [
 ]
 
 LONGEST_PAUSE_S = 30.0
-#: For a child that was ready: questions wait for it, and one that kills it is only identified after several deaths.
+#: Shorter for a child that was ready: questions wait for it, and one that kills it is identified only after several
+#: deaths.
 LONGEST_PAUSE_AFTER_READY_S = 4.0
 #: A child that was ready for this long restarts with the first pause again.
 STEADY_S = 60.0
@@ -31,7 +32,7 @@ FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -sig
 
 
 class Exit(NamedTuple):
-    """How a worker ended, and what it had come to."""
+    """How a worker ended, and how far it had come."""
 
     code: int
     #: Whether it had been ready.
@@ -55,7 +56,7 @@ class Decision(NamedTuple):
 
     action: Literal["restart", "stop", "give up"]
     pause_s: float = 0.0
-    #: Those with this one; none after an end that was asked for.
+    #: The failures so far, this one included; none after an end that was asked for.
     failures: Failures = Failures()
 
 
