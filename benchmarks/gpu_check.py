@@ -56,7 +56,7 @@ from workers.check import free_memory, installed_build
 from workers.engines.installed import is_cpu_build, require_vllm
 from workers.engines.packaged import prepare, resolve
 from workers.gpus.nvidia import visible_gpus
-from workers.host.diagnostics import memory
+from workers.host.diagnostics import check_free_memory
 from workers.monitoring.hardware import Hardware
 
 PACKAGED_MODEL = "smollm2-135m-instruct"
@@ -199,7 +199,7 @@ def refuse_unfit() -> None:
         told = "pip install --no-deps --editable . : without its plugin, vLLM's processes outlive a killed worker."
         raise EngineError("mcqueue is not installed in this environment.", hint=told)
     first = gpus[0]
-    unfit = [*installed_build(len(gpus)), *memory(free_memory([first]), {first.name: 2 * SHARE})]
+    unfit = [*installed_build(len(gpus)), *check_free_memory(free_memory([first]), {first.name: 2 * SHARE})]
     for each in unfit:
         raise EngineError(f"{each.found}.", hint=each.remedy)
 

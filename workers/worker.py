@@ -27,7 +27,7 @@ from contract.wording import number
 from workers.gpus.groups import names_in
 from workers.heartbeat import Heartbeat
 from workers.host import boot_pipe
-from workers.host.fleet_diagnostics import alike
+from workers.host.fleet_diagnostics import differing_engines
 from workers.janitor import Janitor
 from workers.jobs import make_job
 from workers.messages.batch import Batch
@@ -129,7 +129,7 @@ class Worker:
         self._janitor.start()
         self._start_job(boots_before)
         others = [each for each in self._fleet.alive() if each.queue == self._queue and each.name != self.name]
-        for finding in alike([self.record(), *others]):
+        for finding in differing_engines([self.record(), *others]):
             log.warning("%s. %s", finding.found, finding.remedy)
         _collect_seldom()
 

