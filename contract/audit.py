@@ -27,7 +27,8 @@ __all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
 def missing(ledger: RedisLedger, run: Run) -> list[str]:
     """Return ids of `run` that are unsettled, neither in a waiting message nor held by a worker, in input order.
 
-    Those of a message that is taken or sent on meanwhile may be among them: sent twice, they only cost a ledger lookup.
+    Questions of a message that is taken or sent on meanwhile may be among them: to send these twice only costs a lookup
+    in the ledger.
     A rescored run misses nothing: its questions never go to workers, and repeating the command scores the rest.
     """
     if run.spec.rescored_from:
@@ -67,8 +68,9 @@ def go_on(
 ) -> tuple[int, int]:
     """Resume a paused or cancelled run: publish the questions that are in no message; return (questions, messages).
 
-    These are the questions that workers put aside, which are recorded exactly even while their message is being
-    dropped, and any that were lost. If this is killed midway, repeating it sends the rest.
+    These are the questions that workers put aside while the run was halted, and any that were lost. The former are
+    known exactly, even while a worker is just dropping their message. If this is killed midway, repeating it sends the
+    rest.
     """
     ledger.resume(run.run_id)
     aside = list(ledger.take_aside(run.run_id))

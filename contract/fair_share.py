@@ -30,8 +30,8 @@ __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_o
 MOST_WEIGHT = 100
 #: Limits of a step, in messages and in bytes: about 15 ms of the server's time.
 AT_ONCE, BYTES_AT_ONCE = 3000, 5_000_000
-#: A list longer than a step is rotated past its head, half a step (1 / HEAD), as soon as its front, a tenth of a step
-#: (1 / FRONT), lacks messages of a run that has some behind the first step.
+#: Parts of a long list, as divisors of a step: its head is half a step, and its front the first tenth of a step. The
+#: list is rotated past its head as soon as a run has messages behind the first step and none in the front.
 HEAD, FRONT = 2, 10
 #: Minimum interval between two passes over a queue, and the maximum share of the server's time that they may take.
 EVERY_S = 1.5
@@ -68,8 +68,8 @@ def level_if_due(ledger: RedisLedger, queue: str, put_off: Collection[str] = ())
 def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> None:
     """Reorder the lists of `queue` fairly, long ones only at their head; does nothing while they are `at_rest`.
 
-    Runs that are `put_off`, as no worker can go on with them now, wait behind the others: with a turn of their own they
-    would only take up the others' batches. One message of each stays in turn, to find out whether that has passed.
+    Runs that are `put_off`, as no worker can go on with them now, wait behind the others: if they had turns, they would
+    only take up the others' batches. One message of each keeps its turn, to find out whether workers can go on.
     Raises LedgerError.
     """
     lock = Lock(ledger.client, keys.moving(queue))
@@ -118,14 +118,14 @@ class _Leveller:
         in_front = self._runs(0, step // FRONT)
         return any(self._runs(first, step) - in_front for first in range(step, length, step))
 
-    def _runs(self, first: int, count: int) -> set[str]:
-        """Return the open runs, but those put off, with messages among the `count` after the first `first`."""
-        return self._call(first, count, 0)
+    def _runs(self, skipped: int, count: int) -> set[str]:
+        """Return the open runs with messages among the `count` after the first `skipped`, without those put off."""
+        return self._call(skipped, count, 0)
 
     def _deal(self, count: int, in_front: int) -> None:
         """Reorder the first `count` messages, keep `in_front` of them in front and move the others to the end."""
         self._call(0, count, in_front)
 
-    def _call(self, *arguments: int) -> set[str]:
+    def _call(self, skipped: int, count: int, in_front: int) -> set[str]:
         script_keys = [self._name, keys.open_runs(), keys.weights()]
-        return set(cast("list[str]", self._script(script_keys, [*arguments, *self._put_off])))
+        return set(cast("list[str]", self._script(script_keys, [skipped, count, in_front, *self._put_off])))

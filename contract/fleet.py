@@ -178,7 +178,7 @@ class Fleet:
     # Starts
 
     def announce(self, queues: Mapping[str, str]) -> None:
-        """Record that workers are being started, given as name → queue: it takes them some seconds to join."""
+        """Record that these workers (name → queue) are being started: it takes them some seconds to join."""
         with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
             for name, queue in queues.items():
@@ -198,7 +198,7 @@ class Fleet:
         """Acquire the lease on the name. Raises NameTaken while another live worker has it."""
         there = self.get(record.name)
         dead = there.owner if there and there.died_here() else ""
-        if not self._held(record, dead):
+        if not self._take_or_renew(record, dead):
             there = self.get(record.name)
             who = f"{there.state}, pid {there.pid} on {there.host}" if there else "it has just stopped"
             raise NameTaken(
@@ -209,26 +209,28 @@ class Fleet:
         with translating(self._redis):
             self._redis.hdel(keys.starting(record.queue), record.name)
         # Most names of containers never come back, and must not pile up.
-        self._stop_missing({each.name for each in self._seen() if each.seen_at < time.time() - MISSING_S})
+        self._forget_seen({each.name for each in self._seen() if each.seen_at < time.time() - MISSING_S})
 
     def beat(self, record: WorkerRecord) -> None:
         """Renew the lease and the record. Raises NameTaken if another worker took the name meanwhile."""
-        if not self._held(record, ""):
+        if not self._take_or_renew(record, ""):
             raise NameTaken(f"Another worker took the name {record.name!r} while this one sent no heartbeat.")
 
     def leave(self, record: WorkerRecord, *, for_good: bool = True) -> None:
-        """Release the name after a clean stop. One `for_good` fulfils a pending wish, which is deleted.
+        """Release the name after a clean stop. It stays on the list of names while kombu may hold messages for it.
 
-        After any other, the worker starts again. That fulfils a wish to restart, and grants one to drain, which may
-        have come too late for this process. The name stays on the list while kombu may hold messages for it.
+        If the worker stops `for_good`, that fulfils a pending wish, which is deleted. Otherwise it is left to the next
+        process of this name: its start fulfils a wish to restart, and it grants one to drain, which may have come too
+        late for this process.
         """
         with translating(self._redis):
             wish = [keys.wish(record.name)] if for_good else []
             left = self._leave([keys.worker(record.name), *wish], [record.owner])
         if left:
-            self._stop_missing({record.name})
+            self._forget_seen({record.name})
 
-    def _held(self, record: WorkerRecord, dead_owner: str) -> bool:
+    def _take_or_renew(self, record: WorkerRecord, dead_owner: str) -> bool:
+        """Write the record, and with it the lease; return False if a process other than `dead_owner` has the name."""
         fresh = record.model_copy(update={"seen_at": time.time()}).model_dump_json()
         with translating(self._redis):
             script_keys = [keys.worker(record.name), keys.workers(), keys.seen()]
@@ -258,7 +260,7 @@ class Fleet:
 
     def dead(self) -> list[str]:
         """Return the names on the list without a live worker."""
-        names = self.names()  # before the living: a worker that joins in between is no dead one
+        names = self.names()  # read first: a worker that joins in between must not seem dead
         living = {record.name for record in self.alive()}
         return [name for name in names if name not in living]
 
@@ -286,7 +288,8 @@ class Fleet:
             found = cast("dict[str, str]", self._redis.hgetall(keys.seen()))
         return [WorkerRecord.read(name, found[name]) for name in sorted(found)]
 
-    def _stop_missing(self, names: Collection[str]) -> None:
+    def _forget_seen(self, names: Collection[str]) -> None:
+        """Delete the last records of these workers, so that none of them counts as missing."""
         if names:
             with translating(self._redis):
                 self._redis.hdel(keys.seen(), *names)
@@ -296,8 +299,8 @@ class Fleet:
     def ask(self, name: str, wish: Wish, boot_s: float = 0.0) -> Wish:
         """Leave a wish for worker `name`, which reads it at its next heartbeat, even if disconnected for a while.
 
-        One that boots, for at most `boot_s` from now, grants the wish to restart only afterwards. That wish does not
-        replace one to drain, which somebody else is waiting for. Returns the wish that stands.
+        A worker that boots, for at most `boot_s` from now, grants a wish to restart only afterwards. A wish to restart
+        does not replace one to drain, for which somebody else is waiting. Returns the wish that stands.
         """
         expires_s = WISH_S + math.ceil(boot_s)
         with translating(self._redis):
@@ -336,7 +339,7 @@ class Fleet:
     def boot_failed(self, name: str, queue: str, reason: str) -> None:
         """Record why worker `name` could not boot to serve `queue`, for those waiting for it."""
         failure = BootFailure(worker=name, queue=queue, reason=reason, at=time.time())
-        forgotten = [each.worker for each in self._unbooted() if each.at <= failure.at - UNBOOTED_S]
+        forgotten = [each.worker for each in self._all_boot_failures() if each.at <= failure.at - UNBOOTED_S]
         with translating(self._redis):
             pipeline = self._redis.pipeline(transaction=True)
             if forgotten:  # as of containers, most of whose names never come back
@@ -348,9 +351,9 @@ class Fleet:
     def boot_failures(self) -> list[BootFailure]:
         """Return the workers whose last boot failed, in the last `UNBOOTED_S` seconds, by name."""
         since = time.time() - UNBOOTED_S
-        return [each for each in self._unbooted() if each.at > since]
+        return [each for each in self._all_boot_failures() if each.at > since]
 
-    def _unbooted(self) -> list[BootFailure]:
+    def _all_boot_failures(self) -> list[BootFailure]:
         with translating(self._redis):
             found = cast("dict[str, str]", self._redis.hgetall(keys.unbooted()))
         failures: list[BootFailure] = []

@@ -18,7 +18,7 @@ Place = Callable[[tuple[Any, ...]], str]
 #: Name of the command-line layer in messages.
 OVERRIDE = "--set"
 LONGEST_EXAMPLE = 40
-#: What YAML does not count to a text: other white space, such as a no-break space, is part of it.
+#: White space that YAML takes off a text's ends. Any other, such as a no-break space, is part of the text.
 BLANKS = " \t\r\n"
 
 

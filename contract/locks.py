@@ -36,13 +36,13 @@ class Lock(RedisLock):
 def holding(lock: Lock) -> Iterator[None]:
     """Renew the acquired `lock` for as long as the block runs, and release it at the end; if that fails, it expires.
 
-    It may be lost all the same, e.g. while the machine sleeps: the block must bear that another holds it, too.
+    It may be lost all the same, e.g. while the machine sleeps: the block must do no harm if another holds it, too.
     """
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(LOCK_S / 4):
-            with suppress(redis.RedisError):  # whatever it is, the block's own next call meets it
+            with suppress(redis.RedisError):  # if it lasts, the block's own next call fails, too
                 lock.reacquire()
 
     thread = threading.Thread(target=renew, name="lock", daemon=True)

@@ -1,6 +1,6 @@
 """Logging: one short line per event for people, or the same records as JSON for a log collector.
 
-Both have text of others in them: of messages in a queue, and of servers' answers.
+Both may contain text that others wrote, in messages of a queue and in servers' answers: control characters are escaped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 #: Attributes of every LogRecord; any other came from `extra=`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
-#: Libraries that tell of every call.
+#: Libraries that log every call.
 NOISY = ("celery", "kombu", "amqp", "httpx", "httpcore", "httpx2", "httpcore2", "openai", "urllib3", "asyncio")
 
 

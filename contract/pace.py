@@ -15,7 +15,7 @@ PACE_OVER_S = 20.0
 def remembered(seen: Sequence[WorkerRecord], record: WorkerRecord) -> Sequence[WorkerRecord]:
     """Return `seen` with `record` of the same worker appended, without records too old for the pace; oldest first."""
     if seen and (seen[-1].owner != record.owner or seen[-1].seen_at > record.seen_at):
-        return (record,)  # another process under the name, or the host's clock was set back
+        return (record,)  # another process of this name, or the host's clock was set back
     if seen and seen[-1].seen_at == record.seen_at:
         return seen
     begin = max((at for at, each in enumerate(seen) if record.seen_at - each.seen_at >= PACE_OVER_S), default=0)
@@ -29,7 +29,10 @@ def pace(seen: Sequence[WorkerRecord]) -> float | None:
 
 
 def fill(seen: Sequence[WorkerRecord]) -> float | None:
-    """Return the mean fill of its recent batches as a share of `batch_size`, or else of all; None before any."""
+    """Return the mean fill of its batches as a share of `batch_size`: of the recent ones or, if there are none, of all.
+
+    None before its first batch.
+    """
     first, last = seen[0], seen[-1]
     begun = last.begun - first.begun
     batches, questions = (last.batches - first.batches, begun) if begun else (last.batches, last.begun)

@@ -43,7 +43,7 @@ MEMORY_SHARE = "gpu_memory_utilization"
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
-def _for_a_header(key: SecretStr) -> SecretStr:
+def _usable_in_a_header(key: SecretStr) -> SecretStr:
     """Return the key without white space around it, as a file with a secret ends with a newline. Raises ValueError."""
     stripped = key.get_secret_value().strip()
     if key and not stripped:
@@ -54,7 +54,7 @@ def _for_a_header(key: SecretStr) -> SecretStr:
 
 
 #: A key that is sent in an HTTP header.
-HeaderKey: TypeAlias = Annotated[SecretStr, AfterValidator(_for_a_header)]
+HeaderKey: TypeAlias = Annotated[SecretStr, AfterValidator(_usable_in_a_header)]
 
 
 class SimulatedSettings(BaseModel):
@@ -148,7 +148,9 @@ class Settings(BaseSettings):
         description="Maximum questions in one generate call, but never less than one message (`question_batch_size`).",
     )
     batch_tokens: int = Field(default=0, ge=0, description="Maximum prompt tokens in one generate call; 0: no limit.")
-    batch_timeout: float = Field(default=0.5, ge=0, le=600, description="Seconds the oldest question waits at most.")
+    batch_timeout: float = Field(
+        default=0.5, ge=0, le=600, description="Maximum seconds that a batch's oldest question waits for others."
+    )
     batches_in_flight: int = Field(default=2, ge=1, le=256, description="Concurrent generate calls.")
     max_batches_in_flight: int = Field(
         default=64, ge=1, le=256, description="Concurrent generate calls while the engine has room for more."
@@ -274,7 +276,7 @@ class Settings(BaseSettings):
         raise ValueError(f"expected {groups}, found {brief(value)}")
 
     @model_validator(mode="after")
-    def _some_batches_are_not_more_than_most(self) -> Self:
+    def _batches_in_flight_are_within_their_maximum(self) -> Self:
         if self.batches_in_flight > self.max_batches_in_flight:
             found = f"{self.batches_in_flight} is more than max_batches_in_flight, {self.max_batches_in_flight}"
             raise ValueError(f"batches_in_flight {found}: raise max_batches_in_flight")
@@ -305,8 +307,8 @@ class Settings(BaseSettings):
     def served_as(self, model: str) -> str:
         """Return the name that `model` is served under: `model` may be a name, hub id or folder of these settings.
 
-        Upper and lower case do not matter, as they do not for queues and workers (`serves`). An id or folder that these
-        settings lack is served elsewhere, by the name that workers give it by default.
+        Upper and lower case do not matter, nor do they for queues and workers (`serves`). An id or folder that is not
+        in these settings is taken to be served elsewhere, under its default name.
         """
         # A server's model is known by its own id: `hf_model_id` is then that of another model, or the default.
         known = [(each["openai"].get("model") or each["hf_model_id"], model_name(each)) for each in self._each_model()]
@@ -336,10 +338,10 @@ class Settings(BaseSettings):
         return self.model or default_name(self.openai.model or self.hf_model_id)
 
     def serves(self, model: str) -> bool:
-        """Whether runs of `model` are these settings' own: whether its queue is theirs, so that they get its questions.
+        """Whether workers with these settings get the questions of runs of `model`: whether its queue is theirs.
 
-        One spelling of a name may come from another host's deploy file, or from a producer that has none. Raises
-        SettingsError if there are several models.
+        Names are compared as queues spell them: another host's deploy file, or a producer without one, may spell the
+        model in another way. Raises SettingsError if there are several models.
         """
         return distinct_slug(model) == distinct_slug(self.served_model)
 
@@ -355,7 +357,7 @@ class Settings(BaseSettings):
 
     @property
     def answers_with(self) -> str:
-        """What the engine loads, or the model that it asks and of which server, for messages."""
+        """What the engine loads, or which model of which server it asks, for messages."""
         if self.runs_the_model:
             return self.hf_model_id
         return f"{self.openai.model} of {self.openai.base_url}" if self.engine == "openai" else self.served_model

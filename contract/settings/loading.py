@@ -38,7 +38,7 @@ def load_settings(config: Path | None = None, overrides: Iterable[str] = ()) -> 
     if layers.models and layers.chosen:
         return layers.of_model(layers.chosen)
     for name in layers.models:
-        layers.of_model(name)  # for its errors: `models` of what is in common are as they were written
+        layers.of_model(name)  # raises its errors: `common` does not look into the entries of `models`
     return layers.common()
 
 
@@ -60,13 +60,13 @@ def as_file(config: Path | None, overrides: Iterable[str], model: str, found: Ma
     The environment is left out, and so are secrets in the `--set` layer. Raises SettingsError.
     """
     layers = replace(_Layers.read(config, overrides), environment={})
-    over = without_secrets(layers.over, Settings)
+    given = without_secrets(layers.overrides, Settings)
     if not layers.models:
-        return merge(merge(layers.file, over), found)
-    common = {name: over[name] for name in over if name in FOR_ALL_MODELS}
-    for_each = {name: value for name, value in over.items() if name not in {"model", "models", *FOR_ALL_MODELS}}
+        return merge(merge(layers.file, given), found)
+    common = {name: given[name] for name in given if name in FOR_ALL_MODELS}
+    for_each = {name: value for name, value in given.items() if name not in {"model", "models", *FOR_ALL_MODELS}}
     listed = layers.models
-    if "models" in layers.over:
+    if "models" in layers.overrides:
         listed = {name: without_secrets(entry, Settings) for name, entry in listed.items()}
     tuned = distinct_slug(model)
     entries = [
@@ -81,21 +81,21 @@ class _Layers:
 
     source: str
     file: Mapping[str, Any]
-    over: Mapping[str, Any]
+    overrides: Mapping[str, Any]
     environment: Mapping[str, Any]
 
     @classmethod
     def read(cls, config: Path | None, overrides: Iterable[str]) -> Self:
-        config = config or _named_by_environment()
+        config = config or _file_in_environment()
         _refuse_unknown_variables()
         file = read_yaml(config, SettingsError) if config else {}
-        over = merge(_handed_overrides(), parse_overrides(overrides, SettingsError))
-        return cls(str(config or "settings"), file, over, _environment())
+        given = merge(_overrides_of_launcher(), parse_overrides(overrides, SettingsError))
+        return cls(str(config or "settings"), file, given, _environment())
 
     @property
     def models(self) -> dict[str, Mapping[str, Any]]:
         """Model name → entry of `models`."""
-        return _models_of(self._over(self.file), self._listed_in)
+        return _models_of(self._overridden(self.file), self._listed_in)
 
     @property
     def _listed_in(self) -> str:
@@ -104,12 +104,13 @@ class _Layers:
     @property
     def chosen(self) -> str:
         """The selected model: the only one of `models`, if none is named; else empty."""
-        named = self.environment.get("model") or self.over.get("model")
+        named = self.environment.get("model") or self.overrides.get("model")
         models = list(self.models)
         return str(named or (models[0] if len(models) == 1 else ""))
 
     def common(self) -> Settings:
-        return _checked(self._over(self.file), self._place((self.source, self.file)))
+        """Return the settings without any entry of `models`: `--set` and the environment over the file."""
+        return _checked(self._overridden(self.file), self._place((self.source, self.file)))
 
     def of_model(self, name: str) -> Settings:
         """Return the settings of one model: the environment over `--set` over its entry over the rest of the file."""
@@ -117,24 +118,24 @@ class _Layers:
             hint = nearest(name, list(self.models)) or f"It has {', '.join(self.models)}."
             raise SettingsError(f"{self._listed_in}: models: none is called {name!r}.", hint=hint)
         entry = self.models[name]
-        values = {**self._over(merge(self.file, entry)), "model": name, "models": []}
+        values = {**self._overridden(merge(self.file, entry)), "model": name, "models": []}
         sources = ((f"{self._listed_in}: model {name}", entry), (f"{self.source}: model {name}", self.file))
         return _checked(values, self._place(*sources))
 
-    def _over(self, lower: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the `--set` layer and the environment over `lower`."""
-        return merge(merge(lower, self.over), self.environment)
+    def _overridden(self, lower: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `lower` with the `--set` layer and the environment merged over it."""
+        return merge(merge(lower, self.overrides), self.environment)
 
     def _place(self, *lower: tuple[str, Mapping[str, Any]]) -> Place:
         """Return a function that names the layer of a setting's value; `lower` are those below `--set`, upper first."""
 
         def place(path: tuple[Any, ...]) -> str:
             if not path:
-                return all_of(*lower, (OVERRIDE, self.over), ("environment", self.environment))
+                return all_of(*lower, (OVERRIDE, self.overrides), ("environment", self.environment))
             names = [PREFIX + "__".join(map(str, path[:end])).upper() for end in range(1, len(path) + 1)]
             if names[-1] in os.environ:
                 return names[-1]
-            if has(self.over, path):
+            if has(self.overrides, path):
                 return OVERRIDE
             sources = [source for source, layer in lower if has(layer, path)]
             sources += [each for each in names if each in os.environ]  # JSON with this setting in it
@@ -143,7 +144,7 @@ class _Layers:
         return place
 
 
-def _named_by_environment() -> Path | None:
+def _file_in_environment() -> Path | None:
     """Return the file named by `MCQUEUE_CONFIG`.
 
     The variable is often set in a shell's start-up file, so the error message says which folder a relative path is
@@ -211,7 +212,8 @@ def _environment() -> dict[str, Any]:
         raise SettingsError(f"environment: {trouble}.", hint="Lists and mappings are given as JSON.") from None
 
 
-def _handed_overrides() -> dict[str, Any]:
+def _overrides_of_launcher() -> dict[str, Any]:
+    """Return the `--set` layer of `workers up`, which hands it to its workers in the environment."""
     try:
         found = json.loads(os.environ.get(variables.OVERRIDES, "{}"))
     except (ValueError, RecursionError):
