@@ -47,7 +47,7 @@ class NotOffered(ValueError):
 
 
 class Weighed(NamedTuple):
-    """The log-probability of one continuation, and its tokens; with those of the request that gave it."""
+    """The log-probability of one continuation and its number of tokens; and the prefill of the request that gave it."""
 
     logprob: float
     tokens: int
@@ -59,7 +59,7 @@ class Weighed(NamedTuple):
 class PartialScore:
     """Partial results for the continuations of a request."""
 
-    #: As the server was asked: `wire.parted`.
+    #: The request as the server got it, `wire.with_space_moved`.
     request: ScoreRequest
     prompt_tokens: int
     logprobs: list[float | None]
@@ -129,7 +129,7 @@ class Asker:
         written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
         try:
             in_chat = self._in_chat(request.chat)
-            body = wire.tokens(
+            body = wire.tokenize_body(
                 request.turns, begun(longest) if in_chat else longest, request.chat.kwargs, in_chat=in_chat
             )
             return self._client.count_tokens({"model": self._model(request.adapter), **body}) + written
@@ -195,7 +195,7 @@ class Asker:
             said = f"{server} returns no log-probabilities for {self._server.model}"
             raise NotOffered(f"{said}: only modes that generate text can be used, such as mode: generate")
         in_chat = self._in_chat(request.chat)
-        request = wire.parted(request, in_chat=in_chat)
+        request = wire.with_space_moved(request, in_chat=in_chat)
         scorable = self._chat_scores(request) if in_chat else Scorable(offers.plain_top, offers.plain_echo)
         if isinstance(scorable, Failure):
             return Completion(error=scorable)
@@ -254,7 +254,7 @@ class Asker:
     def _chat_scores(self, request: ScoreRequest) -> Scorable | Failure:
         """Return `echo.chat_scores` with these variables of the template; or why it is not known yet.
 
-        They may change what the template puts before a continued turn, which `start` has only seen without them.
+        They may change what the template puts before a continued turn, and the server was only probed without them.
         """
         if not request.chat.kwargs:
             return Scorable(self._offers.chat_top, self._offers.chat_echo)

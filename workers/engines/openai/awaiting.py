@@ -12,7 +12,7 @@ from workers.engines.openai.connection import Connection
 from workers.engines.openai.refusals import is_away
 from workers.engines.openai.wire import UNREADABLE
 
-__all__ = ["TELL_EVERY_S", "WAIT_S", "await_server", "rejects_key", "until_answered"]
+__all__ = ["TELL_EVERY_S", "WAIT_S", "await_server", "key_rejected", "until_answered"]
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ TELL_EVERY_S = 30.0
 
 
 def await_server(connection: Connection, timeout_s: float) -> None:
-    """Wait until the server answers, and log for which.
+    """Wait until the server answers, and log that it is waited for.
 
     Raises EngineError after `timeout_s`, SettingsError if it rejects the key.
     """
@@ -40,7 +40,7 @@ def _greet(connection: Connection, client: Any) -> None:
     try:
         client.models.list()
     except (AuthenticationError, PermissionDeniedError) as trouble:
-        raise rejects_key(connection, trouble) from None
+        raise key_rejected(connection, trouble) from None
     except OpenAIError as trouble:
         if is_away(trouble):  # anything else answers, and need not list its models
             hint = "Check openai.url; is the server running?"
@@ -49,8 +49,8 @@ def _greet(connection: Connection, client: Any) -> None:
         log.debug("a list of models that cannot be read: %s", trouble)
 
 
-def rejects_key(connection: Connection, trouble: Exception) -> SettingsError:
-    """Return the error of a key that the server refuses."""
+def key_rejected(connection: Connection, trouble: Exception) -> SettingsError:
+    """Return the error to raise if the server refuses the key."""
     hint = "Set openai.api_key, preferably as MCQUEUE_OPENAI__API_KEY."
     return SettingsError(f"The server rejects the key. {connection.says(trouble)}", hint=hint)
 

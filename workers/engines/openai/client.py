@@ -29,9 +29,9 @@ __all__ = ["Answer", "Client", "ModelClient"]
 
 Answer: TypeAlias = dict[str, Any]
 
-#: Reasons to end a text that leave it no answer: broken off, as vLLM and SGLang, OpenRouter and Mistral, and DeepSeek
-#: call it; or withheld by a filter, all or the rest of it. Any other, and none, is a server's word for a whole answer
-#: (`eos`), or what the model chose to do (`tool_calls`).
+#: Values of `finish_reason` of a text that is no answer. It was broken off, in the words of vLLM and SGLang, of
+#: OpenRouter and Mistral, and of DeepSeek; or a filter withheld it, or the rest of it. With any other value, or none, a
+#: text is whole: servers have their own words for that (`eos`), and for what a model chose to do (`tool_calls`).
 BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
 WITHHELD = frozenset({"content_filter"})
 
@@ -75,7 +75,7 @@ class Client(abc.ABC):
     def _unfinished(self, answer: Answer) -> Failure | None:
         """Return why the request has no answer if one of its texts did not come to its end; None if all did.
 
-        Of several texts none is used then: the votes of the others would be too few.
+        If one of several texts did not, none is used: the others would be too few votes.
         """
         if how := wire.ended_by(answer, WITHHELD):
             said = self._connection.says(f"the server's content filter withheld the text, or the rest of it ({how})")

@@ -24,7 +24,7 @@ __all__ = ["Connection", "RateLimiter"]
 log = logging.getLogger(__name__)
 
 SERVER_ERROR = 500
-#: What other servers made with FastAPI answer to a request that does not have the expected form.
+#: The status by which most servers made with FastAPI refuse a malformed request.
 MALFORMED = 422
 
 
@@ -63,7 +63,7 @@ class Connection:
         from openai import DefaultHttpxClient, OpenAI
 
         try:
-            http_client = DefaultHttpxClient(event_hooks={"response": [_as_its_error_says]})
+            http_client = DefaultHttpxClient(event_hooks={"response": [_correct_status]})
         except (ImportError, ValueError) as trouble:  # SOCKS needs a package of its own; or an unknown kind of proxy
             hint = "Name an HTTP proxy, or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals or not."
             said = f"The environment names a proxy that cannot be used: {first_line(trouble)}."
@@ -77,10 +77,10 @@ class Connection:
             max_retries=server.max_retries,
             http_client=http_client,
         )
-        self.pacer = RateLimiter(server.requests_per_minute)
+        self.rate_limiter = RateLimiter(server.requests_per_minute)
 
     def with_retries(self, most: int) -> Connection:
-        """Return the same connection with at most so many retries of a request; the two learn from each other."""
+        """Return this connection with at most `most` retries of a request. Both share what they learn of parameters."""
         other = copy(self)
         other.client = self.client.with_options(max_retries=min(self.server.max_retries, most))
         return other
@@ -91,7 +91,7 @@ class Connection:
         `once` means without retries.
         """
         path, body = asked
-        self.pacer.wait()
+        self.rate_limiter.wait()
         return self._answer(path, "choices", {**body, **more}, {"max_retries": 0} if once else {})
 
     def tokenize(self, **body: Any) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _proxy_to(url: str) -> str:
 
 
 def _in_words(trouble: Exception | str) -> str:
-    """Return the trouble with what the server says: of an answer's body, the client repeats only a `message`."""
+    """Return the trouble as text, with the answer's body: the client itself repeats only a `message` of that."""
     body = getattr(trouble, "body", None)
     said = body.get("message") if isinstance(body, dict) else None
     if not body or isinstance(said, str) or str(body).startswith("<"):  # a proxy's page says nothing more
@@ -150,11 +150,12 @@ def _in_words(trouble: Exception | str) -> str:
     return f"{trouble} - {one_line(str(body))}"
 
 
-def _as_its_error_says(response: Any) -> None:
-    """Give a refusal the status that its error names: one sent with status 200, and one of a request's form.
+def _correct_status(response: Any) -> None:
+    """Give two kinds of refusals the status that the client goes by when it decides whether to retry.
 
-    The client then retries the former after the delay that the server asks for: OpenRouter sends such refusals when a
-    server behind it fails. The latter it does not retry.
+    One sent with status 200, as by OpenRouter when a server behind it fails, gets the status that its error names, and
+    is retried after the delay that the server asks for. One that calls a malformed request an internal error (500) gets
+    `MALFORMED`, and is not retried.
     """
     if response.is_success:
         response.read()

@@ -30,7 +30,7 @@ class Echo(NamedTuple):
 
 
 class Scorable(NamedTuple):
-    """What a server gives log-probabilities of: of how many of the likeliest next tokens, and whether of any text."""
+    """What can be scored: how many of the likeliest next tokens the server lists, and whether it echoes any text."""
 
     top: int
     echo: bool
@@ -57,10 +57,11 @@ def echoed(answer: dict[str, Any]) -> Echo:
 
 
 def is_said(text: str, tokens: Sequence[str]) -> bool:
-    """Whether `tokens` are those of `text`, as far as their own texts tell.
+    """Whether `tokens` spell `text`, as far as a server's way to write tokens shows.
 
-    White space does not count: some servers drop it. Characters beyond ASCII may be spread over several tokens, written
-    in other ways, or normalised (NFKC). Of those, only a beginning that is missing counts: a token before may have it.
+    White space is ignored, as some servers drop it. Characters beyond ASCII may be spread over several tokens, written
+    in other ways, or normalised (NFKC). All that is asked of these is that none is missing at the beginning of `text`,
+    where the token before may have taken it.
     """
     if any(map(NUMBER.fullmatch, tokens)):
         return True
@@ -96,9 +97,9 @@ def _lacks_beginning(said: str, text: str) -> bool:
 def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> Scorable:
     """Return what can be scored in a chat in which the server lists so many next tokens.
 
-    The answers are those to `wire.one_more_token`. Any text can be scored in turns that are continued, if that
-    adds only its own tokens to the prompt. Then no listed token can be used if the template puts a space before what
-    the model says that is part of its first token: the same text without the space is another token.
+    The answers are those to `wire.one_more_token`. Any text can be scored by continuing the model's turn with it, if
+    that adds only the text's own tokens to the prompt. If the template then puts a space before the model's words that
+    becomes part of their first token, listed tokens cannot be used: without the space, the same text is another token.
     """
     try:
         bare, continued = (prompt_tokens(each.get("usage") or {})[0] for each in answers)

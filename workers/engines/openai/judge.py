@@ -13,7 +13,7 @@ from workers.engines.base import NotServed, UnexpectedFailure
 from workers.engines.openai import patience
 from workers.engines.openai.client import Answer, Client
 from workers.engines.openai.connection import Connection
-from workers.engines.openai.refusals import is_no_answer, may_end, may_pass
+from workers.engines.openai.refusals import is_no_answer, may_pass, may_recover
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -50,10 +50,10 @@ class JudgeClient(Client):
         self._watch.close()
 
     def _kind_of(self, trouble: OpenAIError) -> type[Failure]:
-        """Return what the failure is: worth another attempt if the judge was in trouble, or sent something else.
+        """Return the kind of failure: one that is retried if the judge was in trouble, or sent no answer.
 
-        Not if it does not answer at all: its address may be wrong, and later attempts, made alone, would hold up the
-        questions of all other runs for as long as the client waits.
+        If nothing answers at all, it is not retried: the address may be wrong, and later attempts, each made alone,
+        would hold up the questions of all other runs for as long as the client waits.
         """
         from openai import APIConnectionError
 
@@ -100,13 +100,13 @@ class JudgeWatch:
     def serves_nobody(self, trouble: OpenAIError) -> bool:
         """Return whether the judge, after `trouble` with one request, does not answer a small one either."""
         refused_at = time.monotonic()
-        if not self._may_end(trouble):
+        if not self._may_recover(trouble):
             return False
         with self._asking:
             if not self.waits_for and self._served_at < refused_at:
                 asked_at = time.monotonic()
                 found = patience.refusal(self._connection, in_chat=True)
-                if found is None or not self._may_end(found):
+                if found is None or not self._may_recover(found):
                     self._served_at = asked_at
                     return False
                 self.waits_for = self._connection.says(found)
@@ -118,13 +118,13 @@ class JudgeWatch:
         """End the watch. May be called twice."""
         self._closed.set()
 
-    def _may_end(self, trouble: OpenAIError) -> bool:
+    def _may_recover(self, trouble: OpenAIError) -> bool:
         from openai import APIConnectionError
 
         if isinstance(trouble, APIConnectionError):
             return self._is_there
         self._is_there = True
-        return may_end(trouble)
+        return may_recover(trouble)
 
     def _watch(self) -> None:
         while not self._closed.wait(patience.WAIT_S):
@@ -134,7 +134,7 @@ class JudgeWatch:
                 if self._closed.is_set():  # and with it the client, while a request began
                     return
                 raise
-            if found is None or not self._may_end(found):
+            if found is None or not self._may_recover(found):
                 self.waits_for = ""
                 log.warning("the judge at %s serves again", self._connection.server.base_url)
                 return

@@ -24,14 +24,14 @@ UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value", "unknown_
 UNSUPPORTED_WORDS = ("Unsupported parameter", "Unsupported value", "Unknown parameter")
 #: What pydantic, which checks requests for FastAPI, calls a field that it does not know; version 1, the second.
 EXTRA = ("extra_forbidden", "value_error.extra")
-#: What a server takes, it says, that knows JSON but not the protocol's way to give a schema. llama-cpp-python's has its
-#: own way.
+#: Named in the refusal of a server that can hold a text to JSON, but does not know the protocol's way to give a schema.
+#: llama-cpp-python's has its own way.
 JSON_OBJECTS = "json_object"
 #: Parameter → what reasoning models call it.
 ALSO_CALLED = {"max_tokens": "max_completion_tokens"}
-#: Parameter → the values of it that may be left out; None: all. A temperature of 0 is what a run has that chose none.
-#: 1 is the protocol's own default. Without `n`, further texts are asked for one by one; without `response_format`, a
-#: grade that is not the wanted JSON is asked for again, as where a server ignores it.
+#: Parameter → the values of it that may be left out; None: all. Runs that choose no temperature have 0; 1 is
+#: the protocol's own default. Without `n`, further texts are asked for one by one; without `response_format`, a grade
+#: that is not the wanted JSON is asked for again, as where a server ignores it.
 DISPENSABLE: Mapping[str, tuple[float, ...] | None] = {
     "temperature": (0, 1),
     "top_p": (1,),
@@ -96,7 +96,7 @@ class Parameters:
         return len(self._renamed) + len(self._refused) + self._json_objects
 
     def settle(self) -> None:
-        """From now on, leave nothing out that was not left out before: what the results say of it stays true."""
+        """From now on, leave out no further parameter of effect: so what results say was left out stays true."""
         self._dispensable = {
             name: values for name, values in DISPENSABLE.items() if name in WITHOUT_EFFECT.union(self.left_out)
         }

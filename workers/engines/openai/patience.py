@@ -15,7 +15,7 @@ from workers.engines.openai import wire
 from workers.engines.openai.awaiting import TELL_EVERY_S, WAIT_S
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.parameters import remedy
-from workers.engines.openai.refusals import is_of_the_request, may_end
+from workers.engines.openai.refusals import is_of_the_request, may_recover
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -31,7 +31,7 @@ class _Finding:
 
     #: When the last of them was made: it tells about every refusal before that.
     asked_at: float = float("-inf")
-    #: Whether others were refused before it was answered.
+    #: Whether small requests before it were refused, so that the server was waited for.
     waited: bool = False
     #: Why the server serves nobody, if waiting does not help.
     trouble: Exception | None = None
@@ -57,7 +57,7 @@ class Patience:
         self.waits_for = ""
 
     def outlast(self, trouble: OpenAIError) -> bool:
-        """Wait while the server serves nobody; return whether it did not, and the request is to be made again.
+        """Wait while the server serves nobody. Return whether that was so: then the request is to be made again.
 
         Raises the server's OpenAIError if waiting does not help, WaitEnded if the worker stops meanwhile.
         """
@@ -88,7 +88,7 @@ class Patience:
                 if waited:
                     log.warning("the server answers again")
                 return _Finding(asked_at, waited)
-            if self._is_ours or not may_end(trouble):
+            if self._is_ours or not may_recover(trouble):
                 return _Finding(asked_at, waited, trouble)
             waited = True
             said = f"{self._connection.says(trouble)} {remedy(trouble)}".rstrip()

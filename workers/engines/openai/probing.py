@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from contract.errors import EngineError, SettingsError, nearest
 from contract.turns import one_turn
 from workers.engines.openai import wire
-from workers.engines.openai.awaiting import rejects_key, until_answered
+from workers.engines.openai.awaiting import key_rejected, until_answered
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.echo import Scorable, chat_scores, echoed
 from workers.engines.openai.refusals import is_spent, may_pass
@@ -23,21 +23,21 @@ __all__ = ["Offers", "find_out", "remarks"]
 #: Numbers of next tokens to request, in this order. llama.cpp's server, which echoes no prompt, lists any number; a
 #: label may be the hundredth. Most others list at most 20, and OpenAI's own plain completions 5.
 TOP_WANTED = (1000, 20, 5)
-#: What is continued to learn this.
+#: The text that is continued in most of these requests.
 PROMPT = "One, two, three,"
-#: A next token that certainly is the same where it is part of a prompt.
+#: A next token that is certainly the same token when it stands in a prompt: a word with the space before it.
 WORD = re.compile(" [A-Za-z]+")
 #: How far two log-probabilities of the same token may be apart, in nats: they are computed in different ways.
 MOST_APART = 1.0
-#: How far above zero a log-probability may be. What exceeds it is none: some servers can list logits instead.
+#: How far above zero rounding may put a log-probability. Larger values are none: some servers can list logits instead.
 ROUNDING = 0.01
-#: What is written here depends on the seed, if the server samples at all: so many tokens are the same by chance never.
+#: If the server samples at all, its answer to this depends on the seed: so many tokens are never the same by chance.
 RANDOM = "Write ten random words."
 RANDOM_TOKENS = 24
-#: The highest that the protocol has.
+#: The highest temperature of the protocol.
 HOT = 2.0
 SEEDS = (1, 2, 3)
-#: A value that no number has.
+#: A value that is no number.
 NO_NUMBER = "none"
 #: A server may report an unsupported feature as a server error, so probes are retried only a few times.
 PROBE_RETRIES = 2
@@ -111,11 +111,11 @@ def _offers(connection: Connection) -> Offers:
     plain, listed = probe.next_tokens(in_chat=False)
     if not chat and not plain:
         if isinstance(probe.refused[0], AuthenticationError):  # llama.cpp's server lists its models without a key
-            raise rejects_key(connection, probe.refused[0])
+            raise key_rejected(connection, probe.refused[0])
         kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
         said = connection.says(probe.refused[0])
         raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
-    probe.samples(in_chat=chat)
+    probe.learn_parameters(in_chat=chat)
     scorable = probe.chat_scores(len(in_chat)) if chat else Scorable(0, echo=False)
     # Servers that decode each token alone drop the space before a word, and with it what tells two tokens apart.
     drops_spaces = bool(listed) and not any(token[:1].isspace() for token in listed)
@@ -162,14 +162,14 @@ class _Probe:
                 return True, found if all(value <= ROUNDING for value in found.values()) else {}
         return False, {}
 
-    def samples(self, *, in_chat: bool) -> None:
-        """Have the server refuse what its model does not take of a request for a text."""
+    def learn_parameters(self, *, in_chat: bool) -> None:
+        """Ask for a text with the usual parameters: by refusals, the connection learns which the model takes."""
         self._tried(wire.asked(one_turn(PROMPT), in_chat=in_chat), **wire.ONE_TOKEN, top_p=1, n=1, seed=0)
 
     def writes_the_same(self, *, in_chat: bool) -> bool:
         """Whether several seeds give the same text at a high temperature.
 
-        That of `transformers serve` is ignored unless the model's generation_config.json has `do_sample`.
+        `transformers serve` ignores the temperature unless the model's generation_config.json has `do_sample`.
         """
         asked = wire.asked(one_turn(RANDOM), in_chat=in_chat)
         texts: set[str] = set()
@@ -186,7 +186,7 @@ class _Probe:
     def knows_llama_sampling(self, *, in_chat: bool) -> bool:
         """Whether `wire.LLAMA_SAMPLING` is understood: refused with a value that is no number, and otherwise taken.
 
-        Who does not know a name either ignores it, whatever its value, or refuses it.
+        A server that does not know a parameter ignores it, whatever its value, or refuses it, whatever its value.
         """
         is_taken = self.takes({"repeat_penalty": NO_NUMBER}, in_chat=in_chat)
         is_refused = not is_taken and "repeat_penalty" in str(self.refused[-1])
@@ -197,9 +197,9 @@ class _Probe:
         return self._tried(wire.asked(one_turn(PROMPT), in_chat=in_chat), **wire.ONE_TOKEN, **sampling) is not None
 
     def echoes(self, listed: Mapping[str, float]) -> bool:
-        """Whether log-probabilities of the prompt's own tokens are returned, and agree with those `listed` behind it.
+        """Whether log-probabilities of a prompt's own tokens are returned, and agree with the next tokens' (`listed`).
 
-        llama-cpp-python's are those of other positions if the model has no token that starts a text.
+        llama-cpp-python returns those of other positions if the model has no token that starts a text.
         """
         words = sorted(filter(WORD.fullmatch, listed), key=lambda each: -listed[each])
         word = words[0] if words else " four"

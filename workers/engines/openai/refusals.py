@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["is_away", "is_no_answer", "is_of_the_request", "is_spent", "may_be_of_a_proxy", "may_end", "may_pass"]
+__all__ = ["is_away", "is_no_answer", "is_of_the_request", "is_spent", "may_be_of_a_proxy", "may_pass", "may_recover"]
 
 #: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
 #: does not list its models.
 NOT_UP = frozenset({502, 503, 504})
-#: What a proxy answers that wants to know who asks, or does not let them through.
+#: What a proxy answers if it wants a password, or lets nobody through.
 NOT_LET_THROUGH = frozenset({403, 407})
 #: What OpenAI answers if a model's hidden reasoning took all tokens that the text might have had.
 SPENT = "Could not finish the message because max_tokens or model output limit was reached"
@@ -25,7 +25,7 @@ UNPAID = 402
 
 
 def is_no_answer(trouble: OpenAIError) -> bool:
-    """Whether the server reported success, and sent something else than an answer."""
+    """Whether the server reported success, but sent something other than an answer."""
     from openai import APIError
 
     return not isinstance(trouble, APIError)
@@ -68,10 +68,10 @@ def is_of_the_request(trouble: OpenAIError) -> bool:
     return _status(trouble) in OF_THE_REQUEST
 
 
-def may_end(trouble: OpenAIError) -> bool:
-    """Whether a server that refuses everybody like this may serve them later, and is then the same.
+def may_recover(trouble: OpenAIError) -> bool:
+    """Whether a server that refuses everybody like this may serve them again later, unchanged.
 
-    One that cannot be connected to is gone; what comes in its place has to be probed anew.
+    A server that cannot be connected to is gone: what takes its place may offer other things, and must be probed anew.
     """
     from openai import APIConnectionError, APITimeoutError
 

@@ -34,13 +34,13 @@ __all__ = [
     "json_object",
     "next_tokens",
     "one_more_token",
-    "parted",
     "prompt_tokens",
     "refused_with",
     "response_format",
     "texts_of",
-    "tokens",
+    "tokenize_body",
     "top",
+    "with_space_moved",
 ]
 
 #: Path and body of a request.
@@ -101,7 +101,7 @@ def one_more_token(kwargs: Mapping[str, Any] = NO_KWARGS) -> list[Asked]:
     return [(path, {**body, **ONE_TOKEN}), echo(turns, CONTINUED, kwargs, in_chat=True)]
 
 
-def tokens(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> dict[str, Any]:
+def tokenize_body(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> dict[str, Any]:
     """Return the body of vLLM's `/tokenize` request for `turns` followed by `continuation`."""
     if not in_chat:
         (turn,) = turns
@@ -123,7 +123,7 @@ def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:
     return {"logprobs": True, "top_logprobs": wanted} if in_chat else {"logprobs": wanted}
 
 
-def parted(request: ScoreRequest, *, in_chat: bool) -> ScoreRequest:
+def with_space_moved(request: ScoreRequest, *, in_chat: bool) -> ScoreRequest:
     """Return the request with its `space_moved`; not in chat, where the template ends the prompt."""
     if in_chat:
         return request

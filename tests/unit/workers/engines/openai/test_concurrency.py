@@ -47,12 +47,12 @@ def test_requests_are_spread_over_the_minute_that_the_limit_speaks_of() -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    pacer = RateLimiter(30, lambda: now[0], sleep)
+    rate_limiter = RateLimiter(30, lambda: now[0], sleep)
     for _ in range(4):
-        pacer.wait()
+        rate_limiter.wait()
     assert slept == [2.0, 2.0, 2.0]
     now[0] += 60
-    pacer.wait()
+    rate_limiter.wait()
     assert len(slept) == 3, "what was not used is not owed"
 
 
