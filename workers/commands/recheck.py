@@ -22,7 +22,7 @@ from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.recheck.rescoring import rescore
 from workers.recheck.serving import refuse_lacking_adapter
-from workers.recheck.stability import Flip, answered, stability, unlike
+from workers.recheck.stability import Flip, answered, engine_differences, stability
 from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
 
 __all__ = ["check_stability", "rescore_run", "tokens"]
@@ -75,7 +75,7 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     told_at = time.monotonic()
     with closing(make_engine(settings)) as engine, closing(JudgeEngines(settings)) as judges:
         engine.start()
-        if differs := unlike(ledger, run.run_id, engine):
+        if differs := engine_differences(ledger, run.run_id, engine):
             text = "this engine and those that answered the run are not identical: they differ in"
             note(f"warning: {text} {differs}")
         try:

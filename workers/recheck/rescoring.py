@@ -26,7 +26,7 @@ __all__ = ["Rescored", "rescore"]
 log = logging.getLogger(__name__)
 
 CHUNK = 500
-#: What a verdict has where its text was not read.
+#: The fields of a verdict whose text could not be read.
 UNREAD: dict[str, Any] = {"choice": None, "choice_scores": {}, "confidence": None, "margin": None, "rule": ""}
 
 
@@ -42,9 +42,9 @@ class Rescored:
 def rescore(ledger: Ledger, run_id: str) -> Rescored:
     """Rescore the stored texts of a finished run with the current rules, as a new run; no model is asked.
 
-    Different rules make a different run, the same rules the same run, unless some of the texts are others than those it
-    read: failed questions may have been asked again since. Its first verdicts stand, so another run is made, with a
-    number. A question whose text the rules fail on is `failed`, with the reason.
+    The same rules make the same run, and others another one. If failed questions of the old run were asked again after
+    that run was made, there are new texts, but its verdicts stand: so a further run is made, with a number in its name.
+    A question on whose text the rules raise an error is `failed`, with the reason.
 
     Raises RunConfigError for a run without texts to read, or that is not finished.
     """
@@ -60,7 +60,7 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
 
 
 def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
-    """Write the verdicts of `old`, read again, into `new`; None if it has verdicts on other texts."""
+    """Read the texts of `old` again and write the verdicts into `new`; return None if that has verdicts on others."""
     ledger.open_run(new)
     questions = changed = 0
     for results in chunks(ledger.results(old.run_id), CHUNK):
@@ -100,7 +100,7 @@ def _read_again(run: Run, question: Question, verdict: Verdict) -> Verdict:
         return verdict
     try:
         found = _found_again(run, question, verdict)
-    except Exception as trouble:  # it must not keep the other texts from being read
+    except Exception as trouble:  # of the rules: the other texts are read all the same
         log.warning("question %s cannot be read again", question.id, exc_info=True)
         failure = Failure(
             type=type(trouble).__name__, message=f"its text cannot be read by the current rules: {trouble}"

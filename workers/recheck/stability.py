@@ -15,9 +15,9 @@ from workers.engines.base import Engine
 from workers.pipeline import JudgeEngine, no_judges, score_batch
 from workers.scoring import Item, versions
 
-__all__ = ["Flip", "answered", "stability", "unlike"]
+__all__ = ["Flip", "answered", "engine_differences", "stability"]
 
-#: Characters that are shown of a text before the first difference, and from it on.
+#: How many characters of a text are shown before the first difference, and from it on.
 BEFORE, FROM = 20, 40
 
 
@@ -25,8 +25,8 @@ BEFORE, FROM = 20, 40
 class Flip:
     """A question with another result when asked alone.
 
-    The result is its choice, its grade with a judge, or the choices of its rotations if circular. Of a text that is the
-    result itself, this has what stands around the first difference.
+    The result is its choice, its grade by a judge, or the choices of its rotations if circular; or its text, of which
+    only the part around the first difference is kept.
     """
 
     question_id: str
@@ -68,12 +68,12 @@ def stability(
     for question, before in drawn:
         (alone,) = score_batch([Item(question, run.spec, before.passages)], engine, judge_engine)
         begin = max(0, _first_difference(before.raw_text, alone.raw_text) - BEFORE)
-        then, now = (_came_out(run, verdict, begin) for verdict in (before, alone))
+        then, now = (_result(run, verdict, begin) for verdict in (before, alone))
         yield Flip(question.id, then, now, before.margin) if then != now else None
 
 
-def _came_out(run: Run, verdict: Verdict, begin: int) -> str | None:
-    """Return the result of a question; if it is a text, what that says from `begin` on."""
+def _result(run: Run, verdict: Verdict, begin: int) -> str | None:
+    """Return the result of a question; if that is a text, an excerpt of it from `begin` on."""
     if verdict.error:
         return f"failed ({verdict.error.message})"
     if verdict.outcome is Outcome.ANSWERED and not run.spec.mode.chooses:  # nobody graded it
@@ -94,7 +94,7 @@ def _excerpt(text: str, begin: int) -> str:
     return f"{'…' if begin else ''}{text[begin:end]!r}{'…' if end < len(text) else ''}"
 
 
-def unlike(ledger: Ledger, run_id: str, engine: Engine) -> str:
+def engine_differences(ledger: Ledger, run_id: str, engine: Engine) -> str:
     """Describe answer-relevant differences between `engine` and those that answered the run; empty if none."""
     now = {**versions(ledger.run(run_id).spec.mode), **engine.describe()}
     return describe_differences(differing([*(each.engine for each in ledger.engines(run_id)), now]))

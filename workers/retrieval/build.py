@@ -32,17 +32,18 @@ class Report(Protocol):
     def __call__(self, **event: object) -> None: ...
 
 
-#: Passages between two reports, and between two checks of the available memory.
+#: Passages between two reports of progress.
 REPORT_EVERY = 1000
-LOOK_EVERY = 20_000
+#: Passages between two checks of the available memory.
+CHECK_EVERY = 20_000
 #: Peak memory of words and scores together, as a multiple of that of the words alone; 2.3 was measured.
 BM25_PEAK = 2.5
-#: Eight consecutive letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which must be more than one word.
+#: Eight consecutive letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese: certainly more than one word.
 _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
-#: Marks that follow a symbol, not a letter: whether it is shown as an emoji.
+#: Marks that say whether the symbol before them is shown as an emoji: not marks of letters.
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _SOFT_HYPHEN = "\u00ad"
-#: What keeps BM25 from finding words, and what to do about it, as said to the user behind "3 of 12 passages with".
+#: What keeps BM25 from finding words, and what to do about it: ends of notes that begin "3 of 12 passages with".
 WITHOUT_SPACES = (
     "text in a script without spaces between words: BM25 takes everything between two punctuation marks as one word "
     "and rarely finds it. Use --kind dense with an encoder for that language instead."
@@ -75,9 +76,9 @@ def build_index(folder: Path, report: Report, device: str) -> None:
         _build_bm25(passages, plan.bm25, folder / BM25_FOLDER, report)
     if plan.dense and plan.encoder_id is not None:
         with device_errors(device):
-            place = free_device() if device == "auto" else device
+            chosen = free_device() if device == "auto" else device
             model = TextEncoder(
-                plan.encoder_id, place, query_prompt=plan.query_prompt, passage_prompt=plan.passage_prompt
+                plan.encoder_id, chosen, query_prompt=plan.query_prompt, passage_prompt=plan.passage_prompt
             )
             encoder = _build_dense(passages, model, plan.dense, folder / DENSE_FILE, report)
     manifest = Manifest(plan=plan, encoder=encoder, files=digests(folder), created_at=datetime.now(UTC))
@@ -90,24 +91,24 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
     found: Counter[str] = Counter()
     before, total = used_bytes(), len(passages)
 
-    def looked_at() -> Iterator[str]:
+    def texts_while_checking() -> Iterator[str]:
         for done, text in enumerate(passages.texts()):
             if done % REPORT_EVERY == 0:
                 report(step="words", done=done, total=total)
-            if done and done % LOOK_EVERY == 0:
+            if done and done % CHECK_EVERY == 0:
                 taken = used_bytes() - before
                 require_memory(taken / done * total * BM25_PEAK - taken, f"The words of {total:,} passages")
-            found.update(_rarely_found(text))
+            found.update(_obstacles(text))
             yield text
         report(step="words", done=total, total=total)
 
-    build_bm25(looked_at(), options, folder)
+    build_bm25(texts_while_checking(), options, folder)
     for what in (WITHOUT_SPACES, WITH_MARKS, WITH_SOFT_HYPHENS):
         if found[what]:
             report(note=f"{found[what]:,} of {number(total, 'passage')} with {what}")
 
 
-def _rarely_found(text: str) -> Iterator[str]:
+def _obstacles(text: str) -> Iterator[str]:
     """Yield what keeps BM25 from finding the words of `text`."""
     if _UNPARTED.search(text):
         yield WITHOUT_SPACES

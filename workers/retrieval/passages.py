@@ -19,9 +19,9 @@ class Passages:
         import pyarrow as pa
 
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().select(StoredPassage._fields)
-        #: Kept as written: rows are taken from single batches, as taking them from the table first copies it all.
+        #: The table's parts as they were written. Rows are taken from these, as taking them from the table copies it.
         self._batches = table.to_batches()
-        #: Of each batch; Arrow makes new objects whenever it is asked for them.
+        #: The columns of each batch, looked up once: Arrow makes new objects at every look.
         self._columns = [each.columns for each in self._batches]
         #: Position at which each batch starts, and the end of the last.
         self._starts: list[int] = [0, *accumulate(each.num_rows for each in self._batches)]

@@ -18,9 +18,9 @@ from workers.parent import follow_parent
 from workers.pipeline import score_batch
 from workers.retries import reason_of
 from workers.scoring import Item
-from workers.tuning.trials import SIZES, Shape, Trial, all_marked, long_enough
+from workers.tuning.trials import SIZES, Shape, Trial, all_marked, score_repeatedly
 
-__all__ = ["Measure", "engine_apart"]
+__all__ = ["Measure", "engine_in_process"]
 
 #: Batch sizes of an engine's warm-up calls, in which it compiles and allocates.
 WARM_UP = (1, 2, 16)
@@ -29,7 +29,7 @@ Measure = Callable[[Sequence[Item], Shape], Trial]
 
 
 @contextmanager
-def engine_apart(settings: Settings, least_s: float) -> Iterator[Measure]:
+def engine_in_process(settings: Settings, least_s: float) -> Iterator[Measure]:
     """Boot an engine with these settings in its own process; yield what measures it, at least `least_s` per trial."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=_boot, initargs=(settings,)) as pool:
@@ -75,7 +75,7 @@ def _measure(items: list[Item], shape: Shape, least_s: float) -> Trial:
             score_batch(all_marked(items[:size], f"Before, {size}."), _engine, _judges.engine_of)
         _is_warm = True
     sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
-    return replace(long_enough(_engine, items, shape, least_s, _judges.engine_of), engine=sizes)
+    return replace(score_repeatedly(_engine, items, shape, least_s, _judges.engine_of), engine=sizes)
 
 
 def _close() -> None:

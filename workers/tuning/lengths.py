@@ -39,8 +39,8 @@ class Lengths:
 def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = None) -> Lengths:
     """Measure the questions in tokens, including passages and answer. Raises InputError if there are none.
 
-    The context holds all of them, because a larger context costs an engine nothing and a smaller one fails questions;
-    but it is limited to `most` tokens.
+    The context is made to hold all of them, up to `most` tokens: a larger one costs an engine nothing, and in a
+    smaller one questions fail.
     """
     measured = [(_length(item, encoder), item) for item in items]
     if not measured:

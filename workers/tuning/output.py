@@ -23,10 +23,10 @@ from workers.tuning.trials import FIGURES, Trial
 __all__ = [
     "context_note",
     "draw_trials",
-    "line_of",
     "record_and_chart",
     "refuse_unwritable",
     "table",
+    "trial_line",
     "warnings_of",
     "write_deploy_file",
     "write_record",
@@ -149,7 +149,7 @@ def _writing(path: Path) -> Iterator[None]:
         raise SettingsError(f"{path}: cannot be written: {trouble.strerror}.", hint="Choose another --out.") from None
 
 
-def line_of(trial: Trial) -> str:
+def trial_line(trial: Trial) -> str:
     """Return one line about a trial, shown while the next one runs."""
     if trial.failure:
         return f"{_setting(trial)}: {trial.failure}"

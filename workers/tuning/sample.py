@@ -23,14 +23,13 @@ from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
 from workers.scoring import Item
 from workers.tuning.lengths import lengths
-from workers.tuning.output import line_of, warnings_of
+from workers.tuning.output import trial_line, warnings_of
 from workers.tuning.search import Tuned, tune
 from workers.tuning.trials import SHAPES
 
 __all__ = ["Effort", "items_of", "most_context", "to_measure", "tune_by"]
 
-#: Number of questions whose length in tokens is measured, and of those with the longest prompts, by bytes, that always
-#: are.
+#: How many random questions are measured in tokens; and how many more, those with the most bytes in their prompts.
 MEASURED = 2000
 LONGEST = 20
 CHUNK = 500
@@ -67,14 +66,14 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     least = LEAST_SAMPLE if is_cpu_build() else LEAST_SAMPLE_ON_GPU
     wanted = effort.sample or max(least, 2 * settings.batch_size)
     sample = draw.sample(items, min(wanted, len(items)))
-    found = tune(settings, sample, needs, effort.limit_s, lambda trial: say(line_of(trial)))
+    found = tune(settings, sample, needs, effort.limit_s, lambda trial: say(trial_line(trial)))
     for warning in warnings_of(found):
         say(f"warning: {warning}")
     return found
 
 
 def to_measure(questions: Sequence[Question], spec: RunSpec, draw: random.Random) -> list[Question]:
-    """Return a random sample and those with the longest prompts, as those that are not measured must fit too."""
+    """Return a random sample, and the questions with the longest prompts: the context must also hold all the others."""
     drawn = draw.sample(questions, min(MEASURED, len(questions)))
     longest = heapq.nlargest(LONGEST, questions, key=lambda each: _prompt_bytes(each, spec))
     return list({each.id: each for each in (*drawn, *longest)}.values())
@@ -122,9 +121,9 @@ def _in_verdict(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, 
 def most_context(settings: Settings, run: Run, model: str) -> int | None:
     """Return the maximum context in tokens; None if unknown.
 
-    Passages would fill any context, and those that do not fit are left out, so with retrieval the context is limited to
-    that of the deploy file or else the model. Without retrieval it may grow up to the model's limit, as questions that
-    do not fit would fail.
+    With retrieval, it is the deploy file's, or else the model's: passages would fill any context, and those that do not
+    fit are left out. Without retrieval, a question that does not fit would fail, so the context may grow up to the
+    model's limit.
     """
     own = settings.vllm_args.get("max_model_len")
     known = [each for each in (own, positions_of(model, settings.vllm_args)) if isinstance(each, int) and each > 0]

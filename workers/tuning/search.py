@@ -15,14 +15,14 @@ from contract.errors import EngineError
 from contract.settings import Settings
 from workers.retries import one_line
 from workers.scoring import Item
-from workers.tuning.engine_process import Measure, engine_apart
+from workers.tuning.engine_process import Measure, engine_in_process
 from workers.tuning.lengths import Lengths
 from workers.tuning.trials import SHAPES, SIZES, Shape, Trial, all_marked
 
 __all__ = ["Tuned", "best_of", "tune"]
 
-#: Seconds that a trial should take, of which half suffice; the first and last batches of a trial overlap with nothing.
-#: With a short time limit it is a sixtieth of that, so that all trials and their boots fit.
+#: Seconds that a trial should take, as its first and last batches overlap with no others; half of that is enough. If
+#: the time limit is short, it is a sixtieth of that limit, so that all trials and their boots fit.
 TRIAL_S = 5.0
 TRIALS_OF_A_LIMIT = 60
 #: A speed-up below this factor is within the noise of a trial.
@@ -85,17 +85,17 @@ def _try_settings(
     trials: list[Trial],
     on_trial: Callable[[Trial], None],
 ) -> None:
-    """Append to `trials` one by one, until `limit_s` has passed."""
+    """Make one trial after the other, and append each to `trials`, until `limit_s` has passed."""
     until, least_s = time.monotonic() + limit_s, min(TRIAL_S, limit_s / TRIALS_OF_A_LIMIT) / 2
     base = {name: settings.vllm_args[name] for name in SIZES if name in settings.vllm_args}
     shape = Shape(settings.batch_size, settings.batches_in_flight)
     shapes = [shape, *(Shape(*each) for each in SHAPES if each[0] <= len(items))]
-    for engine, asked in _plan(base, list(dict.fromkeys(shapes)), trials):
+    for engine, shapes_to_try in _plan(base, list(dict.fromkeys(shapes)), trials):
         if time.monotonic() > until and trials:
             break
         arguments = {**settings.vllm_args, **engine, "max_model_len": context}
-        with engine_apart(settings.model_copy(update={"vllm_args": arguments}), least_s) as measure:
-            for each in asked:
+        with engine_in_process(settings.model_copy(update={"vllm_args": arguments}), least_s) as measure:
+            for each in shapes_to_try:
                 if time.monotonic() > until and trials:
                     break
                 trials.append(_tried(measure, items, Trial(each, engine), len(trials)))

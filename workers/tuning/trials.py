@@ -24,7 +24,17 @@ from workers.messages.batching import Gathering
 from workers.pipeline import JudgeEngine, no_judges, score_batch
 from workers.scoring import Item
 
-__all__ = ["FIGURES", "SHAPES", "SIZES", "Shape", "Trial", "all_marked", "long_enough", "marked", "score_in_batches"]
+__all__ = [
+    "FIGURES",
+    "SHAPES",
+    "SIZES",
+    "Shape",
+    "Trial",
+    "all_marked",
+    "marked",
+    "score_in_batches",
+    "score_repeatedly",
+]
 
 #: Shapes that are tried: batch size and number of batches in flight.
 SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
@@ -32,7 +42,7 @@ SHAPES = ((16, 2), (16, 4), (32, 2), (64, 2), (128, 2), (256, 2))
 SIZES = {"max_num_seqs": (64, 128, 256, 512), "max_num_batched_tokens": (2048, 4096, 8192, 16384)}
 #: Maximum number of questions in a trial, however fast they are answered, as all are in memory at once.
 MOST_ASKED = 50_000
-#: Failures of these types are the engine's and end a trial; others concern only the question or its answer.
+#: Failures of these types are the engine's, and end a trial. Any other concerns only its question.
 ENGINE_TROUBLES = frozenset({EngineError.__name__, EngineOutOfMemory.__name__})
 
 
@@ -69,32 +79,32 @@ FIGURES = ("questions_per_s", "tokens_per_s", "batch_s", "failure")
 def score_in_batches(
     engine: Engine, items: Sequence[Item], shape: Shape, judge_engine: JudgeEngine = no_judges
 ) -> Trial:
-    """Score `items` in batches of that shape and measure the throughput, over the questions that did not fail.
+    """Score `items` in batches of that shape, and measure the throughput.
 
-    The rate of failures says nothing about throughput. Raises EngineError if the engine fails, or if every question
-    does.
+    Questions that fail do not count: how fast they fail says nothing about throughput. Raises EngineError if the engine
+    fails, or if every question does.
     """
     seconds: list[float] = []
     started = time.monotonic()
-    tokens = heard = 0
+    tokens = answered = 0
     for verdicts, took_s in _overlapping(engine, items, shape, judge_engine):
         seconds.append(took_s)
         for verdict in verdicts:
             failed = verdict.error if verdict.outcome is Outcome.FAILED else None
-            heard += failed is None
+            answered += failed is None
             if failed and (isinstance(failed, UnexpectedFailure) or failed.type in ENGINE_TROUBLES):
                 raise EngineError(f"{failed.type}: {failed.message}")
         tokens += sum(each.prefill_tokens + each.completion_tokens for each in verdicts)
-    if not heard:
+    if not answered:
         raise EngineError(f"Every question failed; the last error: {failed.message if failed else 'unknown'}")
     wall_s = time.monotonic() - started
-    return Trial(shape, {}, heard / wall_s, tokens / wall_s, statistics.median(seconds))
+    return Trial(shape, {}, answered / wall_s, tokens / wall_s, statistics.median(seconds))
 
 
-def long_enough(
+def score_repeatedly(
     engine: Engine, items: Sequence[Item], shape: Shape, least_s: float, judge_engine: JudgeEngine = no_judges
 ) -> Trial:
-    """Like `score_in_batches`, with `items` repeated until that takes `least_s` or asks MOST_ASKED questions."""
+    """`score_in_batches`, with `items` repeated until that takes `least_s`, or MOST_ASKED questions are asked."""
     times, most, numbers = 1, max(1, MOST_ASKED // len(items)), itertools.count(1)
     asked = list(items)
     while True:

@@ -24,7 +24,7 @@ from workers.engines.base import Completion, Request, ScoreRequest, Text
 from workers.engines.encoding import PromptEncoder
 from workers.engines.simulated import SimulatedEngine
 from workers.recheck.serving import refuse_lacking_adapter, serving
-from workers.recheck.stability import answered, stability, unlike
+from workers.recheck.stability import answered, engine_differences, stability
 from workers.recheck.tokens import request_tokens
 
 
@@ -152,9 +152,9 @@ def test_stability_says_that_another_engine_than_the_run_s_is_asked(books: Memor
     engine.start()
     then = {"mcqueue": version("mcqueue"), **engine.describe()}
     books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then))
-    assert unlike(books, run.run_id, engine) == ""
+    assert engine_differences(books, run.run_id, engine) == ""
     books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then | {"dtype": "float32"}))
-    assert unlike(books, run.run_id, engine) == 'dtype (null, "float32")'
+    assert engine_differences(books, run.run_id, engine) == 'dtype (null, "float32")'
 
 
 def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(books: MemoryLedger) -> None:

@@ -222,7 +222,7 @@ def test_words_that_do_not_fit_on_the_disk_are_told_with_their_folder(tmp_path: 
 def test_a_build_that_does_not_fit_into_memory_says_so_before_it_fills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, what: str
 ) -> None:
-    monkeypatch.setattr("workers.retrieval.build.LOOK_EVERY", 1)
+    monkeypatch.setattr("workers.retrieval.build.CHECK_EVERY", 1)
     monkeypatch.setattr("workers.retrieval.memory.available_bytes", lambda: -(10**9))
     with pytest.raises(
         InputError, match=rf"{what} need about .* GB more memory, but -1\.0 GB are available\. Build on"

@@ -74,7 +74,7 @@ def test_a_proxys_page_that_a_judge_answered_with_is_one_line_of_the_deploy_file
 
         yield measure
 
-    monkeypatch.setattr(search, "engine_apart", apart)
+    monkeypatch.setattr(search, "engine_in_process", apart)
     items = [Item(each, make_spec()) for each in make_questions(20)]
     found = tune(load_settings(None, ["engine=simulated"]), items, NEEDS, limit_s=60.0)
     assert "InternalServerError: <html> <h1>502: Bad Gateway</h1> </html>" in {each.failure for each in found.trials}

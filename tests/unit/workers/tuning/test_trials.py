@@ -28,7 +28,7 @@ from workers.engines.simulated import SimulatedEngine
 from workers.scoring import Item
 from workers.scoring.judge import grading_prompt
 from workers.tuning import engine_process
-from workers.tuning.trials import Shape, long_enough, marked, score_in_batches
+from workers.tuning.trials import Shape, marked, score_in_batches, score_repeatedly
 
 
 def test_a_trial_counts_every_question_once_and_fails_with_the_engine() -> None:
@@ -59,7 +59,7 @@ def test_a_fast_engine_is_asked_again_until_a_trial_has_lasted_each_time_behind_
     engine.start()
     items = [Item(question, make_spec()) for question in make_questions(8)]
     started = time.monotonic()
-    long_enough(engine, items, Shape(8, 1), least_s=0.2)
+    score_repeatedly(engine, items, Shape(8, 1), least_s=0.2)
     assert time.monotonic() - started >= 0.2
     prompts = [prompt for call in engine.heard for prompt in call]
     assert len(prompts) == len(set(prompts)) > 8
@@ -70,7 +70,7 @@ def test_a_fast_engine_is_asked_again_until_a_trial_has_lasted_each_time_behind_
 def test_a_slow_engine_is_asked_every_question_once() -> None:
     engine = Hearing("simulated.call_ms=50")
     engine.start()
-    long_enough(engine, [Item(each, make_spec()) for each in make_questions(8)], Shape(8, 1), least_s=0.04)
+    score_repeatedly(engine, [Item(each, make_spec()) for each in make_questions(8)], Shape(8, 1), least_s=0.04)
     assert len(engine.heard) == 1
 
 
@@ -78,7 +78,7 @@ def test_an_engine_that_takes_no_time_at_all_is_not_asked_for_ever(monkeypatch: 
     monkeypatch.setattr("workers.tuning.trials.MOST_ASKED", 32)
     engine = Hearing()
     engine.start()
-    long_enough(engine, [Item(each, make_spec()) for each in make_questions(8)], Shape(8, 1), least_s=60.0)
+    score_repeatedly(engine, [Item(each, make_spec()) for each in make_questions(8)], Shape(8, 1), least_s=60.0)
     assert [len(call) for call in engine.heard] == [8] * 5
 
 
@@ -187,11 +187,11 @@ TRIAL = """
 import multiprocessing, time
 from contextlib import suppress
 from contract.settings import load_settings
-from workers.tuning.engine_process import engine_apart
+from workers.tuning.engine_process import engine_in_process
 from workers.tuning.trials import Shape
 
 if __name__ == "__main__":
-    with engine_apart(load_settings(None, ["engine=simulated", "model=x"]), 0) as measure:
+    with engine_in_process(load_settings(None, ["engine=simulated", "model=x"]), 0) as measure:
         with suppress(Exception):
             measure([], Shape(1, 1))
         (engine,) = multiprocessing.active_children()
