@@ -32,7 +32,7 @@ from workers.host import boot_pipe
 from workers.messages import transport
 from workers.messages.aggregator import Aggregator
 from workers.messages.batch import Batch
-from workers.monitoring.flower_ui import dress_flower
+from workers.monitoring.flower_ui import customize_flower
 from workers.shutdown import StopSignals, stop, stops_for_good
 from workers.worker import Worker
 
@@ -53,7 +53,7 @@ def _settings() -> Settings:
 
 settings = _settings()
 transport.use()
-dress_flower(settings)
+customize_flower(settings)
 app = make_celery(settings)
 app.conf.worker_consumer = "workers.messages.consumer:Consumer"
 

@@ -52,6 +52,7 @@ class Janitor(Rounds):
         # A separate connection: a generate call or a commit in another thread never waits for a round.
         self._ledger = RedisLedger.connect(settings)
         self._fleet = Fleet(self._ledger.client)
+        #: Runs that looked stalled in the last round.
         self._stalled: set[str] = set()
         self._quiet = StallWatch()
         #: The open runs of all queues.
@@ -62,15 +63,16 @@ class Janitor(Rounds):
         self._put_off: set[str] = set()
         #: Number of other ready workers on this worker's queue.
         self.others = 0
-        self._leases_tell_from = 0.0
+        #: Until then, by the monotonic clock, an expired lease does not mean a dead worker.
+        self._leases_count_from = 0.0
 
     def round(self) -> None:
         """Count workers, restore messages, and audit runs."""
         try:
             self._look_after_all()
         except LedgerError:
-            # No worker could renew its lease. Until all have had time to, an expired lease does not mean a dead worker.
-            self._leases_tell_from = time.monotonic() + LEASE_S
+            # No worker could renew its lease: all get the time to do so.
+            self._leases_count_from = time.monotonic() + LEASE_S
             raise
 
     def _look_after_all(self) -> None:
@@ -91,7 +93,7 @@ class Janitor(Rounds):
             raise
 
     def _dead(self) -> list[str]:
-        if time.monotonic() < self._leases_tell_from:
+        if time.monotonic() < self._leases_count_from:
             return []
         return [name for name in self._fleet.dead() if name != self._worker]
 
@@ -141,9 +143,10 @@ class Janitor(Rounds):
         self._stalled = stalled
 
     def _restore(self, name: str) -> bool:
-        """Requeue a dead worker's messages. Return whether to audit: some were requeued, or none were recorded.
+        """Requeue the messages of dead worker `name`. Return whether to audit all runs.
 
-        If none were recorded, it held nothing, or died after taking a message but before recording it.
+        That is so if some were requeued, and if none were on record: it may have died between taking a message and
+        recording it.
         """
         with translating(self._ledger.client):
             holds_none = not self._ledger.client.exists(keys.unacked(name))

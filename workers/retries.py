@@ -14,7 +14,7 @@ from contract.wording import number
 
 __all__ = ["AGAIN_S", "LONGEST_PAUSE_S", "one_line", "pause_s", "reason_of", "too_many"]
 
-#: How often a trouble that lasts is logged again.
+#: Interval at which a trouble that lasts is logged again.
 AGAIN_S = 60.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 5.0

@@ -1,4 +1,4 @@
-"""A background thread that does its work in rounds: of a worker, or of a launcher, which must not block on Redis."""
+"""Background threads that work in rounds, so that a worker or a launcher itself never blocks on Redis."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Stopping this worker after its running batches: on a signal, a command, or because it cannot go on.
 
-Celery's own flags say whether it is stopping, so there is nothing to pass around: a process has one worker.
+A process has one worker, so Celery's own global flags say whether it is stopping: nothing is passed around.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ EXIT_INTERRUPTED = 1
 
 
 def stopping() -> bool:
-    """Whether this worker is stopping. The flags hold exit codes, of which 0 is one."""
+    """Whether this worker is stopping. The flags hold exit codes then, and 0 may be one of them."""
     return any(flag is not None and flag is not False for flag in (state.should_stop, state.should_terminate))
 
 
 def stops_for_good() -> bool:
-    """Whether this worker is stopping because it was asked to end, not to start again or because it cannot work."""
+    """Whether this worker is stopping because it was asked to end: not to restart, nor because it cannot go on."""
     return stopping() and state.should_stop == 0
 
 

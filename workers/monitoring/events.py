@@ -1,8 +1,8 @@
 """Task events for Flower: one received-started-succeeded triple per message, sent by a thread of its own.
 
 With the thread pool, Celery 5.6.3 loses events that several threads send through its single dispatcher (celery issue
-10434). Here one thread sends those of all batches: at once if there were none for `EVERY_S`, else everything that came
-meanwhile in one publish, which costs a short batch far less than two publishes of its own.
+10434). Here one thread sends the events of all batches: at once if there were none for `EVERY_S`, else all that came
+meanwhile in one publish. For short batches, that costs far less than two publishes for each.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class BatchEvents:
     def _send(self, events: _Events) -> None:
         try:
             if self._dispatcher is None:
-                self._dispatcher = self._connected()
+                self._dispatcher = self._new_dispatcher()
             for kind, fields in events:
                 self._dispatcher.send(kind, **fields)
             self._dispatcher.flush()
@@ -111,7 +111,7 @@ class BatchEvents:
                 self._dispatcher.connection.release()
             self._dispatcher = None
 
-    def _connected(self) -> Any:
+    def _new_dispatcher(self) -> Any:
         return self._app.events.Dispatcher(
             self._app.connection_for_write(transport_options={"max_retries": 1}),
             hostname=self._hostname,

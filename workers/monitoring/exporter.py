@@ -63,10 +63,10 @@ class Exporter:
         self._server: WSGIServer | None = None
 
     def start(self, address: str, first_port: int, host: str) -> str:
-        """Serve on the first free port from `first_port`; return the `host:port` for others to connect to.
+        """Serve on the first free port from `first_port`; return the `host:port` that others connect to.
 
-        For a wildcard `address` that is `host`. If no port is free, or the address is none of this machine's, log a
-        warning and return an empty string: monitoring must never keep a worker from working.
+        Its host is `address`, or `host` if that is a wildcard. If no port is free, or this machine does not have the
+        address, log a warning and return an empty string: monitoring must never keep a worker from working.
         """
         family = _Server6 if ":" in address else _Server
         for port in range(first_port, first_port + PORTS):

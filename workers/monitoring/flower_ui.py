@@ -1,7 +1,7 @@
 """Flower customized for question batches: run, size and result in the task list, and queues by priority.
 
-By default, Flower's task list shows neither arguments nor results; its broker page shows the sum of a queue's priority
-lists, and of a worker that came after Flower no queue until somebody opens the worker's page. Changing the broker page
+By default, Flower's task list shows neither arguments nor results. Its broker page adds up a queue's priority lists,
+and lacks the queue of a worker that came after Flower until somebody opens the worker's page. The change of that page
 overrides a method of Flower 2.2.0, so Flower is pinned to that version.
 """
 
@@ -21,13 +21,13 @@ from contract.keys import PRIORITY_STEPS
 from contract.queue import by_priority
 from contract.settings import Settings
 
-__all__ = ["dress_flower"]
+__all__ = ["customize_flower"]
 
 #: Columns of the task list, unless set by --tasks_columns or FLOWER_TASKS_COLUMNS.
 COLUMNS = "state,args,result,worker,received,runtime,uuid"
 
 
-def dress_flower(settings: Settings) -> None:
+def customize_flower(settings: Settings) -> None:
     """Apply the customization if this process is Flower, before it reads its options."""
     if "flower.command" not in sys.modules:  # Celery's command line imports it before our app
         return
@@ -40,7 +40,7 @@ def dress_flower(settings: Settings) -> None:
 def _split_queues(settings: Settings) -> None:
     from flower.utils.broker import RedisBase
 
-    summed = RedisBase.queues
+    original = RedisBase.queues
 
     async def queues(self: Any, names: Iterable[str]) -> list[dict[str, Any]]:
         served = await asyncio.get_running_loop().run_in_executor(None, partial(_served, settings))
@@ -50,7 +50,7 @@ def _split_queues(settings: Settings) -> None:
                 for step in PRIORITY_STEPS:
                     pipeline.llen(self.broker_prefix + self._q_for_pri(name, step))
             lengths = chunks(await pipeline.execute(), len(PRIORITY_STEPS))
-        rows = await summed(self, wanted)
+        rows = await original(self, wanted)
         return [line for row, of_queue in zip(rows, lengths, strict=True) for line in (row, *_lines(row, of_queue))]
 
     RedisBase.queues = queues

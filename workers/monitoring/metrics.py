@@ -51,7 +51,7 @@ class WorkerMetrics:
         self._gauge("mcqueue_worker_info", "Identity of this worker; always 1.", tuple(info)).labels(**info).set(1)
         self._gauge("mcqueue_batch_size_limit", "Maximum questions in a batch (`batch_size`).").set(self._full_batch)
         lease = self._gauge("mcqueue_lease_age_seconds", "Time since this worker last renewed its lease.")
-        lease.set_function(lambda: time.monotonic() - self._beaten_at)  # no step of the clock
+        lease.set_function(lambda: time.monotonic() - self._beaten_at)  # a clock that is set must not change it
 
     def _add_outcomes(self) -> None:
         self._questions = self._counter("mcqueue_questions", "Questions settled here, by outcome.", ("outcome",))
@@ -118,7 +118,7 @@ class WorkerMetrics:
         self._boot_s = self._gauge("mcqueue_engine_boot_seconds", "Boot time of this process' engine.")
 
     def committed(self, verdicts: Sequence[Verdict]) -> None:
-        """Count questions that were newly settled: not what lost to an earlier verdict, nor what a purged run had."""
+        """Count the questions that these verdicts settled; verdicts that came too late must not be among them."""
         if not verdicts:
             return
         for outcome, number in Count(each.outcome for each in verdicts).items():
