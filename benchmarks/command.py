@@ -113,7 +113,7 @@ def command_line(without: Collection[str] = (), hidden: Mapping[Path, str] | Non
             next(typed)
         elif name not in ("--out", *without):
             shown = hidden or {}
-            words.append(shown.get(Path(word)) or name + equals + shown.get(Path(value), value))
+            words.append(shown.get(Path(word)) or (name + equals + shown.get(Path(value), value) if value else word))
     return f"{_program()} {shlex.join(words)}".rstrip()
 
 

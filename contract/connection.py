@@ -59,7 +59,8 @@ _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 class _AnyAnswer(AbstractConnection):
     """Takes any answer to PING for a sign of life: with a full disk, Redis refuses it like a write (MISCONF).
 
-    Without an answer, PING is not repeated: connecting and every command are, and each repetition would be multiplied.
+    Without an answer, neither PING nor connecting is repeated: every command is, and each repetition would be
+    multiplied.
     """
 
     def check_health(self) -> None:

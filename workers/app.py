@@ -186,7 +186,7 @@ def _exit(*_: Any) -> None:
 def _drain(*_: Any) -> None:
     """Handler of SIGTERM and SIGHUP.
 
-    Celery's own one writes to the log first, and does nothing more if that fails, as on a full disk.
+    Celery's own handler writes to the log first, and does nothing more if that fails, as on a full disk.
     """
     stop(0)
 

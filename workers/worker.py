@@ -198,7 +198,7 @@ class Worker:
     def break_off(self, *, for_good: bool) -> None:
         """Tell the ledger that this process ends now, without waiting for its batches; `for_good`: it was asked to end.
 
-        Then the command that asked it is deleted, too: the next worker of this name would obey it.
+        Then the command that asked for it is deleted, too: the next worker of this name would obey it.
         """
         self._job.break_off()
         if for_good:

@@ -36,6 +36,8 @@ AGAIN_EVERY_S = 60.0
 NO_WORKER_AFTER_S = 10.0
 #: How long a worker may be gone before a message says so: one that crashes is started again within this time.
 GONE_AFTER_S = 60.0
+#: Interval between looks for vanished workers, each of which asks Redis three times.
+VANISHED_EVERY_S = 5.0
 #: How long nothing may be settled before Redis is asked whether it refuses writes, and how often it is then asked.
 UNSETTLED_AFTER_S, REFUSED_EVERY_S = 10.0, 2.0
 #: Interval between checks for a stall. Only two positive checks in a row count, since a message on its way to a worker
@@ -143,9 +145,13 @@ class Vanished:
         #: Worker → since when it has been gone.
         self._since: dict[str, float] = {}
         self._said: set[str] = set()
+        self._look_at = 0.0
 
     def look(self, now: float) -> None:
         """Say of each worker once that it is gone, and again if it came back in between."""
+        if now < self._look_at:
+            return
+        self._look_at = now + VANISHED_EVERY_S
         gone = {each.name: each for each in vanished_of(self._run, self._broker)}
         self._since = {name: self._since.get(name, now) for name in gone}
         lasting = {name for name, since in self._since.items() if now - since >= GONE_AFTER_S}

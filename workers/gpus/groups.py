@@ -93,7 +93,7 @@ def named_groups(
 ) -> list[tuple[Device, ...]]:
     """Return the devices that each group of `wanted` names.
 
-    Raises PlanError for a name, given by `option`, of no device, and for a group that no engine of `size` GPUs can use.
+    Raises PlanError if no device has a name, which `option` gave, or if no engine of `size` GPUs can use a group.
     """
     return _fitting([tuple(find(str(word), visible, option) for word in group) for group in wanted], size)
 

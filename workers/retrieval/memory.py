@@ -24,9 +24,8 @@ def available_bytes() -> int:
 def _left_in_container() -> Iterator[int]:
     with suppress(OSError, ValueError, KeyError):
         stat = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-        taken = int((CGROUP / "memory.current").read_text()) - int(
-            stat["inactive_file"]
-        )  # the kernel takes this back first
+        # Without what the kernel takes back first.
+        taken = int((CGROUP / "memory.current").read_text()) - int(stat["inactive_file"])
         yield int((CGROUP / "memory.max").read_text()) - taken
 
 

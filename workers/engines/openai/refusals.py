@@ -12,7 +12,7 @@ __all__ = ["is_away", "is_no_answer", "is_of_the_request", "is_spent", "may_be_o
 #: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
 #: does not list its models.
 NOT_UP = frozenset({502, 503, 504})
-#: What a proxy answers if it wants a password, or lets nobody through.
+#: What a proxy answers if it wants a password, or does not let this client through.
 NOT_LET_THROUGH = frozenset({403, 407})
 #: What OpenAI answers if a model's hidden reasoning took all tokens that the text might have had.
 SPENT = "Could not finish the message because max_tokens or model output limit was reached"

@@ -280,7 +280,7 @@ def _further(place: Place, end: int) -> re.Match[str] | None:
     # In Czech "a" is "and"; in "C (A and B are wrong)" it is a label.
     if between is None or _CAPITAL.search(place.text, end, between.end()):
         return None
-    found = _LABEL.match(place.text, between.end())
+    found = _LABEL.match(place.text, between.end()) or _hyphenated(place, between.end())
     if found is None:
         return None
     small = place.text[end - 1 : end] == ")" and _bracketed(found)  # "(a) and (b)", but no article

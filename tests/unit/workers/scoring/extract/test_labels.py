@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.workers.scoring.extract.extracting import BLOOD, GERMS, PLANETS, label
+from tests.unit.workers.scoring.extract.extracting import BLOOD, CITIES, GERMS, PLANETS, label
 from workers.scoring.extract import Extraction, extract
 
 
@@ -59,6 +59,11 @@ def test_a_label_joined_to_its_own_text_by_a_hyphen_is_read_and_to_another_is_no
     assert label(text.format("C", "Paris")) == "C"
     assert label(text.format("B", "Paris")) is None
     assert label(text.format("C", "-5"), ("-7", "5", "-5")) == "C"
+
+
+@pytest.mark.parametrize("between", [" or ", " and ", ", ", " & ", ", or possibly "])
+def test_two_labels_each_joined_to_its_text_by_a_hyphen_are_ambiguous(between: str) -> None:
+    assert extract(f"The answer is A-Berlin{between}C-Paris", CITIES) == Extraction(None, "ambiguous", ("A", "C"))
 
 
 def test_a_label_that_is_equated_with_another_choice_names_neither() -> None:
