@@ -97,6 +97,8 @@ def test_no_path_of_those_who_measure_is_in_a_record_also_with_an_equals_sign_in
     typed = ["peers.py", "a:letter=/my/a=1.jsonl", "--examples", "/my/b=2.jsonl", "--out=x=y", "--workdir=w=v"]
     monkeypatch.setattr(sys, "argv", typed)
     assert command_line(["--workdir"], files).endswith(" a:letter=FILE --examples EXAMPLES")
+    monkeypatch.setattr(sys, "argv", ["published_texts.py", ".", "--texts", "6000"])
+    assert command_line(hidden={Path(): "FOLDER"}).endswith(" FOLDER --texts 6000")
 
 
 def test_a_record_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
