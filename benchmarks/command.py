@@ -108,13 +108,19 @@ def command_line(without: Collection[str] = (), hidden: Mapping[Path, str] | Non
     words = []
     typed = iter(sys.argv[1:])
     for word in typed:
-        name, equals, value = word.partition("=")
         if word in ("--out", *without):
             next(typed)
-        elif name not in ("--out", *without):
-            shown = hidden or {}
-            words.append(shown.get(Path(word)) or (name + equals + shown.get(Path(value), value) if value else word))
+        elif word.partition("=")[0] not in ("--out", *without):
+            words.append(_shown(word, hidden or {}))
     return f"{_program()} {shlex.join(words)}".rstrip()
+
+
+def _shown(word: str, hidden: Mapping[Path, str]) -> str:
+    """Return `word` with the name of the hidden path that it is, or that follows its first `=`, if it is one."""
+    if Path(word) in hidden:
+        return hidden[Path(word)]
+    name, _, value = word.partition("=")
+    return f"{name}={hidden[Path(value)]}" if value and Path(value) in hidden else word
 
 
 def positive(text: str) -> int:
