@@ -17,7 +17,7 @@ from producer.readers.csv import read_csv
 from producer.readers.csv_dialect import Dialect, dialect_of
 from producer.readers.csv_headers import mapping_for, refuse_column_before_question, refuse_row_as_header
 from producer.readers.field_names import is_table_header
-from producer.readers.hub import is_dataset, read_dataset
+from producer.readers.hub import is_dataset, only_a_column_names_splits, read_dataset
 from producer.readers.json import read_json
 from producer.readers.jsonl import DECODER, read_jsonl
 from producer.readers.layouts import is_question
@@ -57,7 +57,9 @@ class Format:
 def format_of(source: Source) -> Format:
     """Return the format of a file or a dataset. Raises QuestionFileError for content without records."""
     if is_dataset(source):
-        found = Format(DATASET, partial(read_dataset, source), names_split=True)
+        by_column = only_a_column_names_splits(source)
+        whole = replace(source, how=replace(source.how, split="")) if by_column else source
+        found = Format(DATASET, partial(read_dataset, whole), names_split=not by_column)
     else:
         found = _format_of_file(source)
     records = found.records

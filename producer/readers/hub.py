@@ -14,11 +14,12 @@ from typing import Any
 
 from contract.errors import InputError, QuestionFileError, first_line, nearest
 from contract.wording import number
+from producer.readers.field_names import spelled
 from producer.readers.folder import listed
 from producer.readers.record import Record
 from producer.readers.source import Source
 
-__all__ = ["is_dataset", "read_dataset"]
+__all__ = ["is_dataset", "only_a_column_names_splits", "read_dataset"]
 
 #: Names of files that hold questions rather than descriptions of the dataset.
 _OF_QUESTIONS = re.compile(r".+\.(parquet|arrow|jsonl|ndjson|csv|tsv)(\.gz|\.zst)?", re.IGNORECASE)
@@ -56,10 +57,18 @@ def read_dataset(source: Source) -> Iterator[Record]:
         yield Record(at, fields, fields)
 
 
+def only_a_column_names_splits(source: Source) -> bool:
+    """Whether the dataset has no splits of its own, but a column of that name.
+
+    The library calls all rows of a folder `train` if no file is named after a split.
+    """
+    found = _load(source)
+    splits = found if isinstance(found, Mapping) else {str(found.split or "train"): found}
+    return list(splits) == ["train"] and any(spelled(name) == "split" for name in splits["train"].features)
+
+
 def _rows(source: Source) -> Any:
-    _refuse_subset_of_saved(source)
-    datasets = _library()
-    found = _load(source, datasets)
+    found = _load(source)
     if not isinstance(found, Mapping):
         _refuse_other_split(found.split, source)
         return found
@@ -89,7 +98,9 @@ def _refuse_other_split(saved: Any, source: Source) -> None:
         raise QuestionFileError(f"is {what}: it has no split {wanted!r}.", path=source.shown, hint=hint)
 
 
-def _load(source: Source, datasets: Any) -> Any:
+def _load(source: Source) -> Any:
+    _refuse_subset_of_saved(source)
+    datasets = _library()
     subset = source.how.subset or None
     with _explaining(source):
         if source.hub_name:

@@ -97,7 +97,7 @@ def records_of_split(files: Sequence[Records], head: Sequence[Record], wanted: s
             hint = nearest(wanted, list(there))
             raise QuestionFileError(f"no split {wanted!r} among {splits_counted(there)}.", path=shown, hint=hint)
         return [partial(_only, records, wanted.lower()) for records in files]
-    if len(set(filter(split_called, there))) > 1:
+    if len(set(filter(None, there))) > 1:  # beside `train`, `held_out` is a split, too
         raise several_splits(shown, there, "questions")
     return None
 

@@ -156,6 +156,31 @@ def test_a_datasets_repository_is_read_by_its_folder(tmp_path: Path) -> None:
     assert question.right == ("B",)
 
 
+def test_a_column_names_the_splits_of_a_dataset_that_has_none_of_its_own(tmp_path: Path) -> None:
+    """The library calls all its rows `train`: they were asked together, with `--split train`, too."""
+    datasets = needed_package("datasets")
+    rows = [
+        {"question": split, "choices": ["x", "y"], "answer": 1, "split": split} for split in ("train", "test", "test")
+    ]
+    for folder, file in (("plain", "all"), ("named", "test-00000-of-00001")):
+        (tmp_path / folder).mkdir()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / folder / f"{file}.parquet")
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+
+    def asked(folder: str, split: str = "") -> list[str]:
+        return [
+            each.question for each in questions(understand(Source(tmp_path / folder, folder, HowToRead(split=split))))
+        ]
+
+    for folder in ("plain", "saved"):
+        with pytest.raises(QuestionFileError, match=r"several splits; questions per split: test \(2\), train \(1\)"):
+            asked(folder)
+        assert asked(folder, "test") == ["test", "test"]
+        assert asked(folder, "train") == ["train"]
+        assert asked(folder, "*") == ["train", "test", "test"]
+    assert asked("named") == asked("named", "test") == ["train", "test", "test"], "its own split counts alone"
+
+
 def test_files_that_would_be_no_part_of_a_dataset_are_named_instead_of_left_out(tmp_path: Path) -> None:
     """Of files of which one is called after a split, as `test_taking` is, the library reads only that one."""
     needed_package("datasets")

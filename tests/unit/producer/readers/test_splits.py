@@ -165,6 +165,16 @@ def test_a_column_called_split_with_other_things_in_it_parts_nothing(tmp_path: P
     assert [each.question for each in questions_of(path, split="hard")] == ["r"]
 
 
+def test_what_stands_beside_a_split_in_a_column_is_a_split_too(tmp_path: Path) -> None:
+    """Rows of `train` and `held_out` were asked together, as only one of the two is a usual name."""
+    path = tmp_path / "set.csv"
+    path.write_text(column("train", "held_out", ""))
+
+    with pytest.raises(QuestionFileError, match=r"several splits; questions per split: held_out \(1\), train \(1\)"):
+        questions_of(path)
+    assert [each.question for each in questions_of(path, split="held_out")] == ["held_out 1?"]
+
+
 def test_files_that_are_splits_themselves_are_no_subjects(tmp_path: Path) -> None:
     line = json.dumps(GOOD)
     path = laid_out(tmp_path, {"train.jsonl": line, "dev.jsonl": line, "test.jsonl": line})
