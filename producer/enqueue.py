@@ -163,15 +163,15 @@ def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | No
     if how.fresh:
         planned = afresh(planned, session.ledger)
     refuse_unanswerable([planned], session.ledger, live)
-    if how.watch:
+    if how.watch or planned.survey.troubles.count:
         refuse_unwritable(how.out / planned.run_id)
     note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
     while True:
-        rejected = write_rejected(planned.survey, how.out / planned.run_id)
-        done = submit(planned, session.ledger, session.broker, how.priority, how.weight, earlier)
-        if not how.fresh or done.state is State.NEW:
+        done = submit(planned, session.ledger, session.broker, how.priority, how.weight, earlier, only_new=how.fresh)
+        if done.state is not State.TAKEN:
             break
         planned = afresh(planned, session.ledger)  # another command asked the same afresh, and was faster
+    rejected = write_rejected(planned.survey, how.out / planned.run_id)
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected, earlier)
     if how.watch:

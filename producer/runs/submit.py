@@ -30,6 +30,8 @@ class State(StrEnum):
     """State in which a submission found its run."""
 
     NEW = "new"
+    #: Another command created the run that was to be a new one; nothing was done.
+    TAKEN = "taken"
     RESUMED = "resumed"
     #: The run was cancelled, and is now resumed.
     REVIVED = "revived"
@@ -86,17 +88,22 @@ def submit(
     priority: Priority | None = None,
     weight: int | None = None,
     earlier: Earlier | None = None,
+    *,
+    only_new: bool = False,
 ) -> Submitted:
     """Write what is missing from the ledger, and send what is missing from the queue and not answered by `earlier`.
 
     `priority` is for what is sent now and, if the run is new, for the run; None: the run's, or normal for a new one.
-    `weight` is the number of turns the run gets for each turn of others; None: unchanged, or 1 for a new run. Waits
-    while another producer or a worker is sending the same run.
+    `weight` is the number of turns the run gets for each turn of others; None: unchanged, or 1 for a new run. With
+    `only_new`, a run that exists already is left as it is. Waits while another producer or a worker is sending the same
+    run.
     """
     wanted = planned.run(Priority.NORMAL if priority is None else priority)
     with broker.sole_sender(wanted.run_id), _explaining_purge(wanted.run_id):
         run = ledger.open_run(wanted)
         is_new = run == wanted  # an older one was created at another time
+        if only_new and not is_new:
+            return Submitted(run, State.TAKEN, unsettled=0, sent=0, messages=0)
         priority = run.priority if priority is None else priority
         if weight is not None:
             broker.weigh(run.run_id, weight)

@@ -192,21 +192,30 @@ def test_fresh_asks_once_more(producer: Producer, five: Path) -> None:
 
 
 def test_two_commands_that_ask_afresh_at_the_same_time_make_two_runs(
-    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    producer: Producer,
+    write_rows: WriteRows,
+    ledger: MemoryLedger,
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first = producer.json("enqueue", five)["run_id"]
+    """The slower one gave its weight to the other's run, and wrote its skipped rows into the other's folder."""
+    good = {"question": "q", "choices": ["x", "y"], "answer": "A"}
+    asking = ("enqueue", write_rows(good, {**good, "answer": "Z"}), "--skip-bad")
+    first = producer.json(*asking)["run_id"]
 
     def afresh_at_once(planned: Plan, ledger: MemoryLedger) -> Plan:
         found = afresh(planned, ledger)
-        monkeypatch.undo()
+        monkeypatch.setattr("producer.enqueue.afresh", afresh)
         submit(found, ledger, broker)
         return found
 
     monkeypatch.setattr("producer.enqueue.afresh", afresh_at_once)
-    done = producer.json("enqueue", five, "--fresh")
+    done = producer.json(*asking, "--fresh", "--weight", "3")
 
-    assert (done["run_id"], done["state"], done["sent"]) == (f"{first}-3", "new", 5)
+    assert (done["run_id"], done["state"], done["sent"]) == (f"{first}-3", "new", 1)
     assert sorted(ledger.run_ids()) == [first, f"{first}-2", f"{first}-3"]
+    assert (broker.weight(f"{first}-2"), broker.weight(f"{first}-3")) == (1, 3)
+    assert sorted(each.parent.name for each in Path("results").glob("*/rejected.jsonl")) == [first, f"{first}-3"]
 
 
 def test_a_dry_run_of_a_fresh_one_does_not_promise_the_id_of_an_older_one(producer: Producer, five: Path) -> None:
