@@ -20,7 +20,7 @@ from workers.engines.encoding import PromptEncoder
 from workers.engines.model_files import tokenizer_of
 from workers.engines.packaged import resolve
 from workers.engines.vllm import prepare_environment
-from workers.recheck.rescoring import rescore
+from workers.recheck.rescoring import cut_short, rescore
 from workers.recheck.serving import refuse_lacking_adapter
 from workers.recheck.stability import Flip, answered, engine_differences, stability
 from workers.recheck.tokens import as_asked, refuse_foreign_tokens, request_tokens
@@ -56,6 +56,8 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
     done = rescore(ledger, run.run_id)
     tell(f"{done.run.run_id}: {number(done.questions, 'question')} re-read, {done.changed:,} changed")
     note(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}")
+    for other in cut_short(ledger, done):
+        note(f"{other}, begun by other rules or on other texts, cannot be finished: python -m producer purge {other}")
 
 
 @click.command("stability")

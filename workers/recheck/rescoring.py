@@ -21,7 +21,7 @@ from workers.scoring.generate import read_text
 from workers.scoring.vote import count
 from workers.verdicts import combined, in_original_labels
 
-__all__ = ["Rescored", "rescore"]
+__all__ = ["Rescored", "cut_short", "rescore"]
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,16 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
     ids = (run_id_for(name, spec, repeat) for repeat in count_from(1))
     runs = (old.model_copy(update={"run_id": each, "spec": spec, "created_at": time.time()}) for each in ids)
     return next(done for new in runs if (done := _rescored_into(ledger, old, new)))
+
+
+def cut_short(ledger: Ledger, done: Rescored) -> list[str]:
+    """Return other rescorings of the same run that are not finished, as the rules or the texts have changed since."""
+    runs = ledger.read_open_runs().runs.values()
+    return [
+        each.run_id
+        for each in runs
+        if each.spec.rescored_from == done.run.spec.rescored_from and each.run_id != done.run.run_id
+    ]
 
 
 def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:

@@ -15,13 +15,17 @@ from contract.errors import RunConfigError
 from contract.spec import Judge, Sampling
 from tests.support import make_questions, open_run
 from tests.unit.workers.recheck.stored import GENERATES, commit, stored
-from workers.recheck.rescoring import rescore
+from workers.recheck.rescoring import cut_short, rescore
 from workers.scoring.base import Reading
 from workers.scoring.extract import rules_version
 from workers.scoring.generate import read_text
 
 NOTHING_READ = Reading(None, "none")
 NOT_READ = "has no texts in which rules would read a choice"
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: MemoryLedger) -> None:
@@ -120,9 +124,6 @@ def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
     run = open_run(books, make_questions(2), "old", **GENERATES)
     commit(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."))
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(books, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
         rescore(books, run.run_id)
@@ -132,6 +133,27 @@ def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
     assert done.run.run_id == open_now
     assert books.counts(open_now).finished
     assert [verdict and verdict.choice for _, verdict in books.results(open_now)] == ["A", None]
+
+
+def test_a_rescoring_that_other_rules_began_is_named_by_the_command_that_cannot_finish_it(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hints said to finish it with that command, which made another run and left this one open, without a word."""
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."))
+    with monkeypatch.context() as yesterday:
+        yesterday.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
+        yesterday.setattr(books, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            rescore(books, run.run_id)
+    (left,) = books.open_runs()
+
+    done = rescore(books, run.run_id)
+
+    assert books.counts(done.run.run_id).finished
+    assert cut_short(books, done) == [left]
+    books.purge(left)
+    assert cut_short(books, done) == []
 
 
 def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
