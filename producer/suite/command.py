@@ -31,6 +31,7 @@ from producer.suite.config import Suite, load_suite
 from producer.suite.export import folder_of
 from producer.suite.plan import (
     Planned,
+    as_fields,
     differently_judged,
     one_of_each_entry,
     planned,
@@ -119,6 +120,8 @@ def _warn(runs: Sequence[Planned], settings: Settings, live: Sequence[WorkerReco
             concerned.setdefault((each.plan.survey.source.title, warning), {})[each.entry.name] = None
     for (_, warning), names in concerned.items():
         note(f"{', '.join(names)}: {warning}")
+    for how in as_fields(warning for _, warning in concerned):
+        note(how)
     for group in differently_judged(runs):
         why = "only those with the same are compared in pairs; give all the same, also an entry without retrieval"
         note(f"{', '.join(each.entry.name for each in group)}: the same questions with different qrels: {why}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,6 +23,7 @@ from producer.suite.config import Entry, Suite
 
 __all__ = [
     "Planned",
+    "as_fields",
     "differently_judged",
     "one_of_each_entry",
     "planned",
@@ -62,8 +63,14 @@ def planned(suite: Suite, path: Path, settings: Settings) -> Iterator[list[Plann
                 said = trouble.message if isinstance(trouble, click.UsageError) else str(trouble)
                 troubles.append(f"{path}: entry {entry.name!r}: {said}")
         if troubles:
-            raise InputError("\n  ".join(troubles))
+            raise InputError("\n  ".join([*troubles, *as_fields(troubles)]))
         yield found
+
+
+def as_fields(told: Iterable[str]) -> list[str]:
+    """Return how a suite says what an option says, as a line if what is `told` names options."""
+    how = "In a suite, options are fields of an entry: --split test is `split: test`, --skip-bad is `skip_bad: true`."
+    return [how] if any(" --" in each for each in told) else []
 
 
 def _of_entry(suite: Suite, entry: Entry, settings: Settings, stack: ExitStack) -> list[Planned]:

@@ -122,8 +122,9 @@ def unwritten(run: Run, counts: Counts) -> str:
 
 
 def writer_of(run: Run) -> str:
-    """Return the command that writes the run's questions into the ledger."""
-    return f"`python -m workers rescore {run.spec.rescored_from}`" if run.spec.rescored_from else "`enqueue`"
+    """Return the command that writes the run's questions into the ledger, or those that may."""
+    old = run.spec.rescored_from
+    return f"`python -m workers rescore {old}`" if old else "the `enqueue`, `suite` or `load` that made it"
 
 
 def queues_json(run: Run, broker: Broker) -> dict[str, int]:

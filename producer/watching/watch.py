@@ -31,7 +31,7 @@ TICK_S = 0.5
 #: What became of a run that is not there any more, and what to do.
 PURGED_OR_LOST = (
     "The run was purged, or Redis lost its data: it was restarted without appendonly, or replaced by an empty server. "
-    "Repeat the `enqueue` or `suite` that made the run, to recreate it from the start."
+    "Repeat the `enqueue`, `suite` or `load` that made it, to recreate it from the start."
 )
 
 

@@ -213,6 +213,25 @@ def test_what_the_workers_of_any_of_its_models_lack_is_warned_of_once(
     ]
 
 
+def test_options_that_errors_and_warnings_name_are_said_to_be_fields_of_an_entry(
+    producer: Producer, write_rows: WriteRows
+) -> None:
+    """They named `--skip-bad` and `--set`, which `suite` does not have."""
+    how = "In a suite, options are fields of an entry: --split test is `split: test`"
+    good = {"question": "q", "choices": ["x", "y"], "answer": "A"}
+
+    rows = write_rows(good, {**good, "answer": "Z"})
+    refused = producer(write_suite([{"name": "a", "file": str(rows)}]), "--dry-run", exit_code=1).stderr
+    assert "--skip-bad leaves this one out" in refused
+    assert how in refused
+
+    rows = write_rows(*({**good, "question": f"q{at}", "choices": [f"x{at}", f"y{at}"]} for at in range(20)))
+    shown = write_suite([{"name": "a", "file": str(rows), "set": {"mode": "letter"}}])
+    warned = producer(shown, "--dry-run").stderr
+    assert "Use --set shuffle=true" in warned
+    assert warned.count(how) == 1
+
+
 def test_a_dry_run_names_the_runs_and_writes_nothing(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger
 ) -> None:
