@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from pydantic import BaseModel, Field, ValidationError
@@ -16,8 +16,10 @@ from contract.chunks import TOGETHER, chunks
 from contract.engine_info import EngineUsed
 from contract.errors import InputError, RunConfigError
 from contract.explain import explain
+from contract.fair_share import MOST_WEIGHT
 from contract.ledger import Counts, Ledger, Run, RunState, Taken
 from contract.names import RunId
+from contract.priority import Priority
 from contract.question import Question
 from contract.spec import RunSpec
 from contract.verdict import Verdict
@@ -79,6 +81,9 @@ class _Summary(BaseModel):
     exported_at: datetime
     #: Older versions did not write it.
     created_at: datetime | None = None
+    #: The same.
+    priority: Literal["high", "normal", "low"] = "normal"
+    weight: int = Field(1, ge=1, le=MOST_WEIGHT)
     files: tuple[str, ...] = ()
 
 
@@ -95,6 +100,7 @@ class _Archive:
     """An exported run that was found to be complete."""
 
     run: Run
+    weight: int
     engines: tuple[EngineUsed, ...]
     results: Path
 
@@ -151,13 +157,14 @@ def _read(folder: Path) -> _Archive:
         chance=digest.keys.guessing.chance(said.spec),
         without_key=digest.keys.without_key,
         created_at=(said.created_at or said.exported_at).timestamp(),
+        priority=Priority[said.priority.upper()],
         taken=said.selection,
     )
     engines = (
         EngineUsed(worker=each.worker, since=each.since.timestamp(), engine=each.engine)
         for each in said.environment.answered_by
     )
-    return _Archive(run, tuple(engines), results)
+    return _Archive(run, said.weight, tuple(engines), results)
 
 
 def _summary(path: Path) -> _Summary:
@@ -196,6 +203,7 @@ def _put(session: Session, archive: _Archive) -> _Loaded:
         ledger.open_run(run)
         before = ledger.counts(run.run_id)
         if not before.settled and not before.todo:  # new, or workers would ask what is not loaded yet
+            session.broker.weigh(run.run_id, archive.weight)
             ledger.halt(run.run_id, RunState.PAUSED)
         _fill(ledger, archive)
         counts = ledger.counts(run.run_id)

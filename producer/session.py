@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from contract.fair_share import weight_of
 from contract.fleet import Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.settings import Settings, load_settings
@@ -45,6 +46,10 @@ class Session:
         """Return all live workers; unlike `Broker.all_workers`, without loading Celery."""
         ledger = cast(RedisLedger, self.ledger)
         return Fleet(ledger.client).alive()
+
+    def weight(self, run_id: str) -> int:
+        """Return the run's turns for each turn of other runs; unlike `Broker.weight`, without loading Celery."""
+        return weight_of(cast(RedisLedger, self.ledger), run_id)
 
     def reach(self) -> None:
         """Raise LedgerError now rather than after a long file has been read."""

@@ -39,8 +39,9 @@ def export(
     directory: Path,
     formats: Sequence[str] = ("csv",),
     live: Iterable[WorkerRecord] = (),
+    weight: int = 1,
 ) -> Exported:
-    """Write the run's current results and its summary to `directory`.
+    """Write the run's current results and its summary to `directory`; `weight` is the run's, for a later `load`.
 
     The questions are streamed in input order. All files are written under temporary names and renamed once all are
     complete: on InputError (no space, no permission) the old ones are unchanged. If a rename fails after that, or the
@@ -61,7 +62,7 @@ def export(
                     sink.write(piece)
         results = [path for sink in sinks for path in sink.files]
         names = [str(path.relative_to(directory)) for path in results]
-        content = summary_json(summary, live, ledger.engines(run_id)) | {"files": names}
+        content = summary_json(summary, live, ledger.engines(run_id), weight) | {"files": names}
         json.dump(content, summary_file, ensure_ascii=False, indent=2)
         summary_file.write("\n")
     files = (*results, seal)

@@ -25,15 +25,22 @@ ALL_FAILED = "not available: every settled question with a key failed"
 
 
 def summary_json(
-    summary: Summary, live: Iterable[WorkerRecord] = (), answered_by: Iterable[EngineUsed] = ()
+    summary: Summary,
+    live: Iterable[WorkerRecord] = (),
+    answered_by: Iterable[EngineUsed] = (),
+    weight: int = 1,
 ) -> dict[str, Any]:
-    """Return the content of summary.json, with the engines of the `live` workers, and those that answered."""
+    """Return the content of summary.json, with the engines of the `live` workers, those that answered, and the run's
+    `weight`.
+    """
     run, tally = summary.run, summary.tally
     return {
         "run_id": run.run_id,
         "source": run.source,
         "selection": run.taken.model_dump(mode="json") if run.taken else None,
         "created_at": iso(run.created_at),
+        "priority": run.priority.name.lower(),
+        "weight": weight,
         "state": summary.standing,
         "spec": run.spec.model_dump(mode="json"),
         "prompt_version": run.spec.prompt.version,

@@ -101,7 +101,8 @@ class Work:
         summaries: dict[str, Summary] = {}
         for _, run in self._runs:
             live = workers_of(run, broker.all_workers())
-            done = export(self._session.ledger, run.run_id, self._out / run.run_id, self._formats, live)
+            weight = self._session.weight(run.run_id)
+            done = export(self._session.ledger, run.run_id, self._out / run.run_id, self._formats, live, weight)
             for remark in done.remarks:
                 note(remark)
             files += done.files

@@ -63,7 +63,7 @@ def export_and_print(
     tallies: list[Tally] = []
     for run in runs:
         live = workers_of(run, session.live_workers())
-        done = export(session.ledger, run.run_id, out / run.run_id, formats, live)
+        done = export(session.ledger, run.run_id, out / run.run_id, formats, live, session.weight(run.run_id))
         for remark in done.remarks:
             note(remark)
         printed.append({**done.content, "files": [str(path) for path in done.files]})
@@ -85,7 +85,7 @@ def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_j
         summary = Summary.of(run, counts.state, results)
     files, used = _exported(out / run.run_id, summary), session.ledger.engines(run.run_id)
     if as_json:
-        content = summary_json(summary, workers_of(run, session.live_workers()), used)
+        content = summary_json(summary, workers_of(run, session.live_workers()), used, session.weight(run.run_id))
         del content["exported_at"]
         echo_json({**content, "files": [str(path) for path in files]})
     else:

@@ -31,6 +31,9 @@ class SessionInMemory(Session):
     def live_workers(self) -> list[WorkerRecord]:
         return self.broker.all_workers()
 
+    def weight(self, run_id: str) -> int:
+        return self.broker.weight(run_id)
+
 
 def session_on(ledger: Ledger, broker: Broker | None = None) -> Session:
     """Return a session that opens nothing; without a `broker`, it has one in memory."""

@@ -11,6 +11,7 @@ import pytest
 
 from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger, RunState
+from contract.priority import Priority
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.unit.producer.conftest import Producer, WriteRows, session_on, settle_whole
@@ -56,6 +57,35 @@ def test_a_run_comes_back_with_its_questions_verdicts_and_engines(
     there, here = (each.session.ledger.run(run_id) for each in (elsewhere, producer))
     assert there.model_dump(exclude={"created_at"}) == here.model_dump(exclude={"created_at"})
     assert there.created_at == pytest.approx(here.created_at, abs=0.001)
+
+
+def test_a_run_comes_back_with_its_priority_and_its_weight(
+    producer: Producer, elsewhere: Producer, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    """Both were lost, so a run that was to come first came last when it was resumed."""
+    run_id = producer.json("enqueue", write_rows(*ROWS), "--priority", "high", "--weight", "3")["run_id"]
+    producer("export", run_id, "--format", "jsonl", "--out", tmp_path)
+
+    elsewhere("load", tmp_path / run_id)
+
+    session = elsewhere.session
+    assert (session.ledger.run(run_id).priority, session.broker.weight(run_id)) == (Priority.HIGH, 3)
+    elsewhere("weight", run_id, "5")
+    elsewhere("load", tmp_path / run_id)
+    assert session.broker.weight(run_id) == 5, "what was set here stays"
+
+
+def test_an_export_that_does_not_say_its_priority_is_one_of_normal_priority(
+    elsewhere: Producer, run_id: str, archive: Path
+) -> None:
+    summary = json.loads((archive / "summary.json").read_text())
+    del summary["priority"], summary["weight"]
+    (archive / "summary.json").write_text(json.dumps(summary))
+
+    elsewhere("load", archive)
+
+    session = elsewhere.session
+    assert (session.ledger.run(run_id).priority, session.broker.weight(run_id)) == (Priority.NORMAL, 1)
 
 
 def test_what_was_not_settled_is_asked_once_the_run_is_resumed(elsewhere: Producer, run_id: str, archive: Path) -> None:
