@@ -193,8 +193,12 @@ def _remedy(trouble: OSError) -> str:
         # A container runs as user 1000, while the mounted folder often belongs to another (compose.yaml: HOST_UID).
         return f"Give user {os.geteuid()} write permission there (containers: HOST_UID, in compose.yaml)"
     if isinstance(trouble, FileExistsError | NotADirectoryError | IsADirectoryError):
-        return f"Move {trouble.filename2 or trouble.filename} out of the way"
+        return f"Move {_nearest_existing(Path(trouble.filename2 or trouble.filename))} out of the way"
     return "Free some space" if trouble.errno in NO_ROOM else "Fix that"
+
+
+def _nearest_existing(path: Path) -> Path:
+    return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
 
 def refuse_unwritable(directory: Path) -> None:
@@ -202,7 +206,7 @@ def refuse_unwritable(directory: Path) -> None:
 
     A temporary file is written to it, or to its nearest existing parent folder, and deleted at once.
     """
-    there = next(each for each in (directory, *directory.absolute().parents) if os.path.lexists(each))
+    there = _nearest_existing(directory)
     with explaining(directory):
         if not there.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))

@@ -73,6 +73,14 @@ def test_a_file_where_the_runs_folder_should_be_is_named_as_what_is_in_the_way(
         export(filled, "run-1", tmp_path / "run-1")
 
 
+def test_of_a_path_below_a_file_that_file_is_what_is_in_the_way(filled: MemoryLedger, tmp_path: Path) -> None:
+    """The whole path was, which does not exist."""
+    (tmp_path / "file").write_text("mine")
+    for below in ("file/run-1", "file/deeper/run-1"):
+        with pytest.raises(InputError, match=rf"Not a directory; .* Move {tmp_path / 'file'} out of the way or choose"):
+            export(filled, "run-1", tmp_path / below)
+
+
 def test_a_folder_where_a_file_should_be_is_named_before_any_file_is_replaced(
     filled: MemoryLedger, tmp_path: Path
 ) -> None:
