@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,6 +40,10 @@ WANTS_PASSWORD = ("Authentication required", "HELLO must be called")
 HURRIED_TIMEOUT_S = 2.0
 #: What OpenSSL's errors begin with: something answers, but one side does not accept what the other says it is.
 TLS_ERROR = "[SSL: "
+#: The network does not reach the host, whether or not a Redis runs there.
+_NO_WAY = {errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT}
+#: How redis-py calls it if packets to the host are dropped.
+_IN_VAIN = "Timeout connecting"
 #: First word of a Redis error that persists until its cause is fixed → the cause, and the remedy.
 _REFUSALS = {
     "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
@@ -166,9 +172,18 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
         hint = "Wait until it has. Workers then continue by themselves."
         return RedisUnreachable(f"Redis at {place} was started and is still loading its data.", hint=hint)
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
-        hint = _TLS_REMEDY if TLS_ERROR in str(trouble) else "Start one, or set MCQUEUE_REDIS_URL to another."
-        return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=hint)
+        return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=_remedy(trouble))
     return LedgerError(f"Redis at {place} refuses: {trouble}.")
+
+
+def _remedy(trouble: redis.RedisError | OSError) -> str:
+    """Return what to do where nothing answers; redis-py raises its error while it handles that of the socket."""
+    cause = trouble.__context__ or trouble
+    if TLS_ERROR in str(trouble):
+        return _TLS_REMEDY
+    if isinstance(cause, socket.gaierror) or getattr(cause, "errno", None) in _NO_WAY or _IN_VAIN in str(trouble):
+        return "Check the address in MCQUEUE_REDIS_URL, and the way there: name server, firewall, VPN."
+    return "Start one, or set MCQUEUE_REDIS_URL to another."
 
 
 def refusal(trouble: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from contextlib import suppress
@@ -160,6 +161,28 @@ def test_a_certificate_that_is_not_accepted_is_no_server_to_start(trouble: str) 
     assert trouble in caught.value.message
     assert "ssl_ca_certs=FILE" in caught.value.hint
     assert "Start one" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedy"),
+    [
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "the way there: name server, firewall, VPN."),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "the way there: name server, firewall, VPN."),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "the way there: name server, firewall, VPN."),
+        (TimeoutError(), "the way there: name server, firewall, VPN."),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "Start one, or set MCQUEUE_REDIS_URL"),
+    ],
+)
+def test_where_the_network_does_not_reach_the_host_nobody_is_told_to_start_a_server(
+    monkeypatch: pytest.MonkeyPatch, cause: OSError, remedy: str
+) -> None:
+    def connecting(*_: object) -> None:
+        raise cause
+
+    monkeypatch.setattr(redis.Connection, "_connect", connecting)
+    with pytest.raises(RedisUnreachable) as caught:
+        connect(Settings(redis_url=SecretStr("redis://there:6379/0")), retries=0)
+    assert remedy in caught.value.hint
 
 
 def test_a_file_of_the_url_that_cannot_be_read_is_named(tmp_path: Path) -> None:
