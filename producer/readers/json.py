@@ -270,7 +270,9 @@ class _Cursor:
         except json.JSONDecodeError as trouble:
             self.at = trouble.pos
             unclosed = trouble.msg.startswith("Unterminated") or not self._text[trouble.pos :].strip()
-            self.fail(f"{'the file ends too early' if unclosed else 'malformed JSON'}: {trouble.msg}")
+            self.fail(
+                f"{'the file ends too early' if unclosed else 'malformed JSON'}: {trouble.msg.removesuffix(' at')}"
+            )
         except (ValueError, RecursionError) as trouble:
             self.fail(f"malformed JSON: {trouble}")
         except FieldTrouble as trouble:

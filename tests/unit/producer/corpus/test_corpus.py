@@ -330,7 +330,16 @@ def test_a_bad_passage_is_told_with_file_line_field_and_remedy(tmp_path: Path, r
             "?",
             "c.docx: unknown suffix '.docx', expected .csv, .tsv, .json, .jsonl (",
         ),
-        ("c.json", '[{"text": "a"},\n{"text": "b"]', "c.json:2: malformed JSON"),
+        (
+            "c.json",
+            '[{"text": "a"},\n{"text": "b"]',
+            "c.json:2: malformed JSON: Expecting ',' delimiter, at column 13. Correct the file there and repeat the",
+        ),
+        (
+            "c.json",
+            '[{"text": "a"},\n{"text": "b\nc"}]',
+            "c.json:2: malformed JSON: Invalid control character, at column 12. Correct the file there and repeat the",
+        ),
         ("c.json", '[{"text": "a"}, {"txt": "b"}]', "c.json:1: field 'text': missing; found txt. Did you mean 'txt'?"),
         (
             "c.json",
