@@ -116,8 +116,8 @@ class _Gatherer:
     def attach(self) -> None:
         """Use the consumer's present channel from now on, and set all timers again.
 
-        Celery has cleared the old timers if the connection broke in its event loop, but not if it broke again before
-        the loop began. So a timer may fire more than once, and must do no harm then.
+        Celery has cancelled the timers that were set here at the last connect, but not those that its event loop set
+        since. So a timer may fire more than once, and must do no harm then.
         """
         # Celery's own worker_disable_prefetch limits consumption by the same hook.
         self._qos = qos = self._consumer.connection.default_channel.qos

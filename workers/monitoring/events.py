@@ -1,8 +1,7 @@
 """Task events for Flower: one received-started-succeeded triple per message, sent by a thread of its own.
 
-With the thread pool, Celery 5.6.3 loses events that several threads send through its single dispatcher (celery issue
-10434). Here one thread sends the events of all batches: at once if there were none for `EVERY_S`, else all that came
-meanwhile in one publish. For short batches, that costs far less than two publishes for each.
+The thread sends at once if there were no events for `EVERY_S`, else all that came meanwhile in one publish. For short
+batches, that costs far less than two publishes for each, and a Redis that does not answer delays nothing but events.
 """
 
 from __future__ import annotations
