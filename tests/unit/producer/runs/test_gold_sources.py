@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +45,6 @@ def named(index: Path, *sources: dict[str, Any]) -> Named:
 )
 def test_a_source_that_the_index_has_is_not_lost(passages: Path, source: dict[str, Any]) -> None:
     assert named(passages, source, {}) == Named(questions=2, sourced=1, lost=0)
-
-
-def test_many_questions_take_no_longer_each_than_a_few(tmp_path: Path) -> None:
-    """Each went through the sources of all: 20,000 took a minute."""
-    many = 15_000
-    documents = (Document(f"d{at}", "Iron rusts.", "", "", "made up", at) for at in range(2 * many))
-    store_passages(documents, Chunking(tokens=9), tmp_path / PASSAGES, tmp_path)
-    questions = [make_question(at, gold_passages=[f"d{at}", f"d{at + many}"]) for at in range(many)]
-
-    began = time.process_time()
-    assert named_sources(questions, tmp_path, by_hash=True) == Named(questions=many, sourced=many, lost=0)
-    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize(
