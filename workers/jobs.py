@@ -91,7 +91,7 @@ class Scoring(Job):
         self.most_batches = settings.max_batches_in_flight
         engine = make_engine(settings)
         self._engine = GuardedEngine(engine, on_hang=self._end_hung)
-        self._judges = JudgeEngines(settings)
+        self._judges = JudgeEngines(settings, context.stopping)
         self._readers = ReadingProcesses(settings.reading_processes)
         self._stage = BatchScorer(context, self._engine, self._judges.engine_of, self._judges.waits_for, self._readers)
         # While a suspect is asked alone, no more messages are taken: they would be kept from other workers.

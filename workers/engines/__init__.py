@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import cast
 
@@ -28,8 +29,9 @@ def make_engine(settings: Settings) -> Engine:
 class JudgeEngines:
     """Engines for judges on remote servers, one per server and model, created on first use. Thread-safe."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, stopping: Callable[[], bool] = lambda: False) -> None:
         self._settings = settings
+        self._stopping = stopping
         self._engines: dict[tuple[str, str], Engine] = {}
         self._lock = threading.Lock()
 
@@ -41,6 +43,7 @@ class JudgeEngines:
             key = (judge.server, judge.model)
             if key not in self._engines:
                 engine = OpenAiEngine(self._settings, self._server_of(judge))
+                engine.stopping = self._stopping
                 engine.start()
                 self._engines[key] = engine
             return self._engines[key]

@@ -12,12 +12,12 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from contract.errors import SettingsError, first_line
+from contract.errors import SettingsError, WaitEnded, first_line
 from contract.settings import OpenAiSettings
 from workers.engines.openai import wire
 from workers.engines.openai.parameters import Parameters
 from workers.engines.openai.refusals import may_be_of_a_proxy
-from workers.retries import one_line
+from workers.retries import one_line, pause_s
 
 __all__ = ["Connection", "RateLimiter"]
 
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 SERVER_ERROR = 500
 #: The status by which most servers made with FastAPI refuse a malformed request.
 MALFORMED = 422
+#: How often a pause looks whether the worker is stopping, in seconds.
+LOOK_S = 0.1
 
 
 class RateLimiter:
@@ -56,11 +58,12 @@ class RateLimiter:
 class Connection:
     """HTTP connection to one model on one server; requests are made in the way that the model takes them.
 
-    Raises SettingsError for a proxy in the environment that cannot be used.
+    Once `stopping`, a request that nothing answers is not made again, but raises WaitEnded. Raises SettingsError for a
+    proxy in the environment that cannot be used.
     """
 
-    def __init__(self, server: OpenAiSettings) -> None:
-        from openai import DefaultHttpxClient, OpenAI
+    def __init__(self, server: OpenAiSettings, stopping: Callable[[], bool] = lambda: False) -> None:
+        from openai import DefaultHttpxClient
 
         try:
             http_client = DefaultHttpxClient(event_hooks={"response": [_correct_status]})
@@ -70,7 +73,7 @@ class Connection:
             raise SettingsError(said, hint=hint) from None
         self.server = server
         self.parameters = Parameters()
-        self.client: Any = OpenAI(
+        self.client: Any = _interruptible(stopping)(
             base_url=server.base_url,
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
             timeout=server.timeout_s,
@@ -125,6 +128,24 @@ class Connection:
         way = _proxy_to(self.server.base_url) if may_be_of_a_proxy(trouble) else ""
         text = f"{self.server.base_url}{way}: {_in_words(trouble)}"
         return text.replace(key, "…") if key else text
+
+
+def _interruptible(stopping: Callable[[], bool]) -> type[Any]:
+    """Return OpenAI's client whose pauses before a retry end once `stopping`, if nothing has answered."""
+    from openai import OpenAI
+
+    class Interruptible(OpenAI):
+        def _sleep_for_retry(self, *, retries_taken: int, response: Any, **more: Any) -> None:
+            if response is not None:  # a server that is only busy answers soon, and other texts are being written
+                super()._sleep_for_retry(retries_taken=retries_taken, response=response, **more)
+                return
+            until = time.monotonic() + pause_s(retries_taken + 1)
+            while (left_s := until - time.monotonic()) > 0:
+                if stopping():
+                    raise WaitEnded("The worker stopped while its server did not answer.")
+                time.sleep(min(LOOK_S, left_s))
+
+    return Interruptible
 
 
 def _proxy_to(url: str) -> str:

@@ -81,7 +81,7 @@ class OpenAiEngine(Engine):
     def start(self) -> None:
         if self._local is not None:
             self._server = self._local.start()
-        self._connection = Connection(self._server)
+        self._connection = Connection(self._server, self.stopping)
         self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         self._client = JudgeClient(self._connection) if self._is_judge else self._model_client(self._connection)
         named = self.settings.adapters if self._local is None else {name: name for name in self.settings.adapters}

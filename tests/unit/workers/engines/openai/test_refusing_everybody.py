@@ -10,7 +10,7 @@ from openai import InternalServerError
 
 from contract import MemoryLedger
 from contract.errors import EngineDead
-from tests.support import make_questions, open_run, wait_until
+from tests.support import PATIENCE_S, make_questions, open_run, wait_until
 from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, serving, settings_for, started
 from tests.unit.workers.messages.batches import batch_of, message
 from tests.unit.workers.stages.support import at_once, scorer
@@ -125,3 +125,31 @@ def test_an_engine_that_is_closed_waits_no_longer() -> None:
         engine.close()
         with pytest.raises(EngineDead, match="stopped while it waited"):
             asked.result()
+
+
+def test_a_worker_that_is_drained_asks_no_more_of_a_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends at once instead of after all retries of each request, and the questions keep their attempts."""
+    paused = threading.Event()
+
+    def long_pause_s(_: int) -> float:
+        paused.set()
+        return 2 * PATIENCE_S
+
+    monkeypatch.setattr("workers.engines.openai.connection.pause_s", long_pause_s)
+    stopping, books = threading.Event(), MemoryLedger()
+    run = open_run(books, make_questions(1), model="grader")
+    with serving(Script()) as url:
+        engine = make_engine(settings_for(url))
+        engine.stopping = stopping.is_set
+        engine.start()
+    stage = scorer(books, engine, engine.settings, stopping=stopping.is_set)
+    batch = batch_of(message(run, "q0"))
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(stage.run, batch)
+        assert paused.wait(PATIENCE_S)
+        stopping.set()
+        running.result(PATIENCE_S)
+    engine.close()
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    assert [each.attempts for each in books.begin(run.run_id, ["q0"])] == [1]
+    assert not books.troubles(run.run_id, "q0")
