@@ -220,3 +220,4 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.01)
     monkeypatch.setattr("workers.engines.openai.connection.pause_s", lambda _: 0.01)
     monkeypatch.setattr("workers.engines.openai.patience.WAIT_S", 0.01)
+    monkeypatch.setattr("workers.engines.openai.judge.WAIT_S", 0.01)

@@ -111,7 +111,7 @@ class ModelClient(Client):
             except OpenAIError as trouble:
                 if is_spent(trouble):
                     return wire.NOTHING_WRITTEN
-                if self._outlasted(trouble):
+                if self._outlasted():
                     continue
                 # A server that was in trouble for long, or reported success and sent no answer, may answer later.
                 may_be_answered = may_pass(trouble) or is_no_answer(trouble)
@@ -120,12 +120,12 @@ class ModelClient(Client):
     def close(self) -> None:
         self._patience.close()
 
-    def _outlasted(self, trouble: OpenAIError) -> bool:
+    def _outlasted(self) -> bool:
         """Return whether the server refused everybody and now serves again; False if it refused this request only."""
         from openai import OpenAIError
 
         try:
-            return self._patience.outlast(trouble)
+            return self._patience.outlast()
         except OpenAIError as of_all:
             said = f"The server no longer serves requests: {self._connection.says(of_all)} {self._last_words()}"
             raise EngineDead(said.rstrip()) from None

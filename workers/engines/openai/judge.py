@@ -13,7 +13,7 @@ from workers.engines.base import NotServed, UnexpectedFailure
 from workers.engines.openai import patience
 from workers.engines.openai.client import Answer, Client
 from workers.engines.openai.connection import Connection
-from workers.engines.openai.refusals import is_no_answer, may_pass, may_recover
+from workers.engines.openai.refusals import is_no_answer, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["JudgeClient"]
 
 log = logging.getLogger(__name__)
+
+#: Pause between small requests to a judge that serves nobody, in seconds. A wrong key should not be sent every second.
+WAIT_S = 5.0
 
 
 class JudgeClient(Client):
@@ -37,30 +40,17 @@ class JudgeClient(Client):
     def answered(self, ask: Callable[[], Answer]) -> Answer | Failure:
         from openai import OpenAIError
 
-        if waits_for := self._watch.waits_for:
-            return NotServed(type=NotServed.__name__, message=waits_for)
-        try:
-            answer = ask()
-        except OpenAIError as trouble:
-            return self._refused(self._kind_of(trouble), trouble, _remedy(trouble))
-        self._watch.served()
-        return answer
+        if not (waits_for := self.waits_for):
+            try:
+                return ask()
+            except OpenAIError as trouble:
+                if not (waits_for := self._watch.waits_for_after_refusal()):
+                    may_be_answered = may_pass(trouble) or is_no_answer(trouble)
+                    return self._refused(UnexpectedFailure if may_be_answered else Failure, trouble, _remedy(trouble))
+        return NotServed(type=NotServed.__name__, message=waits_for)
 
     def close(self) -> None:
         self._watch.close()
-
-    def _kind_of(self, trouble: OpenAIError) -> type[Failure]:
-        """Return the kind of failure: one that is retried if the judge was in trouble, or sent no answer.
-
-        If nothing answers at all, it is not retried: the address may be wrong, and later attempts, each made alone,
-        would hold up the questions of all other runs for as long as the client waits.
-        """
-        from openai import APIConnectionError
-
-        if self._watch.serves_nobody(trouble):
-            return NotServed
-        may_be_answered = may_pass(trouble) or is_no_answer(trouble)
-        return UnexpectedFailure if may_be_answered and not isinstance(trouble, APIConnectionError) else Failure
 
 
 def _remedy(trouble: OpenAIError) -> str:
@@ -72,7 +62,7 @@ def _remedy(trouble: OpenAIError) -> str:
     if isinstance(trouble, APIConnectionError):
         return "The judge does not answer: is judge.server correct, running, and reachable from the workers?"
     if isinstance(trouble, NotFoundError):
-        return "Check judge.server and judge.model."
+        return "Check judge.server and judge.model. To change them, cancel the run and enqueue it anew."
     return "This is what judge.server answers."
 
 
@@ -80,61 +70,48 @@ class JudgeWatch:
     """Finds out whether a judge's refusal concerns one request or all; in the latter case watches the judge.
 
     To wait in place, as for the server of the model under test (`Patience`), would hold up the questions of all other
-    runs. A judge that has never answered anything is not watched: its address may be wrong. Thread-safe.
+    runs. Whatever the judge refuses everybody for, its questions can wait: a key or an address may be put right.
+    Thread-safe.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._closed = threading.Event()
         self._asking = threading.Lock()
-        #: Whether it has ever answered, if only with a refusal.
-        self._is_there = False
         self._served_at = float("-inf")
-        #: The judge and what it said first, while it serves nobody; else empty.
+        #: The judge, what it said first, and what to do about it, while it serves nobody; else empty.
         self.waits_for = ""
 
-    def served(self) -> None:
-        """Record that the judge has answered a request."""
-        self._is_there = True
+    def waits_for_after_refusal(self) -> str:
+        """Find out whether the judge, after it refused a request, does not answer a small one either.
 
-    def serves_nobody(self, trouble: OpenAIError) -> bool:
-        """Return whether the judge, after `trouble` with one request, does not answer a small one either."""
+        Return `waits_for`, which is empty if it does.
+        """
         refused_at = time.monotonic()
-        if not self._may_recover(trouble):
-            return False
         with self._asking:
             if not self.waits_for and self._served_at < refused_at:
                 asked_at = time.monotonic()
-                found = patience.refusal(self._connection, in_chat=True)
-                if found is None or not self._may_recover(found):
+                if (found := patience.refusal(self._connection, in_chat=True)) is None:
                     self._served_at = asked_at
-                    return False
-                self.waits_for = self._connection.says(found)
-                log.warning("the judge serves nobody for now: %s", self.waits_for)
-                threading.Thread(target=self._watch, name="judge", daemon=True).start()
-            return bool(self.waits_for)
+                else:
+                    self.waits_for = f"{self._connection.says(found)} {_remedy(found)}"
+                    log.warning("the judge serves nobody for now: %s", self.waits_for)
+                    threading.Thread(target=self._watch, name="judge", daemon=True).start()
+            return self.waits_for
 
     def close(self) -> None:
         """End the watch. May be called twice."""
         self._closed.set()
 
-    def _may_recover(self, trouble: OpenAIError) -> bool:
-        from openai import APIConnectionError
-
-        if isinstance(trouble, APIConnectionError):
-            return self._is_there
-        self._is_there = True
-        return may_recover(trouble)
-
     def _watch(self) -> None:
-        while not self._closed.wait(patience.WAIT_S):
+        while not self._closed.wait(WAIT_S):
             try:
                 found = patience.refusal(self._connection, in_chat=True)
             except RuntimeError:
                 if self._closed.is_set():  # and with it the client, while a request began
                     return
                 raise
-            if found is None or not self._may_recover(found):
+            if found is None:
                 self.waits_for = ""
                 log.warning("the judge at %s serves again", self._connection.server.base_url)
                 return

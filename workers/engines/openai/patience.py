@@ -15,7 +15,7 @@ from workers.engines.openai import wire
 from workers.engines.openai.awaiting import TELL_EVERY_S, WAIT_S
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.parameters import remedy
-from workers.engines.openai.refusals import is_of_the_request, may_recover
+from workers.engines.openai.refusals import is_spent, may_recover
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -41,8 +41,9 @@ class Patience:
     """Finds out whether a refusal concerns one request or all, and in the latter case waits for the server.
 
     A refusal does not say which it is: 429 may mean that this request is too large, 403 that this text is not wanted,
-    504 that it took too long. So one small request is made, on behalf of all that were refused meanwhile. A server of
-    our own (`is_ours`) is not waited for: nobody else keeps it busy, and a new engine boots a new one. Thread-safe.
+    504 that it took too long, and 400 that a key is rejected or a budget used up (Google, xAI, LiteLLM's proxy). So one
+    small request is made, on behalf of all that were refused meanwhile. A server of our own (`is_ours`) is not waited
+    for: nobody else keeps it busy, and a new engine boots a new one. Thread-safe.
     """
 
     def __init__(self, connection: Connection, stopping: Callable[[], bool], *, in_chat: bool, is_ours: bool) -> None:
@@ -56,13 +57,11 @@ class Patience:
         #: The server and what it last said, while it is waited for; else empty.
         self.waits_for = ""
 
-    def outlast(self, trouble: OpenAIError) -> bool:
-        """Wait while the server serves nobody. Return whether that was so: then the request is to be made again.
+    def outlast(self) -> bool:
+        """After a refusal, wait while the server serves nobody. Return whether that was so: then ask it again.
 
         Raises the server's OpenAIError if waiting does not help, WaitEnded if the worker stops meanwhile.
         """
-        if is_of_the_request(trouble):
-            return False
         refused_at = time.monotonic()
         with self._asking:
             if self._found.asked_at < refused_at:
@@ -107,5 +106,5 @@ def refusal(connection: Connection, *, in_chat: bool) -> OpenAIError | None:
     try:
         connection.post(wire.asked(one_turn("One, two, three,"), in_chat=in_chat), once=True, **wire.ONE_TOKEN)
     except OpenAIError as trouble:
-        return None if is_of_the_request(trouble) else trouble
+        return None if is_spent(trouble) else trouble
     return None

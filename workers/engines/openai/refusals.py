@@ -1,4 +1,7 @@
-"""What a server's refusals mean: whether they concern one request or all, and whether they may pass. Pure."""
+"""What a server's refusals mean: whether they may pass, and who may have sent them. Pure.
+
+None says whether it concerns one request or all: that a small request finds out (`workers.engines.openai.patience`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["is_away", "is_no_answer", "is_of_the_request", "is_spent", "may_be_of_a_proxy", "may_pass", "may_recover"]
+__all__ = ["is_away", "is_no_answer", "is_spent", "may_be_of_a_proxy", "may_pass", "may_recover"]
 
 #: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
 #: does not list its models.
@@ -18,8 +21,6 @@ NOT_LET_THROUGH = frozenset({403, 407})
 SPENT = "Could not finish the message because max_tokens or model output limit was reached"
 #: Refusals that may pass, besides all server errors: time-out, conflict, too many requests.
 MAY_PASS = frozenset({408, 409, 429})
-#: Refusals that are about the request: malformed, too large, or with values that the server does not take.
-OF_THE_REQUEST = frozenset({400, 413, 422})
 #: A server that wants to be paid. Its owner can see to that while the worker waits.
 UNPAID = 402
 
@@ -61,11 +62,6 @@ def may_be_of_a_proxy(trouble: Exception | str) -> bool:
     from openai import OpenAIError
 
     return isinstance(trouble, OpenAIError) and (is_away(trouble) or _status(trouble) in NOT_LET_THROUGH)
-
-
-def is_of_the_request(trouble: OpenAIError) -> bool:
-    """Whether the server refuses this request for what is in it, and may well answer others."""
-    return _status(trouble) in OF_THE_REQUEST
 
 
 def may_recover(trouble: OpenAIError) -> bool:

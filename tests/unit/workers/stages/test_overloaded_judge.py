@@ -1,10 +1,12 @@
-"""A judge on another server that refuses everybody for a while: its questions are put off, and all others go on."""
+"""A judge on another server that refuses everybody, or is away: its questions are put off, and all others go on."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from workers.stages.work import StageContext
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
+GRADED = '{"correct": true, "reason": "fine"}'
 IDS = ("q0", "q1", "q2", "q3")
 #: For as long as a test lasts.
 ALWAYS = 100_000
@@ -59,16 +62,21 @@ class Court:
         wait_until(lambda: not self.judges.waits_for(self.judge), "the end of the refusals")
 
 
-@pytest.fixture
-def court() -> Iterator[Court]:
-    script = Script(text='{"correct": true, "reason": "fine"}')
+@contextmanager
+def holding(script: Script) -> Iterator[Court]:
     with serving(script):
         found = Court(script, load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}", "max_attempts=2"]))
         yield found
         found.judges.close()
 
 
-@pytest.mark.parametrize("status", [402, 429, 500, 503])
+@pytest.fixture
+def court() -> Iterator[Court]:
+    with holding(Script(text=GRADED)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 422, 429, 500, 503])
 def test_a_judge_that_refuses_everybody_costs_no_question_an_attempt_however_long_it_does(
     court: Court, status: int
 ) -> None:
@@ -113,16 +121,32 @@ def test_what_a_judge_says_that_refuses_everybody_is_why_its_run_is_put_off(cour
     assert court.scorer.puts_off == {}
 
 
-def test_a_judge_that_goes_away_and_comes_back_costs_nothing_either_if_it_has_ever_answered(court: Court) -> None:
-    court.score(court.run)
+@pytest.mark.parametrize("has_answered", [True, False])
+def test_a_judge_that_is_away_and_comes_costs_nothing_either(court: Court, has_answered: bool) -> None:
+    if has_answered:
+        court.score(court.run)
     court.script.hangs_up = True
     later = court.judged_run("later")
     for _ in range(court.settings.max_attempts + 1):
         court.score(later)
     assert court.books.counts(later.run_id).settled == 0
+    assert "is judge.server correct" in court.scorer.puts_off[later.run_id]
     court.serves_again()
     court.score(later)
     assert court.books.counts(later.run_id).finished
+
+
+def test_a_judge_that_reasons_too_long_for_a_small_request_serves_nevertheless() -> None:
+    spent = "Could not finish the message because max_tokens or model output limit was reached."
+
+    class Reasoning(Script):
+        def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            return (400, {"error": {"message": spent}}) if body["max_tokens"] == 1 else super().answer(path, body)
+
+    with holding(Reasoning(text=GRADED, unwanted={"What is 0 plus": 403})) as court:
+        court.score(court.run)
+        assert court.books.counts(court.run.run_id).finished
+        assert court.scorer.puts_off == {}
 
 
 def test_an_answer_that_the_judge_alone_refuses_costs_its_question_an_attempt(court: Court) -> None:

@@ -20,6 +20,7 @@ from workers.check import check
 from workers.engines import make_engine
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai.engine import OpenAiEngine
+from workers.engines.openai.probing import PROMPT
 from workers.host.finding import Finding
 from workers.host.machine import Machine
 
@@ -99,6 +100,8 @@ class Script:
     )
     #: Statuses of the next answers to who asks that.
     away: list[int] = field(default_factory=list)
+    #: Whether it answers, whatever else it refuses, the small request that finds out whether it serves anybody.
+    answers_small: bool = False
     #: Whether it closes connections without an answer.
     hangs_up: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -196,7 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
             script.most_at_once = max(script.most_at_once, script.at_once)
             script.asked.append({"path": self.path, **body})
             script.keys.append(self.headers["Authorization"])
-            status, answer = script.answer(self.path, body)
+            follows = Script() if script.answers_small and PROMPT in json.dumps(body) else script
+            status, answer = follows.answer(self.path, body)
         if script.slow_text and script.slow_text in json.dumps(body):
             script.released.wait()
         with script.lock:  # before it is sent: who has an answer may ask again at once

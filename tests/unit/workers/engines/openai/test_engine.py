@@ -86,7 +86,7 @@ def test_more_parameters_of_sampling_are_sent_only_if_they_are_set() -> None:
     samplings = Sampling(top_k=20, presence_penalty=1.5, repetition_penalty=1.1), Sampling(min_p=0.1), Sampling()
     with started(script) as engine:
         taken, refused, plain = (engine.generate([replace(WRITE, sampling=each)])[0] for each in samplings)
-        first, _, last = script.asked
+        first, *_, last = script.asked
     more = {"top_k": 20, "presence_penalty": 1.5, "repetition_penalty": 1.1}
     assert (taken.error, plain.error) == (None, None)
     assert refused.error is not None
@@ -207,20 +207,20 @@ def test_a_limit_of_tokens_that_is_too_large_is_not_told_by_another_name() -> No
     """From then on, no limit that the server knows was sent."""
     script = Script()
     with started(script) as engine:
-        script.unsupported = {"max_tokens": "unsupported_value"}
+        script.unsupported, script.answers_small = {"max_tokens": "unsupported_value"}, True
         (refused,) = engine.generate([WRITE])
         script.unsupported = {}
         engine.generate([WRITE])
     assert refused.error is not None
     assert "not max_tokens" in refused.error.message
-    assert [each.get("max_tokens") for each in script.asked] == [9, 9]
+    assert [each.get("max_tokens") for each in script.asked] == [9, 1, 9]
 
 
 def test_a_temperature_that_the_run_asks_for_is_not_left_out() -> None:
     script = Script()
     with started(script) as engine:
-        script.unsupported = {"temperature": "unsupported_value"}
+        script.unsupported, script.answers_small = {"temperature": "unsupported_value"}, True
         (completion,) = engine.generate([WRITE])
     assert completion.error is not None
     assert "not temperature" in completion.error.message
-    assert len(script.asked) == 1
+    assert len(script.asked) == 2, "that one, and one to see whether everybody is refused"

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from contract import Outcome, Prompt, Settings, load_settings
+from contract import Failure, Outcome, Prompt, Settings, load_settings
 from contract.settings import OpenAiSettings
 from contract.spec import Judge, Mode, Sampling
 from tests.support import make_questions, make_spec
 from tests.unit.workers.engines.openai.server import Script, serving
 from tests.unit.workers.writer import Writer
 from workers.engines import JudgeEngines
-from workers.engines.base import UnexpectedFailure
+from workers.engines.base import NotServed, UnexpectedFailure
 from workers.pipeline import score_batch
 from workers.scoring import Item
 
@@ -76,40 +76,43 @@ def test_a_judge_whose_server_takes_no_schema_is_asked_without_one(said: str, ju
     assert [verdict.outcome for verdict in verdicts] == [Outcome.CORRECT] * 3
 
 
-def test_a_judge_that_is_away_makes_questions_failed_and_not_wrong() -> None:
-    (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
-    assert verdict.outcome is Outcome.FAILED
-    assert (verdict.error.type, "127.0.0.1:1" in verdict.error.message) == ("APIConnectionError", True)
-    assert "is judge.server correct, running, and reachable from the workers?" in verdict.error.message
-
-
 @pytest.mark.parametrize(
     ("status", "remedy"),
     [
         (401, "set MCQUEUE_JUDGE_API_KEY for the workers"),
         (403, "set MCQUEUE_JUDGE_API_KEY for the workers"),
-        (404, "Check judge.server and judge.model."),
+        (404, "Check judge.server and judge.model"),
         (400, "This is what judge.server answers."),
     ],
 )
 def test_a_judge_that_refuses_is_told_with_the_setting_to_look_at(
     judged: tuple[Script, Settings], status: int, remedy: str
 ) -> None:
+    """If it refuses this grading alone, the question is failed; if it refuses everybody, the question is put off."""
     script, settings = judged
     script.refusals = [status]
-    (verdict,), _ = verdicts_of(script.url, settings, 1)
-    assert verdict.outcome is Outcome.FAILED
-    assert remedy in verdict.error.message
-    assert "s3cret" not in verdict.error.message
+    (alone,), _ = verdicts_of(script.url, settings, 1)
+    script.refusals = [status] * 100_000
+    (everybody,), _ = verdicts_of(script.url, settings, 1)
+    assert alone.outcome is Outcome.FAILED
+    assert (type(alone.error), type(everybody.error)) == (Failure, NotServed)
+    for error in (alone.error, everybody.error):
+        assert remedy in error.message
+        assert "s3cret" not in error.message
 
 
-def test_a_judge_that_is_busy_is_asked_again_and_one_that_is_away_is_not(judged: tuple[Script, Settings]) -> None:
+def test_a_judge_that_does_not_answer_is_told_with_the_setting_to_look_at() -> None:
+    (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
+    assert isinstance(verdict.error, NotServed)
+    assert "127.0.0.1:1" in verdict.error.message
+    assert "is judge.server correct, running, and reachable from the workers?" in verdict.error.message
+
+
+def test_a_judge_that_is_too_busy_for_one_grading_is_asked_for_it_again(judged: tuple[Script, Settings]) -> None:
     script, settings = judged
     script.refusals = [429] * (1 + OpenAiSettings().max_retries)
     (busy,), _ = verdicts_of(script.url, settings, 1)
-    (away,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
-    assert isinstance(busy.error, UnexpectedFailure)
-    assert not isinstance(away.error, UnexpectedFailure)
+    assert type(busy.error) is UnexpectedFailure
 
 
 def test_a_grade_that_the_judges_server_broke_off_is_asked_for_again_and_no_fault_of_the_judge(

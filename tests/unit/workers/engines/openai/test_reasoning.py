@@ -120,7 +120,7 @@ def test_a_value_that_a_run_chose_and_the_model_does_not_take_fails_with_the_rem
 def test_a_refusal_for_another_reason_has_no_remedy_of_a_run() -> None:
     script = Script()
     with started(script) as engine:
-        script.unsupported = {"temperature": "invalid_value"}
+        script.unsupported, script.answers_small = {"temperature": "invalid_value"}, True
         error = error_of(engine)
     assert "not temperature" in error.message
     assert "sampling." not in error.message
@@ -176,10 +176,10 @@ def test_a_value_that_a_run_chose_and_the_server_does_not_know_fails_with_the_re
 def test_a_refusal_of_something_else_as_well_teaches_nothing(elsewhere: list[str | int]) -> None:
     script = Strict(unknown=set())
     with started(script) as engine:
-        script.unknown, script.elsewhere = {"n"}, elsewhere
+        script.unknown, script.elsewhere, script.answers_small = {"n"}, elsewhere, True
         error = error_of(engine)
     assert "Extra inputs are not permitted" in error.message
-    assert len(script.asked) == 1
+    assert len(script.asked) == 2, "that one, and one to see whether everybody is refused"
 
 
 def test_a_vote_of_a_model_that_writes_one_text_at_a_time_is_asked_for_text_by_text() -> None:

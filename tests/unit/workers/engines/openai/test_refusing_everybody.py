@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from openai import InternalServerError
@@ -57,13 +58,11 @@ def test_one_request_that_takes_a_proxy_too_long_ends_no_engine() -> None:
 
 
 def test_a_server_of_our_own_that_refuses_everybody_is_replaced_and_not_waited_for() -> None:
-    with serving(Script(refusals=[500] * 2)) as url:
+    with serving(Script(refusals=[500])) as url:
         connection = Connection(settings_for(url).openai)
-        with pytest.raises(InternalServerError) as first:
-            connection.post(("/completions", {"prompt": "Write."}), once=True)
         patience = Patience(connection, lambda: False, in_chat=False, is_ours=True)
         with pytest.raises(InternalServerError):
-            patience.outlast(first.value)
+            patience.outlast()
 
 
 def test_a_worker_that_stops_waits_no_longer() -> None:
@@ -153,3 +152,41 @@ def test_a_worker_that_is_drained_asks_no_more_of_a_server_that_is_gone(monkeypa
     assert batch.held[0].settlement is Settlement.REQUEUE
     assert [each.attempts for each in books.begin(run.run_id, ["q0"])] == [1]
     assert not books.troubles(run.run_id, "q0")
+
+
+#: What these answer to any request: LiteLLM's proxy to a key whose budget is used up, and to a wrong one if it has no
+#: database; Google to a wrong key.
+LIKE_BAD_REQUESTS = [
+    {"message": "Budget has been exceeded! Current cost: 0.3759, Max budget: 0.35", "type": "budget_exceeded"},
+    {"message": "No connected db.", "type": "no_db_connection", "param": None, "code": "400"},
+    {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"},
+]
+
+
+@pytest.mark.parametrize("error", LIKE_BAD_REQUESTS)
+def test_a_server_that_calls_every_request_a_bad_one_fails_no_question(error: dict[str, Any]) -> None:
+    class Closed(Script):
+        is_closed = False
+
+        def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            return (400, {"error": error}) if self.is_closed else super().answer(path, body)
+
+    script, books = Closed(), MemoryLedger()
+    run = open_run(books, make_questions(4), model="grader")
+    with started(script) as engine:
+        script.is_closed = True
+        batch = batch_of(message(run, "q0", "q1", "q2", "q3"))
+        scorer(books, engine, engine.settings, stopping=at_once).run(batch)
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    assert books.counts(run.run_id).settled == 0
+    assert "no longer serves requests" in batch.fatal
+    assert str(error["message"]) in batch.fatal
+
+
+def test_questions_that_are_bad_requests_fail_alone_however_many_they_are() -> None:
+    script, books = Script(unwanted={"plus": 400}), MemoryLedger()
+    run = open_run(books, make_questions(4), model="grader")
+    with started(script) as engine:
+        scorer(books, engine, engine.settings, stopping=at_once).run(batch_of(message(run, "q0", "q1", "q2", "q3")))
+    errors = [verdict.error for _, verdict in books.results(run.run_id) if verdict]
+    assert [each and each.type for each in errors] == ["BadRequestError"] * 4
