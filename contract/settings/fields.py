@@ -249,7 +249,7 @@ class Settings(BaseSettings):
         _refuse_what_json_cannot_say(value)
         read = {name: _number_or_word(each) if isinstance(each, str) else each for name, each in value.items()}
         for name in PARALLEL_SIZES:
-            if not isinstance(size := read.get(name, 1), int) or size < 1:
+            if not isinstance(size := read.get(name, 1), int) or isinstance(size, bool) or size < 1:
                 raise ValueError(f"{name}: expected a number of GPUs, found {size!r}")
         if not _is_share(share := read.get(MEMORY_SHARE, 1)):
             raise ValueError(

@@ -227,8 +227,11 @@ def _overrides_of_launcher() -> dict[str, Any]:
 
 def _refuse_unknown_variables() -> None:
     for name in os.environ:
-        if not name.startswith(PREFIX) or name in variables.NO_SETTINGS:
+        if not name.upper().startswith(PREFIX) or name in variables.NO_SETTINGS:
             continue
+        if name != (capitals := name.upper()):  # pydantic would take it, and read `LAW` and `Law` both as `law`
+            hint = f"Write {capitals}; a name that has capitals of its own can only be given in a file or by --set."
+            raise SettingsError(f"environment: {name}: variables are in capitals, and read in lower case.", hint=hint)
         setting, *parts = name.split("__")
         field = setting.removeprefix(PREFIX).lower()
         if field not in Settings.model_fields:

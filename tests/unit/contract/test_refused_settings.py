@@ -96,6 +96,10 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
             "MCQUEUE_GPU_GROUPS__0",
             "environment: unknown variable MCQUEUE_GPU_GROUPS__0. MCQUEUE_GPU_GROUPS has no parts.",
         ),
+        ("mcqueue_redis_url", "environment: mcqueue_redis_url: variables are in capitals, and read in lower case. "),
+        ("mcqueue_redis_ulr", "environment: mcqueue_redis_ulr: variables are in capitals"),
+        ("mcqueue_config", "environment: mcqueue_config: variables are in capitals"),
+        ("MCQUEUE_ADAPTERS__Law", "environment: MCQUEUE_ADAPTERS__Law: variables are in capitals"),
     ],
 )
 def test_an_unknown_variable_is_refused_with_the_nearest_known_one(
@@ -169,7 +173,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", PARALLEL_SIZES)
-@pytest.mark.parametrize("size", ["many", 0, 1.5])
+@pytest.mark.parametrize("size", ["many", 0, 1.5, True])
 def test_a_size_in_gpus_that_is_no_number_of_them_is_refused(name: str, size: object) -> None:
     assert f"{name}: expected a number of GPUs, found {size!r}" in refusal(None, f"vllm_args.{name}={size}")
 
