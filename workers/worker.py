@@ -184,12 +184,17 @@ class Worker:
         log.info("stopping%s; other messages are requeued", waits, extra={"action": "draining", "running": running})
 
     def close(self, *, for_good: bool) -> None:
-        """Free the engine or index, and release the name; `for_good`: this process was asked to end."""
-        self._job.close()
-        self._events.close()
-        self._janitor.stop()
-        self._heart.stop()
-        self._exporter.close()
+        """Free the engine or index, and release the name; `for_good`: this process was asked to end.
+
+        What cannot be closed is logged: an exception would hide why the process ends, and keep it from ending, as
+        Celery goes on after any but an exit.
+        """
+        parts = (self._job.close, self._events.close, self._janitor.stop, self._heart.stop, self._exporter.close)
+        for close in parts:
+            try:
+                close()
+            except Exception:
+                log.exception("the worker ends without having closed everything")
         try:
             self._fleet.leave(self.record(), for_good=for_good)
         except LedgerError as trouble:
