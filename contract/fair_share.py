@@ -48,9 +48,10 @@ def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
 
 
 def weight_of(ledger: RedisLedger, run_id: str) -> int:
-    """Return the run's weight."""
+    """Return the run's weight: 1, unless it has another. Anything but a number that somebody wrote there is none."""
     with translating(ledger.client):
-        return int(cast("str | None", ledger.client.hget(keys.weights(), run_id)) or 1)
+        found = cast("str | None", ledger.client.hget(keys.weights(), run_id))
+    return int(found) if found and found.isdecimal() else 1
 
 
 def level_if_due(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> None:

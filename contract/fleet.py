@@ -190,7 +190,7 @@ class Fleet:
         """Return the workers of `queue` that were started in the last `STARTING_S` seconds and have not joined yet."""
         with translating(self._redis):
             found = cast("dict[str, str]", self._redis.hgetall(keys.starting(queue)))
-        return sorted(name for name, at in found.items() if float(at) > time.time() - STARTING_S)
+        return sorted(name for name, at in found.items() if _number(at) > time.time() - STARTING_S)
 
     # The lease on a name
 
@@ -323,7 +323,7 @@ class Fleet:
     def boots(self, name: str) -> int:
         """Return the number of boots under `name` without a gap of `BOOTS_S` seconds."""
         with translating(self._redis):
-            return int(cast("str | None", self._redis.get(keys.boots(name))) or 0)
+            return int(_number(cast("str | None", self._redis.get(keys.boots(name)))))
 
     def booted(self, name: str, boots: int) -> None:
         """Record that `name` has booted `boots` times now, and delete why its earlier boot failed.
@@ -361,3 +361,12 @@ class Fleet:
             with suppress(ValidationError):  # another version's, whose own commands tell it
                 failures.append(BootFailure.model_validate_json(found[name]))
         return failures
+
+
+def _number(found: str | None) -> float:
+    """Return the number that was found; 0 for nothing, and for anything else that somebody wrote there."""
+    try:
+        number = float(found or 0)
+    except ValueError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0

@@ -28,7 +28,7 @@ local function stamp(message)
     return -1
   end
   if weights[run] == nil then
-    weights[run] = redis.call('SISMEMBER', KEYS[2], run) == 1 and tonumber(redis.call('HGET', KEYS[3], run) or 1)
+    weights[run] = redis.call('SISMEMBER', KEYS[2], run) == 1 and (tonumber(redis.call('HGET', KEYS[3], run)) or 1)
     before[run] = 0
     if weights[run] and not put_off[run] then
       runs[#runs + 1] = run

@@ -51,6 +51,15 @@ def test_a_run_of_weight_three_gets_three_turns_where_another_gets_one(app: Cele
     assert Counter(turns(redis_ledger, 40)) == {"h": 30, "l": 10}
 
 
+def test_a_weight_that_is_no_number_is_none(app: Celery, redis_ledger: RedisLedger) -> None:
+    """Somebody wrote it with `redis-cli`."""
+    strange, *_ = [sent(app, redis_ledger, name, 4, size=1) for name in "ab"]
+    redis_ledger.client.hset(keys.weights(), strange.run_id, "heavy")
+    assert fair_share.weight_of(redis_ledger, strange.run_id) == 1
+    fair_share.level(redis_ledger, QUEUE)
+    assert turns(redis_ledger) == "abababab"
+
+
 def test_runs_of_equal_weight_take_turns_however_large_that_is_and_however_small_their_messages(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:

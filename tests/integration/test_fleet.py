@@ -99,6 +99,15 @@ def test_a_worker_that_was_announced_is_starting_until_it_joins(fleet: Fleet) ->
     assert (fleet.starting("score.m"), fleet.starting("score.n")) == (["gpu1"], [])
 
 
+def test_a_start_or_a_count_of_boots_that_is_no_number_is_none(fleet: Fleet, client: redis.Redis) -> None:
+    """Somebody wrote it with `redis-cli`."""
+    fleet.announce({"gpu0": "score.m"})
+    for strange in ("soon", "nan", "inf"):
+        client.hset(keys.starting("score.m"), "gpu1", strange)
+        client.set(keys.boots("gpu1"), strange)
+        assert (fleet.starting("score.m"), fleet.boots("gpu1")) == (["gpu0"], 0)
+
+
 def test_a_worker_that_never_comes_is_not_starting_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.announce({"gpu0": "score.m"})
     now = time.time()
