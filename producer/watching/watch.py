@@ -144,7 +144,9 @@ class Watcher:
         if not counts.finished:
             self._check_halt(counts)
             self._check_in_flight(in_flight=seen.in_flight)
-        if not counts.finished and not counts.halted:
+        if counts.halted:
+            self._unserved.look(now, (), live)  # no worker is missed meanwhile
+        elif not counts.finished:
             self._refused.look(now, counts.settled, live)
             # Where Redis refuses writes, workers only seem to be gone: they cannot renew their heartbeats.
             self._unserved.look(now, () if self._refused.lasts else unserved, live)

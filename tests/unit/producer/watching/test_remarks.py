@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from contract.fleet import BootFailure, WorkerRecord, WorkerState
-from contract.ledger import Counts, MemoryLedger, Run
+from contract.ledger import Counts, MemoryLedger, Run, RunState
 from producer.broker import MemoryBroker
 from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
@@ -34,6 +34,20 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
         " (live workers serve another; to ask theirs, enqueue with --model NAME; in a suite, name it under models)"
     )
     assert "for 70 s" in screen.said[1]
+
+
+def test_a_pause_is_no_time_in_which_workers_are_missed(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+    """Nobody looked then whether one was there."""
+    screen = Screen()
+    events: dict[float, Callable[[], object]] = {
+        5: lambda: ledger.halt(run.run_id, RunState.PAUSED),
+        200: lambda: ledger.resume(run.run_id),
+        220: lambda: settle_open(ledger, run),
+    }
+    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+    missed = [each for each in screen.said if each.startswith("No worker has served")]
+    assert len(missed) == 1
+    assert "for 10 s" in missed[0]
 
 
 def test_a_worker_that_is_starting_is_named_where_none_has_come_yet(
