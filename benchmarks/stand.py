@@ -160,6 +160,7 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
         only_environment({}),
         vllm_folder(),  # also for vLLM without a worker, which would leave its sockets
         tempfile.TemporaryDirectory(prefix="mcqueue-bench-") as folder,
+        _left_by_nobody(folder),
         serve(Path(folder) / "valkey") as url,
     ):
         overrides = {**settings, "redis_url": url}
@@ -173,6 +174,21 @@ def stand(config: Path | None = None, **settings: Any) -> Iterator[Stand]:
             yield Stand(found, ledger, environment, Path(folder))
         finally:
             ledger.client.close()
+
+
+@contextmanager
+def _left_by_nobody(folder: str) -> Iterator[None]:
+    """If this process is killed in the block, kill the server in `folder`, and delete that.
+
+    A shell waits for it: until then, it reads from a pipe of ours.
+    """
+    script = 'read -r _; kill -9 "$(cat "$0/valkey/server.pid")"; rm -rf "$0"'
+    command = ["sh", "-c", script, folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as shell:
+        try:
+            yield
+        finally:
+            shell.kill()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.asking import Asking, whole_path
@@ -12,13 +13,34 @@ from benchmarks.door import door, measure
 from benchmarks.stand import stand, wait_until_settled, worker
 from contract.errors import EngineError
 from producer.readers import Source
-from tests.support import make_questions, open_run
+from tests.support import make_questions, open_run, process, wait_until
 
 
 def test_a_stand_never_meets_the_redis_of_the_one_who_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCQUEUE_REDIS_URL", "redis://127.0.0.1:1/0")
     with stand(engine="simulated", model="simulated") as at:
         assert at.ledger.client.ping()
+
+
+STANDING = """
+import time
+from benchmarks.stand import stand
+
+with stand(engine="simulated", model="simulated") as at:
+    print(at.folder, at.ledger.client.info()["process_id"], flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_benchmark_that_is_killed_leaves_neither_server_nor_folder(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with process("-c", STANDING, log=log) as benchmark:
+        wait_until(lambda: log.read_text().endswith("\n"), "the server")
+        folder, server = log.read_text().split()
+        benchmark.kill()
+        benchmark.wait()
+        wait_until(lambda: not psutil.pid_exists(int(server)), "the server's end")
+        wait_until(lambda: not Path(folder).exists(), "the folder's end")
 
 
 def test_a_boot_may_take_as_long_as_the_deployment_says_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
