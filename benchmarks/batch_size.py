@@ -4,7 +4,8 @@ Asks the same questions through pipeline and engine in batches of each size, and
 and generated) and the duration of a batch, which is also that of each question in it: medians of `--rounds` rounds.
 Batches start as in a worker: `--in-flight` of them at a time, and one more whenever the engine has room for it, so that
 small ones overlap. Every round measures each size once, with prompts that are in no cache. The optimal size is the
-smallest one within 2 % of the fastest. Sizes beyond the number of questions are left out.
+smallest one within 2 % of the fastest. Sizes beyond the number of questions are left out. Questions that fail do not
+count in questions/s; `failed` is their largest number in a round.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def row(size: int, trials: Sequence[Trial]) -> dict[str, Any]:
         "fastest_round": max(rates),
         "tokens_per_s": statistics.median(each.tokens_per_s for each in trials),
         "median_batch_s": statistics.median(each.batch_s for each in trials),
+        "failed": max(each.failed for each in trials),
     }
 
 

@@ -236,6 +236,11 @@ def test_the_optimal_batch_size_is_the_smallest_that_is_as_fast_as_the_fastest_b
     assert optimal_size(rows) == 16
 
 
+def test_questions_that_failed_in_a_sweep_over_batch_sizes_are_told_beside_its_rates() -> None:
+    trials = [Trial(Shape(8, 1), {}, 30.0, failed=failed) for failed in (0, 3)]
+    assert row(8, trials)["failed"] == 3
+
+
 def test_a_run_lasts_from_its_first_message_on_also_while_the_engine_answers_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -153,7 +153,9 @@ def trial_line(trial: Trial) -> str:
     """Return one line about a trial, shown while the next one runs."""
     if trial.failure:
         return f"{_setting(trial)}: {trial.failure}"
-    return f"{_setting(trial)}: {trial.questions_per_s:.2f} questions/s, a batch takes {trial.batch_s:.2f} s"
+    verb = "does" if trial.failed == 1 else "do"
+    failed = f"; {number(trial.failed, 'question')} failed and {verb} not count" if trial.failed else ""
+    return f"{_setting(trial)}: {trial.questions_per_s:.2f} questions/s, a batch takes {trial.batch_s:.2f} s{failed}"
 
 
 def table(found: Tuned) -> list[str]:

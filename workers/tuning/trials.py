@@ -64,6 +64,8 @@ class Trial:
     tokens_per_s: float = 0.0
     #: Median duration of a batch, and so of each question in it.
     batch_s: float = 0.0
+    #: Questions that failed, which `questions_per_s` does not count.
+    failed: int = 0
     #: The reason, in one line, if there are no figures.
     failure: str = ""
 
@@ -81,8 +83,8 @@ def score_in_batches(
 ) -> Trial:
     """Score `items` in batches of that shape, and measure the throughput.
 
-    Questions that fail do not count: how fast they fail says nothing about throughput. Raises EngineError if the engine
-    fails, or if every question does.
+    Questions that fail are counted apart: how fast they fail says nothing about throughput. Raises EngineError if the
+    engine fails, or if every question does.
     """
     seconds: list[float] = []
     started = time.monotonic()
@@ -98,7 +100,8 @@ def score_in_batches(
     if not answered:
         raise EngineError(f"Every question failed; the last error: {failed.message if failed else 'unknown'}")
     wall_s = time.monotonic() - started
-    return Trial(shape, {}, answered / wall_s, tokens / wall_s, statistics.median(seconds))
+    failures = len(items) - answered
+    return Trial(shape, {}, answered / wall_s, tokens / wall_s, statistics.median(seconds), failures)
 
 
 def score_repeatedly(

@@ -28,6 +28,7 @@ from workers.engines.simulated import SimulatedEngine
 from workers.scoring import Item
 from workers.scoring.judge import grading_prompt
 from workers.tuning import engine_process
+from workers.tuning.output import trial_line
 from workers.tuning.trials import Shape, marked, score_in_batches, score_repeatedly
 
 
@@ -89,11 +90,12 @@ def test_how_fast_an_engine_refuses_every_question_is_no_result() -> None:
         score_in_batches(engine, [Item(each, make_spec()) for each in make_questions(4)], Shape(16, 2))
 
 
-def test_questions_that_an_engine_refuses_make_it_no_faster() -> None:
+def test_questions_that_an_engine_refuses_make_it_no_faster_and_are_told() -> None:
     engine = SimulatedEngine(load_settings(None, ["simulated.call_ms=50", "simulated.reject_text=0 plus 0"]))
     engine.start()
     found = score_in_batches(engine, [Item(each, make_spec()) for each in make_questions(4)], Shape(16, 2))
     assert 0 < found.questions_per_s * found.batch_s <= 3
+    assert trial_line(found).endswith("; 1 question failed and does not count")
 
 
 def test_a_question_that_its_judge_never_grades_does_not_end_a_trial() -> None:
