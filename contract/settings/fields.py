@@ -149,7 +149,11 @@ class Settings(BaseSettings):
     )
     batch_tokens: int = Field(default=0, ge=0, description="Maximum prompt tokens in one generate call; 0: no limit.")
     batch_timeout: float = Field(
-        default=0.5, ge=0, le=600, description="Maximum seconds that a batch's oldest question waits for others."
+        default=0.5,
+        ge=0,
+        le=600,
+        description="Maximum seconds that a batch's oldest question waits for others. An idle worker begins those of "
+        "high priority at once.",
     )
     batches_in_flight: int = Field(default=2, ge=1, le=256, description="Concurrent generate calls.")
     max_batches_in_flight: int = Field(

@@ -72,6 +72,16 @@ def test_a_single_question_leaves_by_the_timeout(app: Celery, redis_ledger: Redi
     assert re.search(r"batch 1: 1 question in .*flushed by timeout", (tmp_path / "log").read_text())
 
 
+def test_a_question_of_high_priority_does_not_wait_for_others_while_the_engine_is_idle(
+    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    with worker(tmp_path / "log", batch_size=64, batch_timeout=600):
+        run = open_run(redis_ledger, make_questions(1))
+        send(app, redis_ledger, run, priority=Priority.HIGH)
+        wait_finished(redis_ledger, run)
+    assert re.search(r"batch 1: 1 question in .*flushed by idle", (tmp_path / "log").read_text())
+
+
 def test_batches_are_full_while_the_engine_is_busy_and_two_overlap(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:

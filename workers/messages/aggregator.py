@@ -24,6 +24,7 @@ from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.request import Request, create_request_cls
 
+from contract.priority import Priority
 from contract.queue import ReceivedBatch
 from contract.settings import Settings
 from workers.messages.batch import Batch, HeldMessage, Settlement
@@ -152,7 +153,8 @@ class _Gatherer:
         held = _read(request)
         self._held[request.id] = held
         state.task_reserved(request)
-        self._gathering.add(held, len(held.question_ids), time.monotonic(), held.priority)
+        awaited = held.priority == Priority.HIGH  # as are those of the HTTP server
+        self._gathering.add(held, len(held.question_ids), time.monotonic(), held.priority, awaited=awaited)
         self._pump()
 
     def _request(self, message: Any) -> Request:

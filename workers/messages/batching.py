@@ -2,7 +2,8 @@
 
 Sizes are counted in questions. A batch is dispatched when `batch_size` questions wait, or when the oldest one has
 waited `batch_timeout_s`, and in both cases only while fewer than `batches_in_flight` batches run. So an idle engine
-gets small batches soon, and a busy one gets full batches.
+gets small batches soon, and a busy one gets full batches. What somebody waits for leaves at once if no batch runs;
+those who come while one runs share the next.
 
 A batch ends with its longest text, long after most of its questions. So an engine that reports free capacity gets one
 more batch, up to `max_batches_in_flight`.
@@ -26,7 +27,7 @@ __all__ = ["Flush", "Gathered", "Gathering"]
 RECENT_ITEMS = 64
 
 T = TypeVar("T")
-Flush = Literal["size", "timeout"]
+Flush = Literal["size", "timeout", "idle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class _Waiting(Generic[T]):
     item: T
     questions: int
     since_s: float
+    awaited: bool
 
 
 class Gathering(Generic[T]):
@@ -60,6 +62,8 @@ class Gathering(Generic[T]):
         #: By priority; the smallest is the most urgent.
         self._waiting: defaultdict[int, deque[_Waiting[T]]] = defaultdict(deque)
         self._waiting_questions: Counter[int] = Counter()
+        #: Number of waiting items that somebody waits for.
+        self._awaited = 0
         self._running_questions = 0
         self._running = 0
         self._engine_has_room = False
@@ -68,9 +72,10 @@ class Gathering(Generic[T]):
         self._queue_is_short = False
         self._queue_fills_a_batch = False
 
-    def add(self, item: T, questions: int, now_s: float, priority: int = 0) -> None:
-        """Add a waiting item. A smaller `priority` is more urgent."""
-        self._waiting[priority].append(_Waiting(item, questions, now_s))
+    def add(self, item: T, questions: int, now_s: float, priority: int = 0, *, awaited: bool = False) -> None:
+        """Add a waiting item, for which somebody waits if it is `awaited`. A smaller `priority` is more urgent."""
+        self._waiting[priority].append(_Waiting(item, questions, now_s, awaited))
+        self._awaited += awaited
         self._waiting_questions[priority] += questions
         self._recent_sizes.append(questions)
         self._largest_recent = max(self._recent_sizes)
@@ -82,13 +87,15 @@ class Gathering(Generic[T]):
             return None
         full = self._waiting_questions.total() >= self.batch_size
         waited_s = now_s - oldest_s
-        if not full and waited_s < self.batch_timeout_s:
+        at_once = self._awaited and not self._running
+        if not full and not at_once and waited_s < self.batch_timeout_s:
             return None
         items, questions = self._pop_whole_messages()
         self._running += 1
         self._engine_has_room = False  # it reports again if capacity is left after this batch
         self._running_questions += questions
-        return Gathered(items, questions, "size" if full else "timeout", waited_s)
+        flush: Flush = "size" if full else "timeout" if waited_s >= self.batch_timeout_s else "idle"
+        return Gathered(items, questions, flush, waited_s)
 
     def done(self, questions: int) -> None:
         """Record the end of a batch with this many questions, successful or not."""
@@ -160,6 +167,7 @@ class Gathering(Generic[T]):
                     return items, total
                 queue.popleft()
                 self._waiting_questions[priority] -= first.questions
+                self._awaited -= first.awaited
                 items.append(first.item)
                 total += first.questions
         return items, total

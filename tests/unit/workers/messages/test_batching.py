@@ -44,6 +44,32 @@ def test_the_deadline_is_the_age_of_the_oldest_and_later_arrivals_do_not_move_it
     assert batch.items == ["old", "new"]
 
 
+def test_what_somebody_waits_for_leaves_at_once_if_nothing_runs_and_takes_along_what_is_there() -> None:
+    waiting = gathering(batch_size=8)
+    waiting.add("later", 1, now_s=0.0, priority=6)
+    assert waiting.take(0.0) is None
+    waiting.add("awaited", 1, now_s=0.1, awaited=True)
+    batch = waiting.take(0.1)
+    assert batch is not None
+    assert (batch.items, batch.flush) == (["awaited", "later"], "idle")
+
+
+def test_those_who_come_while_the_engine_is_busy_share_the_next_batch() -> None:
+    waiting = gathering(batch_size=8)
+    for name in ("first", "second", "third"):
+        waiting.add(name, 1, now_s=0.0, awaited=True)
+        if name == "first":
+            assert waiting.take(0.0) is not None
+    assert waiting.take(0.5) is None
+    waiting.done(1)
+    batch = waiting.take(0.5)
+    assert batch is not None
+    assert batch.items == ["second", "third"]
+    waiting.done(2)
+    waiting.add("nobody's", 1, now_s=0.6)
+    assert waiting.take(0.6) is None, "those who waited have left"
+
+
 def test_no_more_batches_run_than_are_allowed_and_the_next_leaves_when_one_ends() -> None:
     waiting = gathering(batch_size=1, batches_in_flight=2)
     for name in "abc":
