@@ -2,8 +2,8 @@
 
 A call of the simulated engine takes the same time whatever its size, like a GPU's with small batches, so only sharing
 batches can make requests cheaper. Each client sends its next request as soon as it has an answer. `ms_per_request` is
-wall time divided by requests; waits are those of a client, including `batch_timeout` (50 ms). `mean_batch` is the mean,
-over the requests, of how many questions shared their call.
+wall time divided by requests; waits are those of a client, including up to `batch_timeout` (50 ms). `mean_batch` is the
+mean, over the requests, of how many questions shared their call.
 """
 
 from __future__ import annotations
