@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 SERVER_ERROR = 500
 #: The status by which most servers made with FastAPI refuse a malformed request.
 MALFORMED = 422
+#: How long a connection may take to be made. Behind a wrong address there may be nothing that even refuses one, and each
+#: of a request's attempts would wait as long as for an answer.
+CONNECT_S = 10.0
 #: How often a pause looks whether the worker is stopping, in seconds.
 LOOK_S = 0.1
 
@@ -63,7 +66,7 @@ class Connection:
     """
 
     def __init__(self, server: OpenAiSettings, stopping: Callable[[], bool] = lambda: False) -> None:
-        from openai import DefaultHttpxClient
+        from openai import DefaultHttpxClient, Timeout
 
         try:
             http_client = DefaultHttpxClient(event_hooks={"response": [_correct_status]})
@@ -76,7 +79,7 @@ class Connection:
         self.client: Any = _interruptible(stopping)(
             base_url=server.base_url,
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
-            timeout=server.timeout_s,
+            timeout=Timeout(server.timeout_s, connect=min(CONNECT_S, server.timeout_s)),
             max_retries=server.max_retries,
             http_client=http_client,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -105,6 +107,30 @@ def test_a_judge_that_does_not_answer_is_told_with_the_setting_to_look_at() -> N
     (verdict,), _ = verdicts_of("http://127.0.0.1:1", load_settings(None, []), 1)
     assert isinstance(verdict.error, NotServed)
     assert "127.0.0.1:1" in verdict.error.message
+    assert "is judge.server correct, running, and reachable from the workers?" in verdict.error.message
+
+
+@pytest.fixture
+def swallows_packets() -> Iterator[str]:
+    """An address at which nothing answers, nor refuses: Linux drops what comes to a server with its backlog full."""
+    with socket.socket() as server, ExitStack() as waiting:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(2):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+
+
+def test_a_judge_behind_an_address_that_swallows_packets_is_given_up_long_before_its_time_is_over(
+    swallows_packets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt to connect took as long as an answer may, so a run's first batch was held up for minutes."""
+    monkeypatch.setattr("workers.engines.openai.connection.CONNECT_S", 0.1)
+    settings = load_settings(None, ["judge_timeout_s=3600"])
+    (verdict,), _ = verdicts_of(swallows_packets, settings, 1)
+    assert isinstance(verdict.error, NotServed)
     assert "is judge.server correct, running, and reachable from the workers?" in verdict.error.message
 
 
