@@ -96,12 +96,14 @@ class RedisLedger(Ledger):
         self._attach = lua(self._redis, "attach")
         self._commit = lua(self._redis, "commit")
         self._engine = lua(self._redis, "engine")
+        self._counts = lua(self._redis, "counts")
         self._halt = lua(self._redis, "halt")
         self._resume = lua(self._redis, "resume")
         self._reopen = lua(self._redis, "reopen")
+        self._purge = lua(self._redis, "purge")
         #: Run id and creation time → the run's number of questions. Cached: counts are read all the time, and a run may
         #: hold thousands of examples.
-        self._total: Callable[[str, float], int] = lru_cache(KNOWN_RUNS)(lambda run_id, _: self.run(run_id).questions)
+        self._total: Callable[[str, str], int] = lru_cache(KNOWN_RUNS)(lambda run_id, _: self.run(run_id).questions)
 
     @classmethod
     def connect(cls, settings: Settings) -> RedisLedger:
@@ -168,15 +170,11 @@ class RedisLedger(Ledger):
     def counts(self, run_id: str) -> Counts:
         own = keys.RunKeys(run_id)
         with translating(self._redis):
-            pipeline = self._redis.pipeline(transaction=True)
-            pipeline.zscore(keys.runs(), run_id)
-            pipeline.scard(own.todo)
-            pipeline.hgetall(own.counts)
-            pipeline.get(own.state)
-            created_at, todo, outcomes, state = pipeline.execute()
+            script_keys = [keys.runs(), own.todo, own.counts, own.state]
+            created_at, todo, outcomes, state = cast("list[Any]", self._counts(script_keys, [run_id]))
         total = self.run(run_id).questions if created_at is None else self._total(run_id, created_at)
         try:
-            by_outcome = {Outcome(name): int(n) for name, n in outcomes.items() if int(n)}
+            by_outcome = {Outcome(name): int(n) for name, n in chunks(outcomes, 2) if int(n)}
             return Counts(total=total, todo=todo, outcomes=by_outcome, state=RunState(state or RunState.RUNNING))
         except ValueError as trouble:
             raise UnreadableRun(
@@ -360,12 +358,7 @@ class RedisLedger(Ledger):
     def purge(self, run_id: str) -> None:
         self._refuse_unknown(run_id)
         with translating(self._redis):
-            pipeline = self._redis.pipeline(transaction=True)
-            pipeline.unlink(*keys.RunKeys(run_id).all())
-            pipeline.zrem(keys.runs(), run_id)
-            pipeline.srem(keys.open_runs(), run_id)
-            pipeline.hdel(keys.weights(), run_id)
-            pipeline.execute()
+            self._purge([keys.runs(), keys.open_runs(), keys.weights(), *keys.RunKeys(run_id).all()], [run_id])
 
     def _step(
         self, script: Script, run_id: str, script_keys: Sequence[str], arguments: Sequence[str | bytes | int]

@@ -39,7 +39,7 @@ def queue_length(client: redis.Redis, queue: str) -> int:
 
 def queue_lengths(client: redis.Redis, queue: str) -> dict[Priority, int]:
     """Return the number of messages waiting on `queue`, by priority."""
-    pipeline = client.pipeline(transaction=True)
+    pipeline = client.pipeline(transaction=False)  # Redis before 7.4 refuses any at its memory limit
     for name in keys.broker_lists(queue):
         pipeline.llen(name)
     return by_priority(pipeline.execute())
@@ -59,7 +59,7 @@ def oldest_published_at(client: redis.Redis, queue: str) -> float | None:
     Only the next messages of each list are read. They are of all runs, as these take turns, and each run's first one is
     its oldest. A requeued message counts from its first publishing; malformed ones are ignored.
     """
-    pipeline = client.pipeline(transaction=True)
+    pipeline = client.pipeline(transaction=False)
     for name in keys.broker_lists(queue):
         pipeline.lrange(name, -TURNS, -1)
     published = [published_at(each) for messages in pipeline.execute() for each in _first_of_each_run(messages[::-1])]

@@ -235,6 +235,28 @@ def test_what_only_reads_goes_on_while_the_disk_is_full(
         assert "it cannot write to its disk (MISCONF). Free space on Redis' disk" in refused.stderr
 
 
+def test_a_full_redis_is_read_and_emptied_without_multi(
+    refusing: Refusing, redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """Redis 7.0 and 7.2 refuse whatever is in MULTI then: nothing could be exported or purged, as the remedy says."""
+    run = open_run(redis_ledger, make_questions(2))
+    settle(redis_ledger, run.run_id, *(f"q{n}" for n in range(2)))
+    refusing.refuse("OOM")
+    redis_ledger.client.acl_setuser("default", enabled=True, commands=["-multi"])
+
+    commands: list[tuple[object, ...]] = [
+        ("runs",),
+        ("status", run.run_id),
+        ("export", run.run_id, "--out", tmp_path / "results"),
+        ("report", run.run_id, "--out", tmp_path / "report"),
+        ("watch", run.run_id),
+        ("purge", run.run_id, "--yes"),
+    ]
+    ended = [producer(*words) for words in commands]
+    assert [(each.args, each.stderr) for each in ended if each.returncode] == []
+    assert redis_ledger.runs() == []
+
+
 def test_a_connection_that_was_idle_is_still_of_use_while_the_disk_is_full(
     refusing: Refusing, redis_ledger: RedisLedger
 ) -> None:

@@ -45,7 +45,7 @@ def _split_queues(settings: Settings) -> None:
     async def queues(self: Any, names: Iterable[str]) -> list[dict[str, Any]]:
         served = await asyncio.get_running_loop().run_in_executor(None, partial(_served, settings))
         wanted = sorted(served.union(names))
-        async with self.redis.pipeline() as pipeline:
+        async with self.redis.pipeline(transaction=False) as pipeline:
             for name in wanted:
                 for step in PRIORITY_STEPS:
                     pipeline.llen(self.broker_prefix + self._q_for_pri(name, step))
