@@ -105,9 +105,9 @@ def priority_lines(run: Run) -> Lines:
 def _hindered(run: Run, live: Sequence[WorkerRecord], broker: Broker) -> Lines:
     """Return why live workers do not score the run, and why other workers failed to boot."""
     workers = workers_of(run, live)
-    refused = "" if unserved_queues(run, live) else refusal_of_writes(live, broker)  # else the workers' line says it
+    refused = refusal_of_writes(live, broker)
     return [
-        *optional_line("refused", refused),
+        *optional_line("refused", "" if unserved_queues(run, live) else refused),  # else the workers' line says it
         *[("put off", each) for each in put_off_by(run.run_id, workers)],
         *[("not ready", each) for each in waiting_lines(workers)],
         *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],

@@ -179,8 +179,8 @@ def test_a_right_that_is_taken_away_is_not_waited_for(refusing: Refusing, tmp_pa
     assert "no permissions to run the 'brpop' command" in (tmp_path / "log").read_text()
 
 
-def producer(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "producer", *map(str, words)]
+def producer(*words: object, module: str = "producer") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *map(str, words)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -200,6 +200,9 @@ def test_commands_say_what_is_wrong_with_redis_and_not_that_workers_are_missing(
     status = producer("status", run.run_id)
     assert "refuses writes: it has too few replicas (NOREPLICAS)" in status.stdout
     assert "workers up" not in status.stdout
+    for words in (("drain", "gpu0"), ("restart", "gpu0"), ("restart",)):
+        refused = producer(*words, module="workers")
+        assert (refused.returncode, "(NOREPLICAS)" in refused.stderr) == (1, True), refused.stderr
     (trouble,) = [each for each in check([settings], Machine([], [0])) if each.level == "error"]
     assert (trouble.what, "NOREPLICAS" in trouble.found) == ("Redis", True)
 

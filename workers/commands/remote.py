@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from contract.commands import tell
+from contract.connection import connect, why_no_writes
 from contract.fleet import Fleet
-from contract.settings import load_settings
+from contract.settings import Settings, load_settings
 from workers.commands.options import settings_options
 from workers.host.remote_control import drain, restart
 
@@ -24,7 +25,7 @@ def drain_workers(config: Path | None, overrides: tuple[str, ...], names: tuple[
     `workers up` does not restart them.
     """
     settings = load_settings(config, overrides)
-    drain(Fleet.connect(settings), settings, names, tell)
+    drain(_fleet(settings), settings, names, tell)
 
 
 @click.command("restart")
@@ -37,4 +38,12 @@ def restart_workers(config: Path | None, overrides: tuple[str, ...], names: tupl
     that its launcher has given up, as it could not boot, is started again if it is named.
     """
     settings = load_settings(config, overrides)
-    restart(Fleet.connect(settings), settings, names, tell)
+    restart(_fleet(settings), settings, names, tell)
+
+
+def _fleet(settings: Settings) -> Fleet:
+    """Connect. Raises WritesRefused at once: no worker can renew its lease then, so that all would seem to be gone."""
+    client = connect(settings)
+    if refused := why_no_writes(client):
+        raise refused
+    return Fleet(client)

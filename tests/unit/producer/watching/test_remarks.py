@@ -202,6 +202,7 @@ def test_workers_that_cannot_beat_are_not_said_to_be_missing(
 
     assert screen.said == [WAITING]
     assert [each for each in begun if str(FULL) in each[1]] == [("workers", f"none live; {FULL}")]
+    assert "vanished" not in dict(begun)
 
 
 def test_a_redis_that_fills_up_while_no_worker_is_there_is_named_within_seconds_and_workers_no_longer(
