@@ -14,6 +14,7 @@ from producer.intake.answer_keys import Keys
 from producer.intake.duplicates import Repeats, Seen
 from producer.intake.oddities import Oddities
 from producer.stats.percentile import percentile
+from producer.temporary import no_room
 
 __all__ = ["MOST_GUESSED", "Lengths", "Profile"]
 
@@ -147,4 +148,7 @@ def _language(question: Question) -> str:
     import py3langid
 
     text = " ".join((question.question[:_GUESSED_FROM_CHARS], *question.choices))[: 2 * _GUESSED_FROM_CHARS]
-    return str(py3langid.classify(text)[0])
+    try:
+        return str(py3langid.classify(text)[0])
+    except OSError as trouble:  # the first call unpacks its model
+        raise no_room("the model that guesses languages", trouble) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def test_it_tells_a_person_the_same_and_writes_nothing(
     assert "1 duplicate (choices in any order), 1 with other choices or contexts\n" in result.stdout
     assert "1 row cannot be asked" in result.stderr
     assert ledger.runs() == []
+
+
+def test_a_full_temporary_folder_is_told_with_the_remedy(
+    write_rows: WriteRows, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`inspect` alone unpacks a model that guesses languages, and named no place."""
+
+    def full(_text: str) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("py3langid.classify", full)
+    result = producer("inspect", write_rows(*SIX), exit_code=1)
+    assert "cannot be stored in a temporary file: No space left on device" in result.stderr
+    assert "TMPDIR" in result.stderr
 
 
 def test_it_counts_repeats_as_enqueue_does_also_where_each_has_an_id_of_its_own(
