@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import socket
 import time
@@ -14,6 +15,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
 from redis.connection import AbstractConnection
+from redis.driver_info import DriverInfo
 from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError
 from redis.retry import Retry
 
@@ -106,6 +108,9 @@ def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> red
         socket_keepalive=True,
         health_check_interval=10,
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=retries),
+        # Made once: each connection would read redis-py's version from its files, and one that cannot, as too many are
+        # open, keeps its place among the hundred of the pool for ever.
+        driver_info=DriverInfo(),
     )
     try:
         with translating(client):
@@ -181,6 +186,8 @@ def _remedy(trouble: redis.RedisError | OSError) -> str:
     cause = trouble.__context__ or trouble
     if TLS_ERROR in str(trouble):
         return _TLS_REMEDY
+    if os.strerror(errno.EMFILE) in str(trouble):
+        return "Let this process open more files at a time: ulimit -n."
     if isinstance(cause, socket.gaierror) or getattr(cause, "errno", None) in _NO_WAY or _IN_VAIN in str(trouble):
         return "Check the address in MCQUEUE_REDIS_URL, and the way there: name server, firewall, VPN."
     return "Start one, or set MCQUEUE_REDIS_URL to another."

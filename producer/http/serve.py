@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from producer.options import run_config_options
 from producer.runs.runconfig import load_run_config
 from producer.session import Session
 
-__all__ = ["serve"]
+__all__ = ["allow_callers", "serve"]
 
 
 @click.command()
@@ -47,6 +48,7 @@ def serve(
     app = make_app(session.settings, ledger, session.broker, base, workers, metrics)
     if not http.api_key.get_secret_value():
         note("No http.api_key is set: anyone who can reach the port may send requests.")
+    allow_callers()
     host, port = host or http.host, http.port if port is None else port
     server = Server(
         Config(
@@ -63,3 +65,9 @@ def serve(
             server.run()
     except SystemExit:  # uvicorn logs the reason, and exits with a code that has another meaning here
         raise InputError(f"The server cannot listen on {host}:{port}.", hint="Use another --host or --port.") from None
+
+
+def allow_callers() -> None:
+    """Open as many files as the system lets: each caller is one, and the usual 1,024 are fewer than may wait."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -263,6 +265,18 @@ def test_a_full_redis_is_told_with_the_remedy_and_settles_nothing(redis_ledger: 
     assert caught.value.retryable
     assert "Raise maxmemory" in str(caught.value)
     assert redis_ledger.counts(run.run_id) == Counts(total=2, todo=2)
+
+
+def test_a_connection_is_made_without_opening_a_file_beside_its_socket(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that failed at that, as too many were open, took a place of redis-py's pool, until there was none."""
+
+    def version(_name: str) -> str:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("redis.utils.metadata.version", version)
+    assert redis_ledger.client.connection_pool.make_connection()
 
 
 def test_a_redis_that_does_not_answer_is_told_with_its_place() -> None:

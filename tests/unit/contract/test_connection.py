@@ -68,6 +68,12 @@ def test_the_error_of_a_client_without_a_host_is_told_as_any_other() -> None:
         raise redis.ConnectionError("No such file or directory")
 
 
+def test_too_many_open_files_are_told_as_such() -> None:
+    """Redis was to be started."""
+    with pytest.raises(RedisUnreachable, match="ulimit -n"), translating(HERE):
+        raise redis.ConnectionError("Error 24 connecting to here:6379. Too many open files.")
+
+
 @pytest.mark.parametrize(("answer", "word"), FOR_NOW, ids=lambda each: str(each)[:40])
 def test_what_waiting_can_mend_is_told_with_its_remedy_and_can_be_tried_again(answer: Exception, word: str) -> None:
     with pytest.raises(WritesRefused) as caught, translating(HERE):
