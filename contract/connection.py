@@ -178,7 +178,9 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
         return RedisUnreachable(f"Redis at {place} was started and is still loading its data.", hint=hint)
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
         return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=_remedy(trouble))
-    return LedgerError(f"Redis at {place} refuses: {trouble}.")
+    knows_it = not str(trouble).startswith("unknown command")
+    hint = "" if knows_it else "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address."
+    return LedgerError(f"Redis at {place} refuses: {trouble}.", hint=hint)
 
 
 def _remedy(trouble: redis.RedisError | OSError) -> str:

@@ -101,6 +101,13 @@ def test_a_redis_cluster_is_told_as_what_cannot_be_used(answer: Exception) -> No
     assert "a single server" in caught.value.hint
 
 
+def test_who_names_a_sentinel_is_told_what_to_name_instead() -> None:
+    """It answers as any Redis does, and knows no command of ours."""
+    found = r"refuses: unknown command .* Sentinel, .* the primary's address"
+    with pytest.raises(LedgerError, match=found), translating(HERE):
+        raise redis.ResponseError("unknown command 'ZREVRANGE', with args beginning with: 'mcqueue:runs' '0' ")
+
+
 def test_a_redis_that_got_a_password_says_so_and_not_how_clients_greet_it() -> None:
     """The answer to HELLO was told, with 200 characters about its arguments."""
     for answer in (
