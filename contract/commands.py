@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -70,7 +71,7 @@ class Commands(click.Group):
             try:
                 each.encode()
             except UnicodeEncodeError:
-                raise click.UsageError(f"{each!r} is not UTF-8. Rename what it names.", ctx) from None
+                raise click.UsageError(_why_not_utf_8(each), ctx) from None
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -125,6 +126,15 @@ class Commands(click.Group):
             if self._interrupted:
                 note(self._interrupted)
             ctx.exit(INTERRUPTED)
+
+
+def _why_not_utf_8(word: str) -> str:
+    """Return what is wrong with a word of the command line: its bytes, or how Python was told to read them."""
+    try:
+        meant = os.fsencode(word).decode()
+    except UnicodeDecodeError:
+        return f"{word!r} is not UTF-8. Rename what it names."
+    return f"{meant!r} was read as {sys.getfilesystemencoding()}. Unset PYTHONUTF8, or set it to 1."
 
 
 def config_options(config: str, overrides: str) -> Callable[[Command], Command]:

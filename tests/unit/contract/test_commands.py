@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from contract.commands import INTERRUPTED, Commands, note, tell
 from contract.errors import InputError
+from tests.support import ROOT
 
 
 @click.group(cls=Commands)
@@ -91,6 +93,19 @@ def test_a_name_that_is_not_utf_8_is_refused_in_one_line_before_anything_is_done
     done = CliRunner().invoke(main, ["greet", os.fsdecode(b"Pr\xfcfung.csv")])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.endswith("Error: 'Pr\\udcfcfung.csv' is not UTF-8. Rename what it names.\n")
+
+
+def test_a_name_in_utf_8_that_python_was_told_to_read_as_ascii_is_not_to_be_renamed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "producer", "inspect", "Prüfung.csv"],
+        cwd=ROOT,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("Error: 'Prüfung.csv' was read as ascii. Unset PYTHONUTF8, or set it to 1.\n")
 
 
 def test_an_option_that_stands_after_the_command_is_told_its_place() -> None:
