@@ -40,7 +40,8 @@ class _OneLine(click.ClickException):
         super().__init__(for_reader(message))
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.secho("error: ", fg="red", nl=False, file=file, err=True)
+        color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
+        click.secho("error: ", fg="red", nl=False, file=file, err=True, color=color)
         click.echo(self.message, file=file, err=True)
 
 

@@ -74,6 +74,12 @@ def test_errors_are_one_line_and_nothing_that_is_said_steers_a_terminal(
     assert (done.exit_code, done.stdout, done.stderr) == (exit_code, out, err)
 
 
+@pytest.mark.parametrize(("no_color", "shown"), [("", "\x1b[31merror: \x1b[0m"), ("1", "error: ")])
+def test_an_error_is_red_unless_colours_are_unwanted(no_color: str, shown: str) -> None:
+    done = CliRunner().invoke(main, ["refuse"], color=True, env={"NO_COLOR": no_color})
+    assert done.stderr.startswith(f"{shown}There is no run")
+
+
 def test_a_path_that_cannot_be_looked_at_is_an_error_of_one_line(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 300)
     done = CliRunner().invoke(main, ["look", str(path)])
