@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 SERVER_ERROR = 500
 #: The status by which most servers made with FastAPI refuse a malformed request.
 MALFORMED = 422
-#: How long a connection may take to be made. Behind a wrong address there may be nothing that even refuses one, and each
-#: of a request's attempts would wait as long as for an answer.
+#: How long a connection may take to be made. A wrong address may not even refuse one, and each of a request's attempts
+#: would wait as long as for an answer.
 CONNECT_S = 10.0
 #: How often a pause looks whether the worker is stopping, in seconds.
 LOOK_S = 0.1
