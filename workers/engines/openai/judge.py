@@ -13,7 +13,7 @@ from workers.engines.base import NotServed, UnexpectedFailure
 from workers.engines.openai import patience
 from workers.engines.openai.client import Answer, Client
 from workers.engines.openai.connection import Connection
-from workers.engines.openai.refusals import is_no_answer, may_pass
+from workers.engines.openai.refusals import is_no_answer, is_of_all, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -44,7 +44,7 @@ class JudgeClient(Client):
             try:
                 return ask()
             except OpenAIError as trouble:
-                if not (waits_for := self._watch.waits_for_after_refusal()):
+                if not (waits_for := self._watch.waits_for_after(trouble)):
                     may_be_answered = may_pass(trouble) or is_no_answer(trouble)
                     return self._refused(UnexpectedFailure if may_be_answered else Failure, trouble, _remedy(trouble))
         return NotServed(type=NotServed.__name__, message=waits_for)
@@ -82,28 +82,29 @@ class JudgeWatch:
         #: The judge, what it said first, and what to do about it, while it serves nobody; else empty.
         self.waits_for = ""
 
-    def waits_for_after_refusal(self) -> str:
-        """Find out whether the judge, after it refused a request, does not answer a small one either.
+    def waits_for_after(self, refused: OpenAIError) -> str:
+        """Find out, with a small request, whether the judge that refused a request refuses everybody.
 
-        Return `waits_for`, which is empty if it does.
+        Return `waits_for`, which is empty if it does not.
         """
         refused_at = time.monotonic()
         with self._asking:
             if not self.waits_for and self._served_at < refused_at:
                 asked_at = time.monotonic()
-                if (found := patience.refusal(self._connection, in_chat=True)) is None:
+                found = patience.refusal(self._connection, in_chat=True)
+                if found is None or not is_of_all(refused, found):
                     self._served_at = asked_at
                 else:
                     self.waits_for = f"{self._connection.says(found)} {_remedy(found)}"
                     log.warning("the judge serves nobody for now: %s", self.waits_for)
-                    threading.Thread(target=self._watch, name="judge", daemon=True).start()
+                    threading.Thread(target=self._watch, args=(found,), name="judge", daemon=True).start()
             return self.waits_for
 
     def close(self) -> None:
         """End the watch. May be called twice."""
         self._closed.set()
 
-    def _watch(self) -> None:
+    def _watch(self, refused: OpenAIError) -> None:
         while not self._closed.wait(WAIT_S):
             try:
                 found = patience.refusal(self._connection, in_chat=True)
@@ -111,7 +112,7 @@ class JudgeWatch:
                 if self._closed.is_set():  # and with it the client, while a request began
                     return
                 raise
-            if found is None:
+            if found is None or not is_of_all(refused, found):
                 self.waits_for = ""
                 log.warning("the judge at %s serves again", self._connection.server.base_url)
                 return

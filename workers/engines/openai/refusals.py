@@ -1,16 +1,18 @@
 """What a server's refusals mean: whether they may pass, and who may have sent them. Pure.
 
-None says whether it concerns one request or all: that a small request finds out (`workers.engines.openai.patience`).
+One alone does not say whether it concerns its request or all: a small request finds that out
+(`workers.engines.openai.patience`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["is_away", "is_no_answer", "is_spent", "may_be_of_a_proxy", "may_pass", "may_recover"]
+__all__ = ["is_away", "is_no_answer", "is_of_all", "is_spent", "may_be_of_a_proxy", "may_pass", "may_recover"]
 
 #: What a proxy answers while the server behind it is not up. Other errors, even a 500, may only mean that the server
 #: does not list its models.
@@ -21,6 +23,8 @@ NOT_LET_THROUGH = frozenset({403, 407})
 SPENT = "Could not finish the message because max_tokens or model output limit was reached"
 #: Refusals that may pass, besides all server errors: time-out, conflict, too many requests.
 MAY_PASS = frozenset({408, 409, 429})
+#: Refusals that may be about the request: malformed, too large, or with values that the server does not take.
+OF_THE_REQUEST = frozenset({400, 413, 422})
 #: A server that wants to be paid. Its owner can see to that while the worker waits.
 UNPAID = 402
 
@@ -64,6 +68,15 @@ def may_be_of_a_proxy(trouble: Exception | str) -> bool:
     return isinstance(trouble, OpenAIError) and (is_away(trouble) or _status(trouble) in NOT_LET_THROUGH)
 
 
+def is_of_all(refused: OpenAIError, small: OpenAIError) -> bool:
+    """Whether a server that refuses one request (`refused`), and then a small one (`small`), refuses all.
+
+    It may dislike what is in the small one: some models take no limit of so few tokens (OpenAI's through OpenRouter).
+    But then it says something else about that. Numbers do not count, as costs grow from one refusal to the next.
+    """
+    return _status(small) not in OF_THE_REQUEST or _said(small) == _said(refused)
+
+
 def may_recover(trouble: OpenAIError) -> bool:
     """Whether a server that refuses everybody like this may serve them again later, unchanged.
 
@@ -77,3 +90,8 @@ def may_recover(trouble: OpenAIError) -> bool:
 
 def _status(trouble: OpenAIError) -> int | None:
     return getattr(trouble, "status_code", None)
+
+
+def _said(trouble: OpenAIError) -> tuple[int | None, str]:
+    """Return the status and the words without numbers."""
+    return _status(trouble), re.sub(r"\d+", "", str(trouble))

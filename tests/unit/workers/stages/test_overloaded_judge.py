@@ -149,6 +149,47 @@ def test_a_judge_that_reasons_too_long_for_a_small_request_serves_nevertheless()
         assert court.scorer.puts_off == {}
 
 
+class WantsSixteen(Script):
+    """As OpenAI's models through OpenRouter, for which a limit of one token is too small."""
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if body["max_tokens"] < 16 and not self.refusals:
+            said = "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1."
+            return 400, {"error": {"message": said, "code": 400}}
+        return super().answer(path, body)
+
+
+@pytest.mark.parametrize("status", [400, 403, 429])
+def test_a_judge_that_takes_no_small_request_serves_nevertheless(status: int) -> None:
+    """Its runs were put off for ever once it had refused a single grading."""
+    with holding(WantsSixteen(text=GRADED, unwanted={"What is 0 plus": status})) as court:
+        court.score(court.run)
+        assert court.books.counts(court.run.run_id).settled >= 3
+        assert court.scorer.puts_off == {}
+
+
+def test_a_judge_that_takes_no_small_request_is_noticed_when_it_serves_again() -> None:
+    with holding(WantsSixteen(text=GRADED, refusals=[503] * ALWAYS)) as court:
+        court.score(court.run)
+        assert court.scorer.puts_off
+        court.serves_again()
+        court.score(court.run)
+        assert court.books.counts(court.run.run_id).finished
+
+
+@pytest.mark.parametrize("message", ["Budget has been exceeded! Current cost: {n}, Max budget: 3", "No connected db."])
+def test_a_judge_that_calls_every_request_a_bad_one_puts_its_runs_off(message: str) -> None:
+    class Spent(Script):
+        def answer(self, _: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            self.asked.append(body)
+            return 400, {"error": {"message": message.format(n=len(self.asked)), "code": "400"}}
+
+    with holding(Spent()) as court:
+        court.score(court.run)
+        assert court.scorer.puts_off
+        assert court.books.counts(court.run.run_id).settled == 0
+
+
 def test_an_answer_that_the_judge_alone_refuses_costs_its_question_an_attempt(court: Court) -> None:
     court.script.unwanted = {"What is 0 plus": 429}
     court.score(court.run)
