@@ -18,6 +18,7 @@ from producer.readers.field_names import spelled
 from producer.readers.folder import listed
 from producer.readers.record import Record
 from producer.readers.source import Source
+from producer.readers.splits import split_called
 
 __all__ = ["is_dataset", "only_a_column_names_splits", "read_dataset"]
 
@@ -58,13 +59,26 @@ def read_dataset(source: Source) -> Iterator[Record]:
 
 
 def only_a_column_names_splits(source: Source) -> bool:
-    """Whether the dataset has no splits of its own, but a column of that name.
+    """Whether the dataset has no split but `train`, and a column `split` that names others, or the wanted one.
 
     The library calls all rows of a folder `train` if no file is named after a split.
     """
     found = _load(source)
     splits = found if isinstance(found, Mapping) else {str(found.split or "train"): found}
-    return list(splits) == ["train"] and any(spelled(name) == "split" for name in splits["train"].features)
+    if list(splits) != ["train"]:
+        return False
+    rows, wanted = splits["train"], source.how.split.lower()
+    return any(split_called(each) or each == wanted for each in _values_of_split(rows))
+
+
+def _values_of_split(rows: Any) -> list[str]:
+    """Return the different words in a column `split`; none if there is no such column, or no words are in it."""
+    classes = _class_names(rows.features)
+    for name, kind in rows.features.items():
+        if spelled(name) == "split" and (name in classes or str(getattr(kind, "dtype", "")).endswith("string")):
+            words = [_named(each, classes.get(name)) for each in rows.unique(name)]
+            return [each.strip().lower() for each in words if isinstance(each, str)]
+    return []
 
 
 def _rows(source: Source) -> Any:

@@ -181,6 +181,25 @@ def test_a_column_names_the_splits_of_a_dataset_that_has_none_of_its_own(tmp_pat
     assert asked("named") == asked("named", "test") == ["train", "test", "test"], "its own split counts alone"
 
 
+def test_a_column_of_other_things_leaves_a_dataset_the_only_split_that_it_has(tmp_path: Path) -> None:
+    """`--split train` was refused: no split 'train' among hard, easy."""
+    needed_package("datasets")
+    rows = [{"question": each, "choices": ["x", "y"], "answer": 1, "Split": each} for each in ("hard", "easy")]
+    (tmp_path / "set").mkdir()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "set" / "train-00000-of-00001.parquet")
+    for split, found in (("", ["hard", "easy"]), ("train", ["hard", "easy"]), ("easy", ["easy"])):
+        source = Source(tmp_path / "set", "set", HowToRead(split=split))
+        assert [each.question for each in questions(understand(source))] == found
+
+
+def test_a_column_of_lists_names_no_splits_of_a_dataset(tmp_path: Path) -> None:
+    datasets = needed_package("datasets")
+    row = {"question": "q", "choices": ["x", "y"], "answer": 1, "split": ["train", "test"]}
+    datasets.Dataset.from_list([row]).save_to_disk(tmp_path / "saved")
+    (question,) = questions(understand(Source(tmp_path / "saved", "saved")))
+    assert question.question == "q"
+
+
 def test_files_that_would_be_no_part_of_a_dataset_are_named_instead_of_left_out(tmp_path: Path) -> None:
     """Of files of which one is called after a split, as `test_taking` is, the library reads only that one."""
     needed_package("datasets")
