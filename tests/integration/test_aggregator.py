@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
@@ -30,37 +31,50 @@ BATCH_TIMEOUT_S = 60.0
 REQUEUE, ACKNOWLEDGE = Settlement.REQUEUE, Settlement.ACKNOWLEDGE
 
 
+@dataclass(eq=False)
+class Entry:
+    """A call that a timer is to make; 0: once."""
+
+    call: Callable[[], object]
+    every_s: float = 0.0
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
 class Timer:
     """Celery's timer. It calls when the test says so."""
 
     def __init__(self) -> None:
-        self._once: list[Callable[[], object]] = []
-        self._repeated: list[tuple[float, Callable[[], object]]] = []
+        self._entries: list[Entry] = []
         #: After how many seconds the latest call is due.
         self.due_in_s = 0.0
 
-    def call_after(self, seconds: float, call: Callable[..., object], arguments: tuple[object, ...] = ()) -> object:
+    @property
+    def entries(self) -> list[Entry]:
+        """What it is to call."""
+        return [each for each in self._entries if not each.cancelled]
+
+    def call_after(self, seconds: float, call: Callable[..., object], arguments: tuple[object, ...] = ()) -> Entry:
         self.due_in_s = seconds
-        self._once.append(lambda: call(*arguments))
-        return call
+        self._entries.append(Entry(lambda: call(*arguments)))
+        return self._entries[-1]
 
     def call_repeatedly(self, every_s: float, call: Callable[[], object]) -> None:
-        self._repeated.append((every_s, call))
-
-    def clear(self) -> None:
-        self._once.clear()
-        self._repeated.clear()
+        self._entries.append(Entry(call, every_s))
 
     def all_is_due(self) -> None:
-        due, self._once = self._once, []
-        for call in due:
-            call()
+        due = [each for each in self.entries if not each.every_s]
+        self._entries = [each for each in self.entries if each.every_s]
+        for each in due:
+            each.call()
 
     def pass_time(self, seconds: float) -> None:
         """Make the repeated calls that fall into `seconds`."""
-        for every_s, call in self._repeated:
-            for _ in range(int(seconds // every_s)):
-                call()
+        for each in self.entries:
+            for _ in range(int(seconds // each.every_s) if each.every_s else 0):
+                each.call()
 
 
 class Stand:
@@ -104,6 +118,7 @@ class Stand:
 
     def connect(self) -> None:
         """Connect, as at first or after the connection broke."""
+        before = self.timer.entries
         self._connection = self._consumer.connection = Connection(
             self._url, transport=Transport, transport_options={**BOOKS, "queue_order_strategy": "priority"}
         )
@@ -119,12 +134,13 @@ class Stand:
         self._channel = self._connection.default_channel
         queue = Queue(QUEUE, routing_key=QUEUE)
         Consumer(self._channel, [queue], on_message=on_message, accept=["json"]).consume()
+        self._of_connection = [each for each in self.timer.entries if each not in before]
 
-    def reconnect(self, *, before_the_loop: bool = False) -> None:
-        """Lose the connection and connect again; `before_the_loop` of Celery began, whose end clears the timer."""
+    def reconnect(self) -> None:
+        """Lose the connection and connect again. Celery cancels what was set while it connected, and nothing else."""
         self.close()
-        if not before_the_loop:
-            self.timer.clear()
+        for each in self._of_connection:
+            each.cancel()
         self.connect()
 
     def close(self) -> None:
@@ -238,7 +254,7 @@ def test_a_message_that_waits_for_its_next_attempt_goes_back_once_although_a_new
     stand.receive()
     stand.end_batch(REQUEUE, requeue_after_s=5.0)
     stand.reconnect()
-    stand.reconnect(before_the_loop=True)
+    stand.reconnect()
     stand.timer.all_is_due()
     assert stand.books == (0, 1)
 
@@ -305,6 +321,16 @@ def test_messages_that_gather_when_the_connection_breaks_are_a_batch_when_their_
     monkeypatch.setattr("workers.messages.aggregator.time.monotonic", lambda: later)
     stand.timer.all_is_due()
     assert stand.running == [["q0"]]
+
+
+def test_a_batch_that_gathers_is_looked_at_once_however_often_the_connection_broke(stand: Stand, app: Celery) -> None:
+    """Each reconnect added a timer, which set itself again and again."""
+    publish(app, QUEUE, "run", ["q0"], batch_size=1)
+    stand.receive()
+    for _ in range(3):
+        stand.reconnect()
+        stand.timer.all_is_due()
+    assert len([each for each in stand.timer.entries if not each.every_s]) == 1
 
 
 def test_a_message_that_a_broken_connection_took_and_did_not_deliver_goes_back(

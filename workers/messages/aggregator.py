@@ -118,7 +118,7 @@ class _Gatherer:
         """Use the consumer's present channel from now on, and set all timers again.
 
         Celery has cancelled the timers that were set here at the last connect, but not those that its event loop set
-        since. So a timer may fire more than once, and must do no harm then.
+        since. So that of a message that is to be requeued may fire more than once, and must do no harm then.
         """
         # Celery's own worker_disable_prefetch limits consumption by the same hook.
         self._qos = qos = self._consumer.connection.default_channel.qos
@@ -128,7 +128,9 @@ class _Gatherer:
         qos.kept = self._kept
         self._renew()
         self._take_over()
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._consumer.timer.call_repeatedly(RENEW_S, self._renew)
         for message_id in self._requeued_at:
             self._await_requeue(message_id)
