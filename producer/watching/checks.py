@@ -206,5 +206,5 @@ class Missing:
         elif now - self._since >= INCOMPLETE_AFTER_S:
             raise LedgerError(
                 f"{self._run.run_id}: {counts.unwritten:,} of {number(counts.total, 'question')} never written.",
-                hint=f"{writer_of(self._run)} was interrupted: run the same command again to continue.",
+                hint=f"To continue, repeat {writer_of(self._run)}: it was interrupted.",
             )

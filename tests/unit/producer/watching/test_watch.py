@@ -272,7 +272,7 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
     status = dict(status_lines(rescored, ledger.counts("rescored"), broker, ()))
 
     assert "unless `python -m workers rescore old` is still writing them" in status["unwritten"]
-    with pytest.raises(LedgerError, match="`python -m workers rescore old` was interrupted"):
+    with pytest.raises(LedgerError, match="repeat `python -m workers rescore old`: it was interrupted"):
         watch(Watcher(ledger, broker, ledger.run("rescored"), Screen()), clock=Script({}).clock())
 
 
