@@ -227,7 +227,8 @@ class Interleavings(RuleBasedStateMachine):
             message = self.queue.pop(0)
             self.held[name].append(message)
             held = HeldMessage(cast(Any, message), *message, 0.0, priority, MESSAGE_VERSION, arrived_at=0.0)
-            worker.gathering.add(held, len(held.question_ids), self.now_s, priority)
+            awaited = priority == Priority.HIGH
+            worker.gathering.add(held, len(held.question_ids), self.now_s, priority, awaited=awaited)
             how_many -= 1
 
     @rule()

@@ -220,11 +220,13 @@ def test_every_message_leaves_exactly_once_those_of_a_priority_in_order(
         now_s += pause_s
         if room_came:
             waiting.room_came()
-        waiting.add(number, questions, now_s, priority)
+        waiting.add(number, questions, now_s, priority, awaited=priority == 0)
         take_all()
         if running:
             waiting.done(running.pop())
             take_all()
+        urgent = {each for each, arrival in enumerate(arrivals[: number + 1]) if arrival[2] == 0}
+        assert running or urgent <= set(left), "nobody waits for an idle worker"
     while running or waiting.due_in_s(now_s) is not None:
         now_s += 1.0
         if running:
