@@ -216,8 +216,7 @@ def own_signals() -> Iterator[None]:
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the pauses between retries of a request, and those for a server that refuses everybody."""
+    """Shorten the OpenAI client's pauses between retries, and ours for a server that refuses everybody."""
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.01)
-    monkeypatch.setattr("workers.engines.openai.connection.pause_s", lambda _: 0.01)
     monkeypatch.setattr("workers.engines.openai.patience.WAIT_S", 0.01)
     monkeypatch.setattr("workers.engines.openai.judge.WAIT_S", 0.01)

@@ -1,9 +1,9 @@
 """One request over a connection to a server: its answer, or why it has none.
 
-OpenAI's own client retries connection errors, time-outs, 429 and 5xx after growing delays, or after the delay that the
-server asks for; also 429 and 5xx that the server sends inside an answer with status 200. What is left then is decided
-here. If a server refuses this request only, if there is nothing in an answer or it cannot be read, or if it broke a
-text off, the worker retries the question. A text that a content filter withheld is a failure.
+OpenAI's own client retries connection errors, time-outs, 429 and 5xx after growing, jittered delays, or after the delay
+that the server asks for; also 429 and 5xx that the server sends inside an answer with status 200. What is left then is
+decided here. If a server refuses this request only, if there is nothing in an answer or it cannot be read, or if it
+broke a text off, the worker retries the question. A text that a content filter withheld is a failure.
 """
 
 from __future__ import annotations

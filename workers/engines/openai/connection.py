@@ -17,7 +17,7 @@ from contract.settings import OpenAiSettings
 from workers.engines.openai import wire
 from workers.engines.openai.parameters import Parameters
 from workers.engines.openai.refusals import may_be_of_a_proxy
-from workers.retries import one_line, pause_s
+from workers.retries import one_line
 
 __all__ = ["Connection", "RateLimiter"]
 
@@ -138,11 +138,13 @@ def _interruptible(stopping: Callable[[], bool]) -> type[Any]:
     from openai import OpenAI
 
     class Interruptible(OpenAI):
-        def _sleep_for_retry(self, *, retries_taken: int, response: Any, **more: Any) -> None:
+        def _sleep_for_retry(self, *, retries_taken: int, max_retries: int, options: Any, response: Any) -> None:
             if response is not None:  # a server that is only busy answers soon, and other texts are being written
-                super()._sleep_for_retry(retries_taken=retries_taken, response=response, **more)
+                super()._sleep_for_retry(
+                    retries_taken=retries_taken, max_retries=max_retries, options=options, response=response
+                )
                 return
-            until = time.monotonic() + pause_s(retries_taken + 1)
+            until = time.monotonic() + self._calculate_retry_timeout(max_retries - retries_taken, options)
             while (left_s := until - time.monotonic()) > 0:
                 if stopping():
                     raise WaitEnded("The worker stopped while its server did not answer.")

@@ -130,11 +130,11 @@ def test_a_worker_that_is_drained_asks_no_more_of_a_server_that_is_gone(monkeypa
     """It ends at once instead of after all retries of each request, and the questions keep their attempts."""
     paused = threading.Event()
 
-    def long_pause_s(_: int) -> float:
+    def long_pause_s(*_: object) -> float:
         paused.set()
         return 2 * PATIENCE_S
 
-    monkeypatch.setattr("workers.engines.openai.connection.pause_s", long_pause_s)
+    monkeypatch.setattr("openai.OpenAI._calculate_retry_timeout", long_pause_s)
     stopping, books = threading.Event(), MemoryLedger()
     run = open_run(books, make_questions(1), model="grader")
     with serving(Script()) as url:
