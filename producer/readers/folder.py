@@ -121,7 +121,7 @@ def _is_hidden(path: PurePosixPath) -> bool:
 def _articles(source: Source, paths: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
     """Yield the `.txt` files that start with an object, as in RACE, which has one file per article.
 
-    Only for folders: opening thousands of files of a zip one by one would take hours.
+    Only for folders: the texts in a zip are not looked into.
     """
     if not source.path.is_dir():
         return

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -64,36 +65,46 @@ def _decompressed(file: Path | IO[bytes], compression: str) -> BinaryIO:
 
 def files_in_zip(path: Path) -> list[str]:
     """Return the names of the files in an archive, without the metadata files that macOS adds."""
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+    names = _archive(path).namelist()
     return [each for each in names if not each.endswith("/") and not each.startswith("__MACOSX/")]
+
+
+def _archive(path: Path) -> zipfile.ZipFile:
+    """Return the archive, which stays open, and is opened anew if it has changed.
+
+    Opening it reads its whole table of contents: done for each of 5,000 files, that would take minutes.
+    """
+    now = path.stat()
+    return _opened(path, now.st_ino, now.st_size, now.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path, *_version: int) -> zipfile.ZipFile:
+    return zipfile.ZipFile(path)
 
 
 def _open_member(path: Path, shown: str, member: str) -> BinaryIO:
     name = member or next(iter(files_in_zip(path)), "")
     if not name:
         raise QuestionFileError("the zip is empty.", path=shown, hint="Pack the question file into it.")
-    archive = zipfile.ZipFile(path)
-    packed = archive.open(name)
+    packed = _archive(path).open(name)
     start = cast(zipfile.ZipExtFile, packed).peek(4)
-    return cast(BinaryIO, _Member(archive, packed, _decompressed(packed, _compression_by(start))))
+    return cast(BinaryIO, _Member(packed, _decompressed(packed, _compression_by(start))))
 
 
 class _Member(io.BufferedReader):
-    """A file in an archive; closing it closes the archive.
+    """A file in an archive.
 
     `packed` is the file as the archive has it, `file` the same or what it decompresses to.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, packed: IO[bytes], file: IO[bytes]) -> None:
+    def __init__(self, packed: IO[bytes], file: IO[bytes]) -> None:
         super().__init__(cast("io.RawIOBase", file), HEAD_BYTES)
-        self._archive = archive
         self._packed = packed
 
     def close(self) -> None:
         super().close()
         self._packed.close()
-        self._archive.close()
 
 
 @contextmanager

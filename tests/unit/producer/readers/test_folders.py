@@ -244,6 +244,37 @@ def test_the_files_in_a_zip_may_be_packed_themselves(tmp_path: Path) -> None:
     assert [(each.question, each.subject) for each in questions_of(path)] == [("q0", "a"), ("q1", "b"), ("q2", "c")]
 
 
+def test_the_table_of_contents_of_a_zip_is_read_once_for_all_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read anew for each file: with 5,000 of them, that took minutes."""
+    path = tmp_path / "set.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(20):
+            archive.writestr(f"{number}.jsonl", json.dumps({**GOOD, "question": f"q{number}"}))
+    opened = []
+
+    class Counted(zipfile.ZipFile):
+        def __init__(self, file: Path) -> None:
+            opened.append(file)
+            super().__init__(file)
+
+    monkeypatch.setattr(zipfile, "ZipFile", Counted)
+
+    assert len(questions_of(path)) == 20
+    assert opened == [path]
+
+
+def test_a_zip_that_has_changed_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "set.zip"
+    for texts in (["one", "two"], ["three", "four", "five"]):
+        with zipfile.ZipFile(path, "w") as archive:
+            for text in texts:
+                archive.writestr(f"{text}.jsonl", json.dumps({**GOOD, "question": text}))
+
+        assert sorted(each.question for each in questions_of(path)) == sorted(texts)
+
+
 def test_one_file_of_answers_is_not_for_several_of_questions(tmp_path: Path) -> None:
     answers = laid_out(tmp_path / "other", {"answers": "A\n"}) / "answers"
     path = laid_out(tmp_path / "set", {"a.jsonl": json.dumps(GOOD), "b.jsonl": json.dumps(GOOD)})
