@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -52,8 +53,8 @@ class Broker(Protocol):
     def queue_lengths(self, queue: str) -> dict[Priority, int]:
         """Return the number of messages waiting in `queue`, by priority."""
 
-    def messages_of(self, run: Run) -> int:
-        """Return the number of messages of `run` waiting in its queues; all messages there are read."""
+    def messages_of(self, runs: Iterable[Run]) -> Counter[str]:
+        """Return the number of waiting messages of each of `runs` that has any; each of their queues is read once."""
 
     def drop_leftovers(self, queue: str) -> int:
         """Delete the messages waiting in `queue` if no worker would take and drop them; return their number.
@@ -120,9 +121,16 @@ class RedisBroker:
         with translating(self._ledger.client):
             return queue_lengths(self._ledger.client, queue)
 
-    def messages_of(self, run: Run) -> int:
+    def messages_of(self, runs: Iterable[Run]) -> Counter[str]:
+        of_queue: defaultdict[str, set[str]] = defaultdict(set)
+        for run in runs:
+            for queue in keys.route(run.spec):
+                of_queue[queue].add(run.run_id)
+        found: Counter[str] = Counter()
         with translating(self._ledger.client):
-            return sum(queued_messages(self._ledger.client, queue, run.run_id) for queue in keys.route(run.spec))
+            for queue, run_ids in of_queue.items():
+                found.update(queued_messages(self._ledger.client, queue, run_ids))
+        return found
 
     def drop_leftovers(self, queue: str) -> int:
         if any(each.queue == queue for each in self.all_workers()):
@@ -226,8 +234,9 @@ class MemoryBroker:
         normal = sum(each[0] == queue for each in self.messages)
         return {Priority.HIGH: self.urgent, Priority.NORMAL: normal, Priority.LOW: 0}
 
-    def messages_of(self, run: Run) -> int:
-        return sum(run_id == run.run_id for _, run_id, _ in self.messages)
+    def messages_of(self, runs: Iterable[Run]) -> Counter[str]:
+        wanted = {run.run_id for run in runs}
+        return Counter(run_id for _, run_id, _ in self.messages if run_id in wanted)
 
     def drop_leftovers(self, queue: str) -> int:
         """Do the same with `live` workers and `messages`."""

@@ -6,6 +6,7 @@ Each can be repeated, and all are safe while workers are running.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -193,8 +194,7 @@ def purge(session: Session, run_names: tuple[str, ...], yes: bool) -> None:
         if not someone_to_ask():
             raise click.UsageError("Cannot ask for confirmation without a terminal: pass --yes.")
         _confirm(f"Delete {', '.join(_with_verdicts(session, run) for run in runs)}?")
-    for run in runs:
-        _purge(session, run)
+    _purge(session, runs)
 
 
 def _with_verdicts(session: Session, run: Run) -> str:
@@ -202,14 +202,24 @@ def _with_verdicts(session: Session, run: Run) -> str:
     return f"{run.run_id} with {settled:,} of {number(run.questions, 'verdict')}"
 
 
-def _purge(session: Session, run: Run) -> None:
-    session.ledger.purge(run.run_id)
-    dropped = sum(map(session.broker.drop_leftovers, keys.route(run.spec)))
+def _purge(session: Session, runs: Sequence[Run]) -> None:
+    """Delete the runs and say what becomes of their messages, for which each queue is read once for all runs."""
+    for run in runs:
+        session.ledger.purge(run.run_id)
+    last_of = {queue: run.run_id for run in runs for queue in keys.route(run.spec)}
+    dropped: Counter[str] = Counter()
+    for queue, run_id in last_of.items():
+        dropped[run_id] += session.broker.drop_leftovers(queue)
     # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
-    left = session.broker.messages_of(run)
-    waiting = f"; {number(left, 'message')} of it {'is' if left == 1 else 'are'} still queued, to be dropped by workers"
+    left = session.broker.messages_of(runs)
+    for run in runs:
+        click.echo(f"deleted {run.run_id}{_of_messages(dropped[run.run_id], left[run.run_id])}")
+
+
+def _of_messages(dropped: int, left: int) -> str:
     deleted = f", and {number(dropped, 'queued message')} that no worker would take" if dropped else ""
-    click.echo(f"deleted {run.run_id}{deleted}{waiting if left else ''}")
+    waiting = f"; {number(left, 'message')} of it {'is' if left == 1 else 'are'} still queued, to be dropped by workers"
+    return f"{deleted}{waiting if left else ''}"
 
 
 def _confirm(question: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import cast
 
 import redis
@@ -82,9 +82,15 @@ def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str
     return set(_ids_in(_waiting(client, queue), run_id))
 
 
-def queued_messages(client: redis.Redis, queue: str, run_id: str) -> int:
-    """Return the number of messages of `run_id` waiting on `queue`."""
-    return sum(1 for _ in _messages_of(_waiting(client, queue), run_id))
+def queued_messages(client: redis.Redis, queue: str, run_ids: Collection[str]) -> Counter[str]:
+    """Return the number of messages waiting on `queue` of each of these runs that has any; malformed ones are ignored.
+
+    The queue is read once for all runs, and only their messages are decoded.
+    """
+    wanted = set(run_ids)
+    named = (item for item in _waiting(client, queue) if (run := _RUN.search(item)) and run[1] in wanted)
+    found = Counter(arguments_in(item)[0] for item in named)
+    return Counter({run_id: count for run_id, count in found.items() if run_id in wanted})
 
 
 def queued_runs(client: redis.Redis, queue: str) -> Counter[str]:
@@ -109,16 +115,10 @@ def _waiting(client: redis.Redis, queue: str) -> Iterator[str]:
 
 def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
     """Yield the question ids of `run_id` in waiting or held messages, skipping malformed ones."""
-    for ids in _messages_of(items, run_id):
-        yield from ids
-
-
-def _messages_of(items: Iterable[str], run_id: str) -> Iterator[list[str]]:
-    """Yield the question ids of each waiting or held message of `run_id`, skipping malformed ones."""
     named = f'"{run_id}: '  # how `shown_arguments` begins; decoding the messages of all other runs would cost seconds
     for item in items:
         if named not in item:
             continue
         of_run, ids = arguments_in(item)
         if of_run == run_id:
-            yield ids
+            yield from ids
