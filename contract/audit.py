@@ -6,7 +6,8 @@ loses the message. No setting closes that window, so the ledger does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from celery import Celery
 
@@ -18,10 +19,17 @@ from contract.ledger import RedisLedger, Run
 from contract.locks import claim
 from contract.prefix_order import grouped_again
 from contract.priority import Priority
-from contract.queue import held_question_ids, publish, queue_length, queued_question_ids
+from contract.queue import (
+    held_batches,
+    held_question_ids,
+    publish,
+    queue_length,
+    queued_batches,
+    queued_question_ids,
+)
 from contract.sender_lock import sole_sender_if_free
 
-__all__ = ["go_on", "heal", "looks_stalled", "missing", "send_missing"]
+__all__ = ["go_on", "heal", "in_messages", "lacks_any", "looks_stalled", "missing", "send_missing"]
 
 
 def missing(ledger: RedisLedger, run: Run) -> list[str]:
@@ -40,6 +48,31 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
                 accounted |= queued_question_ids(ledger.client, queue, run.run_id)
         accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
+
+
+def in_messages(ledger: RedisLedger, queues: Iterable[str]) -> Mapping[str, Collection[str]]:
+    """Return run id → the questions of that run in messages that wait on one of `queues` or are held by a worker.
+
+    For looking at many runs at once: `missing` reads all messages for each of them.
+    """
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    with translating(ledger.client):
+        for queue in sorted(set(queues)):  # `retrieve.…` first, from which messages are sent on to `score.…`
+            with at_rest(ledger, queue):
+                for run_id, ids in queued_batches(ledger.client, queue):
+                    found[run_id].update(ids)
+        for run_id, ids in held_batches(ledger.client, Fleet(ledger.client).names()):
+            found[run_id].update(ids)
+    return found
+
+
+def lacks_any(ledger: RedisLedger, run: Run, accounted: Collection[str]) -> bool:
+    """Whether `run` has unsettled questions that are not among those `accounted` for.
+
+    One that was lost before `in_messages` read these is found. One that is found may only be on its way: `heal` looks
+    again, while nobody else sends.
+    """
+    return any(each not in accounted for each in ledger.unsettled(run.run_id))
 
 
 def send_missing(

@@ -15,10 +15,12 @@ from contract.queue.messages import arguments_in, published_at
 
 __all__ = [
     "by_priority",
+    "held_batches",
     "held_question_ids",
     "oldest_published_at",
     "queue_length",
     "queue_lengths",
+    "queued_batches",
     "queued_messages",
     "queued_question_ids",
     "queued_runs",
@@ -82,6 +84,16 @@ def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str
     return set(_ids_in(_waiting(client, queue), run_id))
 
 
+def queued_batches(client: redis.Redis, queue: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the run id and the question ids of each message waiting on `queue`; nothing of a malformed one."""
+    return map(arguments_in, _waiting(client, queue))
+
+
+def held_batches(client: redis.Redis, workers: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the same of each unacknowledged message held by `workers`."""
+    return map(arguments_in, _held(client, workers))
+
+
 def queued_messages(client: redis.Redis, queue: str, run_ids: Collection[str]) -> Counter[str]:
     """Return the number of messages waiting on `queue` of each of these runs that has any; malformed ones are ignored.
 
@@ -100,8 +112,13 @@ def queued_runs(client: redis.Redis, queue: str) -> Counter[str]:
 
 def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) -> set[str]:
     """Return the question ids of `run_id` in unacknowledged messages held by `workers`."""
-    held = (cast("list[str]", client.hvals(keys.unacked(name))) for name in workers)
-    return {each for messages in held for each in _ids_in(messages, run_id)}
+    return set(_ids_in(_held(client, workers), run_id))
+
+
+def _held(client: redis.Redis, workers: Iterable[str]) -> Iterator[str]:
+    """Yield the unacknowledged messages held by `workers`."""
+    for name in workers:
+        yield from cast("list[str]", client.hvals(keys.unacked(name)))
 
 
 def _waiting(client: redis.Redis, queue: str) -> Iterator[str]:
