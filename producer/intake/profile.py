@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ class Lengths:
 
 @dataclass
 class Profile:
-    """Accumulates the statistics; of the questions themselves, it keeps hashes, and texts in a temporary database."""
+    """Accumulates the statistics; of the questions themselves, it keeps only hashes."""
 
     #: Counts the tokens of a text; None without a model.
     tokens_of: Callable[[str], int] | None
@@ -71,6 +72,7 @@ class Profile:
     prompt_tokens: Lengths = field(default_factory=Lengths)
     #: Prompt plus answer: what must fit into the model's context.
     needed_tokens: Lengths = field(default_factory=Lengths)
+    #: By hashes of their texts, of which some are in a temporary database.
     _texts: Seen = field(default_factory=Seen)
 
     def add(self, question: Question, prompts: Sequence[str] = ()) -> None:
@@ -81,8 +83,10 @@ class Profile:
             self.subjects[question.subject] += 1
         if self.questions <= MOST_GUESSED:
             self.languages[_language(question)] += 1
-        if self._texts.place_of(question.question) is None:
-            self._texts.add(question.question, self.questions)
+        # A hash, as each text may have many kilobytes.
+        text = hashlib.sha256(question.question.encode()).hexdigest()
+        if self._texts.place_of(text) is None:
+            self._texts.add(text, self.questions)
         else:
             self.same_text += 1
         self.repeats.add(question)
