@@ -33,7 +33,7 @@ def runs(session: Session, as_json: bool) -> None:
     """List all runs, newest first."""
     found = [
         (run, counts, _made_up(session.ledger, run.run_id))
-        for run, counts in session.ledger.standings(session.ledger.runs())
+        for run, counts in session.ledger.standings(session.ledger.lean_runs())
     ]
     if as_json:
         echo_json([_run_json(*each) for each in found])

@@ -76,6 +76,19 @@ class Ledger(abc.ABC):
     def runs(self, among: Sequence[str] | None = None) -> list[Run]:
         """Return all runs that this version can read, newest first; or those of these ids, in the ids' order."""
 
+    def lean_runs(self) -> Iterator[Run]:
+        """Yield all runs that this version can read, newest first, without their few-shot examples.
+
+        They are read one by one: each may have thousands of examples, which must not be in memory all at once.
+        """
+        for run_id in self.run_ids():
+            try:
+                yield self.run(run_id).without_examples()
+            except UnknownRun:  # purged meanwhile
+                continue
+            except UnreadableRun as trouble:
+                log.warning("%s It is skipped.", trouble)
+
     def named(self, name: str) -> Run:
         """Return the run with id `name`, else the only run of that name, else the only one whose id starts so.
 

@@ -168,7 +168,7 @@ def _add_monitoring(app: FastAPI, ledger: Ledger, workers: Callable[[], Sequence
                 "state": counts.standing,
                 "outcomes": counts.outcomes,
             }
-            for run, counts in ledger.standings(ledger.runs())
+            for run, counts in ledger.standings(ledger.lean_runs())
         ]
 
     @app.get("/health")

@@ -13,7 +13,7 @@ from contract import Counts, Ledger, Mode, Outcome, Run
 from contract.engine_info import EngineUsed
 from contract.errors import RunConflict, UnknownRun
 from contract.question import Body
-from contract.spec import Stage
+from contract.spec import FewShot, Stage
 from contract.verdict import Passage
 from tests.integration.ledgers import verdict, verdicts
 from tests.support import make_question, make_questions, make_spec, open_run
@@ -29,6 +29,17 @@ def test_a_run_is_written_once_and_can_be_read_back(ledger: Ledger) -> None:
     assert ledger.open_run(run) == run
     assert ledger.run(run.run_id) == run
     assert ledger.runs() == [run]
+
+
+def test_runs_are_listed_one_by_one_without_their_examples(ledger: Ledger) -> None:
+    """All were in memory at once with them: 20 runs with 10,000 examples each took 555 MB."""
+    shots = FewShot(k=1, pool=tuple(make_questions(3)))
+    kept = open_run(ledger, make_questions(1), "kept", few_shot=shots)
+    gone, newest = (open_run(ledger, make_questions(1), name) for name in ("gone", "newest"))
+    found = ledger.lean_runs()
+    assert next(found) == newest
+    ledger.purge(gone.run_id)
+    assert list(found) == [kept.without_examples()]
 
 
 def test_engines_that_answered_a_run_are_kept_once_each_in_their_order_and_forgotten_with_it(ledger: Ledger) -> None:
