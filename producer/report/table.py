@@ -11,9 +11,10 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from contract.chunks import chunks
 from contract.ledger import Run
 from contract.question import Question
 from contract.spec import RunSpec
@@ -26,6 +27,8 @@ __all__ = ["PER_PARCEL", "Table"]
 
 #: Row details per parcel, few enough that unpacking one is not noticeable.
 PER_PARCEL = 100
+#: Questions per piece in which the first parcel is written.
+PER_PIECE = 1000
 #: Decimals of scores and confidences, the same as for the margin. The exported files have more.
 _DECIMALS = 4
 
@@ -98,10 +101,10 @@ class Table:
         if self._details:
             self._pack_details()
         runs = [[each.start, each.columns] for each in self._runs]
-        self.index = _packed([_columns(self._questions), runs])
+        self.index = _packed(_index(_columns(self._questions), runs))
 
     def _pack_details(self) -> None:
-        self.parcels.append(_packed(self._details))
+        self.parcels.append(_packed([_json(self._details)]))
         self._details = []
 
 
@@ -140,6 +143,23 @@ def _rounded(value: float | None) -> float | str | None:
     return None if value is None else named(round(value, _DECIMALS))
 
 
-def _packed(content: Any) -> str:
-    plain = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    return base64.b64encode(zlib.compress(plain, 6)).decode("ascii")
+def _index(columns: Iterable[Sequence[Any]], runs: Any) -> Iterator[str]:
+    """Yield `[columns, runs]` as JSON, in pieces: the texts of all questions may be a large part of the memory."""
+    yield "[["
+    for number, column in enumerate(columns):
+        yield ",[" if number else "["
+        for place, some in enumerate(chunks(column, PER_PIECE)):
+            yield f"{',' if place else ''}{_json(some)[1:-1]}"
+        yield "]"
+    yield f"],{_json(runs)}]"
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def _packed(pieces: Iterable[str]) -> str:
+    """Return a JSON text, given in `pieces`, as a parcel."""
+    packer = zlib.compressobj(6)
+    packed = [packer.compress(each.encode("utf-8", "replace")) for each in pieces]
+    return base64.b64encode(b"".join([*packed, packer.flush()])).decode("ascii")
