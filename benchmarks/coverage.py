@@ -101,10 +101,12 @@ def of_one_run() -> Iterator[Case]:
         yield by_context(sizes, alike, truth)
     for sizes, alike, truth in product(SUBJECTS, (0.02, 0.05, 0.15), (0.3, 0.6, 0.9)):
         yield by_subject(sizes, alike, truth)
-    for subjects, size, truth in product((5, 20, 57), (5, 20, 100), (0.3, 0.6, 0.95)):
-        yield of_subjects(subjects, size, truth)
+    for subjects, size, truth in product((5, 20, 57), (1, 2, 5, 20, 100), (0.3, 0.6, 0.95)):
+        yield of_subjects([size] * subjects, truth)
+    for subjects, truth in product((20, 57), (0.3, 0.6, 0.95)):
+        yield of_subjects([1 + at % 5 for at in range(subjects)], truth)
     for alike, truth in product((0.0, 0.5, 1.0), (0.6, 0.95)):
-        yield of_subjects(10, 50, truth, context_size=5, alike=alike)
+        yield of_subjects([50] * 10, truth, context_size=5, alike=alike)
     for of, truth in product((20, 200), (0.5, 0.9)):
         yield of_rotations(of, truth)
 
@@ -153,22 +155,22 @@ def by_subject(sizes: Sequence[int], alike: float, truth: float) -> Case:
     return Case("accuracy_cluster_interval", f"subjects of {_sizes(sizes)} questions, alike {alike:g}", truth, draw)
 
 
-def of_subjects(subjects: int, size: int, mean: float, context_size: int = 1, alike: float = 0.0) -> Case:
+def of_subjects(sizes: Sequence[int], mean: float, context_size: int = 1, alike: float = 0.0) -> Case:
     """The mean over subjects that are the same in every sample, with accuracies of up to 0.2 around `mean`."""
     spread = min(0.2, 1 - mean, mean)
-    accuracies = mean + np.linspace(-spread, spread, subjects)
-    contexts = np.full(size // context_size, context_size)
+    accuracies = mean + np.linspace(-spread, spread, len(sizes))
 
     def draw(chance: Generator) -> Found:
         shares, within = [], []
-        for truth in accuracies:
+        for truth, size in zip(accuracies, sizes, strict=True):
+            contexts = np.full(size // context_size, context_size)
             right = chance.binomial(contexts, rates(chance, truth, alike, len(contexts)))
             shares.append(_share(right.sum(), size))
             within.append(_clusters(right, contexts).interval(shares[-1]) if context_size > 1 else None)
         return Found(mean_interval(shares, within))
 
     shared = f" in contexts of {context_size}, alike {alike:g}" if context_size > 1 else ""
-    return Case("macro_accuracy", f"{subjects} subjects of {size} questions{shared}", mean, draw)
+    return Case("macro_accuracy", f"subjects of {_sizes(sizes)} questions{shared}", mean, draw)
 
 
 def detectable(of: int, differing: float) -> float | None:

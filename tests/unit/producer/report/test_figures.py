@@ -282,7 +282,7 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
     report()
 
     text = page_of(run).text
-    assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.5 to 45.5 %, for these subjects)." in text
+    assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.3 to 45.6 %, for these subjects)." in text
     assert (
         "With each question counted once, the accuracy is 28.6 %, with an interval of 4.7 to 54.7 % "
         "if the subjects are treated as a sample." in text
