@@ -131,4 +131,5 @@ def _wilson(p: float, n: float) -> tuple[float, float]:
     z2 = Z * Z
     middle, scale = p + z2 / (2 * n), 1 + z2 / n
     spread = Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    # The bounds enclose `p`: of 0 or 1 they are so, but for rounding errors, by which all right would not hold 1.
+    return max(0.0, min(p, (middle - spread) / scale)), min(1.0, max(p, (middle + spread) / scale))
