@@ -313,7 +313,11 @@ class Summary:
         spec = self.run.spec
         if not shows_choices(spec.prompt) or (self.tally.guessing(ANSWERED).common_choices and not spec.reorders):
             return None
-        return self.positions.preferred(self.contexts(ANSWERED).largest_design_effect) if self.positions.of else None
+        if not self.positions.of:
+            return None
+        # A model may stick to one position in all rotations of a question, but to another one in the next question.
+        rotations = self.positions.mean_choices if spec.circular else 1.0
+        return self.positions.preferred(self.contexts(ANSWERED).largest_design_effect * rotations)
 
     def contexts(self, outcomes: frozenset[Outcome] = ALL) -> Contexts:
         """Return the contexts of the questions with one of `outcomes`."""

@@ -69,6 +69,11 @@ class Positions:
         return self.kinds.total()
 
     @property
+    def mean_choices(self) -> float:
+        """Mean number of choices over the answers: in a `circular` run, the design effect Σ n² / Σ n of rotations."""
+        return sum(choices * count for (choices, _, _), count in self.kinds.items()) / self.of
+
+    @property
     def labels(self) -> Sequence[str]:
         """All positions, up to the last one of the question with the most choices."""
         return LABELS[: max((choices for choices, _, _ in self.kinds), default=0)]

@@ -116,6 +116,26 @@ def test_where_a_circular_runs_choices_stood_is_counted_rotation_by_rotation(led
     assert figure.caption.startswith("4 answered rotations of questions with a key.")
 
 
+@pytest.mark.parametrize(
+    ("sticks_to", "preferred"), [("A" * 20, "A"), ("A" * 11 + "BCD" * 3, None)], ids=["always A", "of 20 questions, 11"]
+)
+def test_a_position_that_is_stuck_to_in_all_rotations_of_a_question_is_one_choice_of_it(
+    ledger: MemoryLedger, sticks_to: str, preferred: str | None
+) -> None:
+    """One of four positions that is drawn for each question is often drawn for many; four times as many answers tell
+    no more than the questions."""
+    questions = make_questions(20)
+    run = open_run(ledger, questions, mode=Mode.LETTER, prompt=load_prompt("", Mode.LETTER), circular=True)
+    for question, label in zip(questions, sticks_to, strict=True):
+        stuck = tuple(LABELS[order[LABELS.index(label)]] for order in orders(question, run.spec))
+        verdict: dict[str, Any] = {"outcome": Outcome.WRONG, "rotations": 4, "rotations_right": 1}
+        ledger.commit(run.run_id, [Verdict(question_id=question.id, choice="A", rotation_choices=stuck, **verdict)])
+
+    found = summary_of(ledger, run)
+    assert found.positions.chosen["A"] == 4 * sticks_to.count("A")
+    assert (found.preferred_position and found.preferred_position.label) == preferred
+
+
 def test_positions_are_those_that_the_model_was_shown(ledger: MemoryLedger) -> None:
     questions = make_questions(40)
     run = open_run(ledger, questions, shuffle=True)
