@@ -39,6 +39,8 @@ UNEVEN = (
     [*range(1, 21)] * 3,
     [40, 10, 5, 5],
     [100] + [20] * 5,
+    [500] + [1] * 20,
+    [500] * 2 + [1] * 20,
 )
 #: From independent questions to contexts that are all right or all wrong.
 ALIKE = (0.0, 0.1, 0.5, 1.0)
