@@ -99,7 +99,7 @@ def _lines(found: Comparison) -> Lines:
 def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:
     """Return each subject's difference; one of many may well be due to chance."""
     if len(by_subject) > MOST_SUBJECTS:
-        return [("by subject", f"{len(by_subject):,} subjects; --json and `report` list them")]
+        return [("by subject", f"{len(by_subject):,} subjects; --json lists them, `report` up to 1,000")]
     values = [
         f"{name or 'none named'}: {pairs.accuracy_a.value:.3f} → {pairs.accuracy_b.value:.3f}, "
         f"{difference(pairs)}, {number(pairs.of, 'pair')}"

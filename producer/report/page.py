@@ -26,7 +26,7 @@ from producer.export.summary import Summary
 from producer.export.summary_json import summary_json
 from producer.report.comparison import RunComparison
 from producer.report.measures import Measures
-from producer.report.run_view import RunView
+from producer.report.run_view import MOST_SUBJECTS, RunView
 from producer.report.table import PER_PARCEL, Table
 from producer.result_lines import difference, p_value, sharing, single_context
 from producer.retrieval_summary import retrieval_extent
@@ -83,6 +83,7 @@ def build(
         alpha=ALPHA,
         power=POWER,
         many=MANY,
+        most_subjects=MOST_SUBJECTS,
         undecided=UNDECIDED,
         responded_outcomes=RESPONDED,
         iso=iso,

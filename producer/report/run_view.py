@@ -22,7 +22,11 @@ from producer.stats import Contexts, Mean, Share, Tally
 from producer.stats.denominators import ANSWERED, RESPONDED
 from producer.stats.normalized import HOW
 
-__all__ = ["RunView"]
+__all__ = ["MOST_SUBJECTS", "RunView"]
+
+#: Number of subjects that the page lists: a table of many thousand, as where each question names its own, is read by
+#: nobody, and takes 700 bytes for each.
+MOST_SUBJECTS = 1000
 
 #: Row of a table of figures: a name, its figure, and its chance level, if there is one.
 Row = tuple[str, Share | Mean, float | None]
@@ -117,6 +121,12 @@ class RunView:
             (name, share, subjects[name].guessing().chance(spec)) for name, share in self.summary.accuracies().items()
         ]
         return sorted(found, key=lambda each: (-each[1].value, each[0]))
+
+    @property
+    def listed_subjects(self) -> list[Row]:
+        """`subjects`, or of very many the best and the worst."""
+        found, half = self.subjects, MOST_SUBJECTS // 2
+        return found if len(found) <= MOST_SUBJECTS else [*found[:half], *found[-half:]]
 
     @cached_property
     def retrieval(self) -> list[Row]:

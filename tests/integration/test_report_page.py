@@ -15,7 +15,7 @@ from contract.question import Question
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.report.page import build
 from tests.browser import chromium, open_page
-from tests.support import make_questions, open_run, settle
+from tests.support import make_question, make_questions, open_run, settle
 
 QUESTIONS = 230
 ATTACK = "</script><script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">{{7*7}}"
@@ -71,6 +71,19 @@ def page(browser: Browser, path: Path) -> Iterator[Page]:
 def _show(page: Page, path: Path) -> None:
     page.goto(path.as_uri())
     page.locator("#rows tr").first.wait_for()
+
+
+def test_a_menu_of_very_many_subjects_gives_way_to_the_search(browser: Browser, tmp_path: Path) -> None:
+    ledger, written = MemoryLedger(), tmp_path / "report.html"
+    questions = [make_question(at, subject=f"subject-{at}") for at in range(1001)]
+    run = open_run(ledger, questions)
+    written.write_text("".join(build(ledger, [run])), encoding="utf-8")
+    with open_page(browser) as page:
+        _show(page, written)
+        assert page.locator("#outcome").is_visible()
+        assert not page.locator("#subject").is_visible()
+        page.locator("#search").fill("subject-1000")
+        assert page.locator("#found").inner_text() == "1 of 1,001 questions"
 
 
 def test_hostile_questions_are_shown_and_do_nothing(page: Page) -> None:

@@ -2,6 +2,7 @@
 // The table of questions. Texts are inserted as text nodes only, so that no question can become markup.
 (async () => {
   const PER_PAGE = 50;
+  const MOST_OPTIONS = 1000;
   const [RUN, ID, SUBJECT, OUTCOME, KEY, CHOICE, CONFIDENCE, LATENCY, QUESTION, CHOICES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
   const COLUMNS = [
     ["question", QUESTION], ["id", ID], ["subject", SUBJECT], ["outcome", OUTCOME], ["key", KEY], ["chosen", CHOICE],
@@ -48,6 +49,10 @@
   for (const [id, column] of [["outcome", OUTCOME], ["subject", SUBJECT]]) {
     const counts = new Map();
     for (const row of rows) counts.set(row[column], (counts.get(row[column]) ?? 0) + 1);
+    if (counts.size > MOST_OPTIONS) {
+      at(id).parentElement.hidden = true; // the search looks at subjects, too
+      continue;
+    }
     for (const [value, count] of [...counts].sort()) {
       at(id).append(make("option", `${value || "(none)"} (${count})`, { value: `=${value}` }));
     }

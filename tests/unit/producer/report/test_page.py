@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 
 from contract.ledger import MemoryLedger
@@ -212,6 +215,21 @@ def test_without_questions_the_page_has_the_figures_alone(ledger: MemoryLedger, 
     assert (packed(html), page.scripts("code")) == ([], 0)
     assert "Only the table" not in html
     assert not any(attributes.get("href") == "#questions" for _, attributes in page.tags)
+
+
+def test_of_very_many_subjects_the_page_lists_some_and_counts_all(ledger: MemoryLedger, report: Producer) -> None:
+    questions = [make_question(at, subject=f"subject {at:04}") for at in range(1003)]
+    runs = [open_run(ledger, questions, name) for name in ("a", "b")]
+    for run in runs:
+        answer_all(ledger, run, right=lambda at: at < 300)
+    report(runs[0].run_id, runs[1].run_id, "--no-questions")
+    page = Page(html_of(runs[0]))
+    listed = Counter(re.findall(r"subject \d{4}", page.text))
+    assert "1,003 subjects, best first" in page.text
+    assert "of these, the 500 best and the 500 worst (summary.json has all)" in page.text
+    assert "By subject: 1,003 subjects, the first 1,000 by name" in page.text
+    assert (listed["subject 0000"], listed["subject 0499"]) == (3, 3), "twice for itself, once for the pair"
+    assert (listed["subject 0501"], listed["subject 1002"]) == (1, 2)
 
 
 def test_the_prompts_of_another_model_are_told_once_and_those_of_another_template_each(
