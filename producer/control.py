@@ -13,7 +13,7 @@ import click
 
 from contract import keys
 from contract.commands import INTERRUPTED, note
-from contract.errors import InputError
+from contract.errors import InputError, LedgerError
 from contract.ledger import Run, RunState, halted
 from contract.names import is_request
 from contract.priority import Priority
@@ -204,8 +204,13 @@ def _with_verdicts(session: Session, run: Run) -> str:
 
 def _purge(session: Session, runs: Sequence[Run]) -> None:
     """Delete the runs and say what becomes of their messages, for which each queue is read once for all runs."""
-    for run in runs:
-        session.ledger.purge(run.run_id)
+    for at, run in enumerate(runs):
+        try:
+            session.ledger.purge(run.run_id)
+        except LedgerError:
+            if at:
+                note(f"deleted before that: {' '.join(each.run_id for each in runs[:at])}")
+            raise
     last_of = {queue: run.run_id for run in runs for queue in keys.route(run.spec)}
     dropped: Counter[str] = Counter()
     for queue, run_id in last_of.items():

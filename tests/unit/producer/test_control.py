@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from contract.errors import RunHalted
+from contract.errors import LedgerError, RunHalted
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from contract.names import request_id
@@ -415,6 +415,25 @@ def test_of_several_purged_runs_each_says_how_many_messages_workers_will_drop(
         f"deleted {one}; 2 messages of it are still queued, to be dropped by workers",
         f"deleted {two}; 3 messages of it are still queued, to be dropped by workers",
     ]
+
+
+def test_a_purge_that_breaks_off_says_which_runs_are_gone(
+    producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two", "three", "four")]
+    purge = MemoryLedger.purge
+
+    def breaks_off(self: MemoryLedger, run_id: str) -> None:
+        if run_id == ids[2]:
+            raise LedgerError("Redis is gone.")
+        purge(self, run_id)
+
+    monkeypatch.setattr(MemoryLedger, "purge", breaks_off)
+
+    told = producer("purge", *ids, "--yes", exit_code=1)
+
+    assert told.stderr == f"deleted before that: {ids[0]} {ids[1]}\nerror: Redis is gone.\n"
+    assert sorted(ledger.run_ids()) == sorted(ids[2:])
 
 
 def test_several_runs_are_deleted_after_one_question_that_names_them(
