@@ -69,7 +69,6 @@ def inspect(
             profile.add(question, _texts(question, spec) if model else ())
             if len(shown) < show:
                 shown.append(question)
-        profile.close()
         if as_json:
             echo_json(_content(inspector, profile, shown, spec))
         else:
@@ -143,11 +142,11 @@ def _languages(profile: Profile) -> str:
 
 
 def _repeated(profile: Profile) -> str:
-    if not profile.same_text:
+    same_texts, exact = profile.same_texts.count(), profile.repeats.count()
+    if not same_texts:
         return "no duplicate questions"
-    exact = profile.repeats.count()
     duplicates = f"{number(exact, 'duplicate')} (choices in any order)"
-    return f"{duplicates}, {profile.same_text - exact:,} with other choices or contexts"
+    return f"{duplicates}, {same_texts - exact:,} with other choices or contexts"
 
 
 def _counted(counts: dict[str, int]) -> str:
