@@ -14,7 +14,6 @@ from contract.ledger import Run, RunState
 from contract.wording import number
 from producer.bar import reading
 from producer.export.formats import again_in
-from producer.export.results import export
 from producer.export.summary import Summary
 from producer.options import again_to, progress_console
 from producer.output import Lines, echo_json, echo_lines, labelled
@@ -27,8 +26,8 @@ from producer.suite.render import echo_figures, figure_lines
 from producer.suite.table import Table
 from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
+from producer.watching.finish import export_run
 from producer.watching.screens import screen_for
-from producer.watching.unserved import workers_of
 
 __all__ = ["Work"]
 
@@ -96,21 +95,12 @@ class Work:
     def finish(self, *, as_json: bool) -> Table:
         """Watch until all runs are settled or cancelled, export them, write the table and print it."""
         self._watch()
-        broker = self._session.broker
-        files: list[Path] = []
-        summaries: dict[str, Summary] = {}
-        for _, run in self._runs:
-            live = workers_of(run, broker.all_workers())
-            weight = self._session.weight(run.run_id)
-            done = export(self._session.ledger, run.run_id, self._out / run.run_id, self._formats, live, weight)
-            for remark in done.remarks:
-                note(remark)
-            files += done.files
-            summaries[run.run_id] = done.summary
-        table = self.table(summaries)
+        exported = [export_run(self._session, run, self._out, self._formats) for _, run in self._runs]
+        table = self.table({each.summary.run.run_id: each.summary for each in exported})
         written = write_table(table, self._out, self._file)
         if as_json:
-            echo_json({**table.to_json(), "files": [str(path) for path in (*written, *files)]})
+            files = [*written, *(path for each in exported for path in each.files)]
+            echo_json({**table.to_json(), "files": list(map(str, files))})
         else:
             self._echo_table(table, labelled("results", map(str, written)))
         return table
