@@ -90,7 +90,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker, used: Sequence[Engine
         *priority_lines(run),
         *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
         ("workers", workers_line(run, counts.over, live, broker)),
-        *([] if counts.finished else _hindered(run, live, broker)),
+        *([] if counts.over else _hindered(run, live, broker)),
         *([("simulated", made_up)] if any_simulated(used) else []),
         *engine_lines(run, used),
     ]

@@ -48,11 +48,14 @@ def workers_of(run: Run, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
 
 
 def unserved_queues(run: Run, live: Iterable[WorkerRecord]) -> list[str]:
-    """Return the run's queues that none of the `live` workers serves; none of a rescored run, which needs no worker."""
-    if run.spec.rescored_from:
-        return []
+    """Return the queues at which the run needs workers and none of the `live` ones serves."""
     served = {worker.queue for worker in live}
-    return [queue for queue in route(run.spec) if queue not in served]
+    return [queue for queue in _needed(run) if queue not in served]
+
+
+def _needed(run: Run) -> Sequence[str]:
+    """Return the queues at which the run needs workers; a run that rescores another needs none."""
+    return () if run.spec.rescored_from else route(run.spec)
 
 
 def start_command(unserved: Sequence[str], alive: Iterable[WorkerRecord], how_to_ask: str = BY_COMMAND) -> str:
@@ -133,8 +136,8 @@ def held_up(run_id: str, workers: Sequence[WorkerRecord]) -> list[str]:
 
 
 def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
-    """Return the workers that should serve one of the run's queues but failed to boot."""
-    return [each for queue in route(run.spec) for each in broker.boot_failures(queue)]
+    """Return the workers that the run needs but that failed to boot."""
+    return [each for queue in _needed(run) for each in broker.boot_failures(queue)]
 
 
 def unbooted_by_reason(run: Run, broker: Broker) -> dict[str, list[BootFailure]]:
@@ -159,8 +162,8 @@ def time_since(failures: Iterable[BootFailure]) -> str:
 
 
 def vanished_of(run: Run, broker: Broker) -> list[WorkerRecord]:
-    """Return the workers of the run's queues that are gone, since it was created, though nobody had drained them."""
-    gone = (each for queue in route(run.spec) for each in broker.vanished(queue))
+    """Return the workers that the run needs but that are gone, since it was created, though nobody had drained them."""
+    gone = (each for queue in _needed(run) for each in broker.vanished(queue))
     return [each for each in gone if each.seen_at > run.created_at]
 
 
