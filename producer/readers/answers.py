@@ -35,6 +35,7 @@ __all__ = [
     "Given",
     "Way",
     "are_flags",
+    "folded",
     "is_number",
     "meant",
     "names_a_choice",
@@ -259,11 +260,16 @@ def _label_of_one(answer: object, given: Given, way: Way) -> str:
 
 
 def _by_text(answer: str, given: Given) -> str:
-    for fold in (str.strip, lambda text: text.strip().rstrip(".").casefold(), _whole):
+    for fold in (str.strip, folded, _whole):
         places = [at for at, text in enumerate(given.choices) if fold(text) == fold(answer)]
         if len(places) == 1:
             return LABELS[places[0]]
     return ""
+
+
+def folded(text: str) -> str:
+    """Return a text as it is compared with others: without case, white space around it, and full stops at its end."""
+    return text.strip().rstrip(".").casefold()
 
 
 def _whole(text: str) -> str:
@@ -290,8 +296,8 @@ def _labelled(word: str, labels: Sequence[str], choices: Sequence[str]) -> str:
     if marked is None or labels.count(marked[1].upper()) != 1:
         return ""
     place = labels.index(marked[1].upper())
-    rest = (marked[2] or "").strip().rstrip(".").casefold()
-    return LABELS[place] if not rest or rest == choices[place].strip().rstrip(".").casefold() else ""
+    rest = folded(marked[2] or "")
+    return LABELS[place] if not rest or rest == folded(choices[place]) else ""
 
 
 def _several(answer: str, given: Given) -> tuple[str, ...]:

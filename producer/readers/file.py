@@ -142,15 +142,14 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(extracted)
             _refuse_ignored_answers(source, layout, all_parts)
-            told = source.how.answers or "answer" in source.how.mapping
-            if not told:
+            if not source.how.names_answers:
                 refuse_overlooked_key(all_parts)
             key = _key(all_parts, layout, source.how, like)._replace(removes_marks=have_marks)
         except FieldTrouble as trouble:
             record, _ = extracted[trouble.place]
             raise trouble.at(record.file or source.shown, record.line) from None
         used = UsedFields.of([(record, key.applied_to(parts)) for record, parts in extracted])
-        maybe = () if told else tuple(possible_keys(all_parts))
+        maybe = () if source.how.names_answers else tuple(possible_keys(all_parts))
         return QuestionFile(source, layout, key, formats, _fields(used, source.how), maybe)
 
 
@@ -255,8 +254,7 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
         refuse_doubtful_numbers(answers)
         return Key(Way.ANY_0, None, fields_beside_own_key(head, "answer"), may_count_from_1(answers))
     given = [each.given(each.answer) for each in head]
-    if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
-        # The user named the field, or the layout has only one.
+    if how.names_answers or layout.ways == (Way.TEXT,):  # else several fields may be the key
         way = settle(given, layout.ways)
         known = [each for each in given if not no_key(each.answer, each.choices)]
         return Key(
