@@ -93,7 +93,7 @@ def suite(
         done = _submit(session, runs, priority, out, reuse=reuse)
     submitted = list(zip(runs, done, strict=True))
     in_ledger = [(each.entry.name, sent.run) for each, sent in submitted]
-    work = Work(session, asked.name, file, in_ledger, out, formats, shared=shared)
+    work = Work(session, asked.name, file, in_ledger, out, formats, shared)
     if not as_json:
         echo_submitted(session, submitted, reuse=reuse)
     if watch:
