@@ -12,10 +12,10 @@ import click
 from contract.commands import INTERRUPTED, note
 from contract.ledger import Run, RunState
 from contract.wording import number
-from producer.bar import reading
+from producer.bar import progress_console, reading
 from producer.export.formats import again_in
 from producer.export.summary import Summary
-from producer.options import again_to, progress_console
+from producer.options import again_to
 from producer.output import Lines, echo_json, echo_lines, labelled
 from producer.session import Session
 from producer.suite.cell import Cell

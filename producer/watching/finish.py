@@ -12,12 +12,12 @@ import click
 from contract.commands import INTERRUPTED, note
 from contract.ledger import Counts, Run, RunState
 from contract.verdict import Outcome
-from producer.bar import reading
+from producer.bar import progress_console, reading
 from producer.export.formats import again_in
 from producer.export.results import Exported, export
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json, times_json
-from producer.options import CANCELLED, SOME_FAILED, again_to, progress_console
+from producer.options import CANCELLED, SOME_FAILED, again_to
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 from producer.stats import Tally
