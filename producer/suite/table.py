@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from producer.stats import Interval, Share, macro, mean_interval
@@ -33,7 +34,7 @@ class MeanOver:
         return {"model": self.model, "value": round(self.value, 6), **bounds, "entries": self.entries, **without}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """All runs of a suite, in the order of its file."""
 
@@ -67,7 +68,7 @@ class Table:
         """Whether every question of every run has a verdict."""
         return all(each.counts.finished for each in self.cells)
 
-    @property
+    @cached_property
     def in_the_mean(self) -> list[str]:
         """Entries that are settled for every model of the suite, and have an accuracy for each.
 
