@@ -52,7 +52,7 @@ def read_dataset(source: Source) -> Iterator[Record]:
     """
     rows = _rows(source)
     _leave_encoded(rows.info.features)
-    names = _class_names(getattr(rows, "features", None))
+    names = _class_names(rows.features)
     for at, row in enumerate(rows, start=1):
         fields = {name: _named(value, names.get(name)) for name, value in row.items()}
         yield Record(at, fields, fields)
@@ -194,9 +194,9 @@ def _leave_encoded(feature: Any) -> None:
         feature.decode = False
 
 
-def _class_names(features: Mapping[str, Any] | None) -> dict[str, list[str]]:
+def _class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return field → names of its classes."""
-    return {name: list(each.names) for name, each in (features or {}).items() if hasattr(each, "names")}
+    return {name: list(each.names) for name, each in features.items() if hasattr(each, "names")}
 
 
 def _named(value: Any, names: Sequence[str] | None) -> Any:
