@@ -95,15 +95,15 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
 
 
 def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> Lines:
-    file, good = inspector.file, inspector.good
+    file = inspector.file
     lines = [("file", f"{file.source.title}: {inspector.rows_shown()}")]
     if inspector.troubles.count:
         kinds = "\n".join(inspector.troubles.by_kind())
         lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.troubles.shown)))
-    if not good:
+    if not inspector.good:
         return lines
     lines += [
-        ("read", describe_reading(file, good, profile.keys.choices)),
+        ("read", describe_reading(file, profile.keys.choices)),
         ("fields", file.fields.describe()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),
@@ -130,10 +130,7 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
         return "no question has a key, so there will be no accuracy"
     answers = sorted(keys.guessing.answers.items())
     shares = " · ".join(f"{label} {percent(count / keys.keyed)} %" for label, count in answers)
-    more = [f"given {inspector.file.way.value}"]
-    more += [f"{keys.without_key:,} without a key"] if keys.without_key else []
-    more += [f"{keys.several_right:,} with several right choices"] if keys.several_right else []
-    return f"{shares}; {', '.join(more)}"
+    return f"{shares}; {', '.join([f'given {inspector.file.way.value}', *keys.remarks()])}"
 
 
 def _languages(profile: Profile) -> str:

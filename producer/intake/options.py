@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -173,9 +174,12 @@ def check_encoding(name: str) -> str:
     return known.name
 
 
-def describe_reading(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
-    """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
+def describe_reading(file: QuestionFile, choices: Counter[int]) -> str:
+    """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H".
+
+    `choices`: number of choices → questions with that many.
+    """
     few, many = min(choices), max(choices)
     span = f"{few} choices" if few == many else f"{few} to {many} choices"
     bare = " removed from their texts" if file.key.removes_marks else ""
-    return f"{number(count, 'question')} as {file.title}, {span}, labels A–{LABELS[many - 1]}{bare}"
+    return f"{number(choices.total(), 'question')} as {file.title}, {span}, labels A–{LABELS[many - 1]}{bare}"

@@ -175,7 +175,7 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *
 def _dry_row(each: Planned) -> tuple[str, ...]:
     spec, found = each.plan.spec, each.plan.survey
     skipped = f", {found.troubles.count:,} skipped" if found.troubles.count else ""
-    read = describe_reading(found.file, found.digest.count, found.digest.keys.choices)
+    read = describe_reading(found.file, found.digest.keys.choices)
     return each.entry.name, each.model, each.plan.run_id, how_asked(spec, brief=True), f"{read}{skipped}"
 
 
