@@ -15,7 +15,7 @@ from contract.spec import RunSpec
 from contract.wording import number, percent
 from producer.intake.answer_keys import key_warnings
 from producer.intake.contradictions import contradiction_warnings
-from producer.intake.options import describe_reading, file_argument, how_to_read, reading_options
+from producer.intake.options import file_argument, how_to_read, reading_options
 from producer.intake.profile import MOST_GUESSED, Lengths, Profile
 from producer.intake.survey import Inspector
 from producer.options import as_json, run_config_options
@@ -103,7 +103,7 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
     if not inspector.good:
         return lines
     lines += [
-        ("read", describe_reading(file, profile.keys.choices)),
+        ("read", file.describe(profile.keys.choices)),
         ("fields", file.fields.describe()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),

@@ -6,6 +6,7 @@ answers are given.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from glob import glob
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
+from contract.question import LABELS
+from contract.wording import number
 from producer.readers.answer_fields import Key, fields_beside_own_key, key_of, may_be_indices_from_0
 from producer.readers.answer_file import with_answers
 from producer.readers.answers import INDICES, Way, no_key, settle
@@ -104,6 +107,16 @@ class QuestionFile:
         """`ARC-style JSONL`, followed by the encoding, unless it is UTF-8, and the compression, if any."""
         more = [each for each in (self.encoding.upper().replace("UTF-8", ""), self.compression) if each]
         return f"{self.layout.title} {self.format}" + (f" ({', '.join(more)})" if more else "")
+
+    def describe(self, choices: Counter[int]) -> str:
+        """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H".
+
+        `choices`: number of choices → questions with that many.
+        """
+        few, many = min(choices), max(choices)
+        span = f"{few} choices" if few == many else f"{few} to {many} choices"
+        bare = " removed from their texts" if self.key.removes_marks else ""
+        return f"{number(choices.total(), 'question')} as {self.title}, {span}, labels A–{LABELS[many - 1]}{bare}"
 
 
 def refuse_missing(source: Source) -> None:

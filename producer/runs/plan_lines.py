@@ -8,7 +8,6 @@ from typing import Any
 from contract.index import read_manifest
 from contract.ledger import Run
 from contract.wording import number
-from producer.intake.options import describe_reading
 from producer.output import Lines, optional_line
 from producer.result_lines import chance
 from producer.runs.asked import how_asked
@@ -39,7 +38,7 @@ def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     answers = f", answers {found.file.way.value}" if keys.keyed else ""
     lines = [
         ("file", f"{run.source}: {found.rows_shown()}"),
-        ("read", describe_reading(found.file, keys.choices) + answers),
+        ("read", found.file.describe(keys.choices) + answers),
         ("fields", found.file.fields.describe()),
         ("questions", f"{', '.join(counted)}; chance {chance(run.chance)}"),
     ]

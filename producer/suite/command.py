@@ -16,7 +16,6 @@ from contract.settings import Settings
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.formats import formats_option, refuse_unused
-from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table, labelled
 from producer.rejected import write_rejected
@@ -175,7 +174,7 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *
 def _dry_row(each: Planned) -> tuple[str, ...]:
     spec, found = each.plan.spec, each.plan.survey
     skipped = f", {found.troubles.count:,} skipped" if found.troubles.count else ""
-    read = describe_reading(found.file, found.digest.keys.choices)
+    read = found.file.describe(found.digest.keys.choices)
     return each.entry.name, each.model, each.plan.run_id, how_asked(spec, brief=True), f"{read}{skipped}"
 
 
