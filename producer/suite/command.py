@@ -10,7 +10,6 @@ import click
 
 from contract.commands import note
 from contract.fleet import WorkerRecord
-from contract.ledger import Ledger
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.wording import number
@@ -82,14 +81,15 @@ def suite(
     with planned(asked, file, session.settings) as runs:
         live = [] if dry_run else session.broker.all_workers()
         _warn(runs, session.settings, live)
+        earlier = [answers_to_reuse(each.plan, session.ledger) if reuse else None for each in runs]
         if dry_run:
-            _echo_dry_run(asked, runs, session.ledger if reuse else None, as_json=as_json)
+            _echo_dry_run(asked, runs, earlier, reuse=reuse, as_json=as_json)
             return
         if watch:
             _refuse_unwritable(asked, runs, out)
         refuse_unanswerable([each.plan for each in runs], session.ledger, live)
         shared = share_questions(runs)
-        done = _submit(session, runs, priority, out, reuse=reuse)
+        done = _submit(session, runs, priority, out, earlier)
     submitted = list(zip(runs, done, strict=True))
     in_ledger = [(each.entry.name, sent.run) for each, sent in submitted]
     work = Work(session, asked.name, file, in_ledger, out, formats, shared)
@@ -135,7 +135,7 @@ def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None
 
 
 def _submit(
-    session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path, *, reuse: bool
+    session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path, earlier: Sequence[Earlier | None]
 ) -> list[Submitted]:
     for each in runs:
         if path := write_rejected(each.plan.survey, out / each.plan.run_id):
@@ -143,17 +143,16 @@ def _submit(
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
-    ledger = session.ledger
-    earlier = [answers_to_reuse(each.plan, ledger) if reuse else None for each in runs]
     return [
-        submit(each.plan, ledger, session.broker, priority, earlier=answers)
+        submit(each.plan, session.ledger, session.broker, priority, earlier=answers)
         for each, answers in zip(runs, earlier, strict=True)
     ]
 
 
-def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *, as_json: bool) -> None:
-    """Print what would be asked; `reuse` is the ledger whose answers would be taken over."""
-    earlier = [answers_to_reuse(each.plan, reuse) if reuse else None for each in runs]
+def _echo_dry_run(
+    asked: Suite, runs: Sequence[Planned], earlier: Sequence[Earlier | None], *, reuse: bool, as_json: bool
+) -> None:
+    """Print what would be asked, and with `reuse` how many answers of `earlier` runs would be taken over."""
     for each, answers in zip(runs, earlier, strict=True):
         if answers:
             answers.count(each.plan.survey.questions())
