@@ -133,14 +133,14 @@ def _explaining(source: Source) -> Iterator[None]:
     try:
         yield
     except Exception as trouble:  # noqa: BLE001 - the library may raise anything
-        where = "the hub" if source.hub_name else "the folder"
+        where, hint = "the folder", "Check its files and --subset."
+        if source.hub_name:
+            where = "the hub"
+            hint = "Check the name, the network and --subset; a downloaded dataset can be read from its folder."
         # The second line lists the subsets, if one must be chosen.
         said = " ".join(filter(None, str(trouble).strip().splitlines()[:2])) or first_line(trouble)
-        raise QuestionFileError(
-            f"cannot load a dataset from {where}: {said.rstrip('. ')}.",
-            path=source.shown,
-            hint="Check the name, the network and --subset; a downloaded dataset can be read from its folder.",
-        ) from None
+        message = f"cannot load a dataset from {where}: {said.rstrip('. ')}."
+        raise QuestionFileError(message, path=source.shown, hint=hint) from None
 
 
 def _refuse_unread_files(configs: Iterable[Any], source: Source) -> None:
