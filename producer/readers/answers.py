@@ -32,6 +32,7 @@ __all__ = [
     "INDICES",
     "SAY_BASE",
     "SAY_TEXTS_OR_BASE",
+    "WAYS",
     "Given",
     "Way",
     "are_flags",
@@ -72,7 +73,8 @@ class Way(Enum):
 
 
 INDICES = (Way.INDEX_0, Way.INDEX_1)
-_SINGLE = (Way.LABEL, Way.TEXT, *INDICES, Way.FLAGS)
+#: The ways to read an answer that is no list of flags; of equivalent ones, the first is taken.
+WAYS = (Way.LABEL, Way.TEXT, *INDICES)
 #: The ways that may not be the same in all rows → how they read indices.
 _MIXED = {Way.ANY: INDICES, Way.ANY_0: (Way.INDEX_0,), Way.ANY_1: (Way.INDEX_1,)}
 _BASE = "--map base=0 or --map base=1, the index of the first choice."
@@ -115,7 +117,7 @@ def is_number(found: object) -> bool:
 
 def names_a_choice(given: Given) -> bool:
     """Whether `given` names a choice in any way."""
-    return not no_key(given.answer, given.choices) and any(read_as(given, way) for way in _SINGLE)
+    return not no_key(given.answer, given.choices) and any(read_as(given, way) for way in (*WAYS, Way.FLAGS))
 
 
 def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None) -> Way:
