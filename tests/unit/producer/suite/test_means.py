@@ -12,9 +12,11 @@ import pytest
 
 from contract.ledger import MemoryLedger
 from contract.verdict import Outcome
-from producer.stats import Share, Tally, share
+from producer.stats import share
 from producer.stats.subjects import macro_interval
+from producer.suite.cell import Cell
 from producer.suite.render import markdown
+from producer.suite.table import Table
 from tests.unit.producer.conftest import Producer, WriteRows, settle_next
 from tests.unit.producer.suite.conftest import cell, settle_all, shown, table, write_suite
 
@@ -45,13 +47,13 @@ def test_whether_an_entry_is_in_the_mean_is_not_asked_anew_for_each_entry_that_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The table of 400 entries and four models took over a minute."""
-    accuracy, looks = Tally.over_all, Counter[int]()
+    of_entry, looks = Table.of_entry, Counter[str]()
 
-    def counted(tally: Tally) -> Share | None:
-        looks[id(tally)] += 1
-        return accuracy(tally)
+    def counted(found: Table, entry: str) -> list[Cell]:
+        looks[entry] += 1
+        return of_entry(found, entry)
 
-    monkeypatch.setattr(Tally, "over_all", counted)
+    monkeypatch.setattr(Table, "of_entry", counted)
     found = table(*(cell(f"entry {n}", "m", 5, 10) for n in range(40)))
     markdown(found)
 
