@@ -1,26 +1,34 @@
-"""A progress bar for work that would otherwise be silent for long: reading all of a large run."""
+"""Where progress is shown; and a bar for work that would otherwise be silent for long: reading all of a large run."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TypeVar
 
+from rich.console import Console
 from rich.progress import Progress
 
 from contract.ledger import Ledger, Run
 from contract.question import Question
 from contract.verdict import Verdict
-from producer.options import progress_console
 
-__all__ = ["reading", "with_bar"]
+__all__ = ["LINE_EVERY_S", "progress_console", "reading", "with_bar"]
 
 Item = TypeVar("Item")
+#: Seconds between plain lines of progress, where there is no terminal.
+LINE_EVERY_S = 5.0
 #: Work that ends within this time needs no bar.
 MOMENT_S = 1.0
 #: Seconds between two updates of the bar.
 UPDATE_EVERY_S = 0.1
+
+
+def progress_console() -> Console:
+    """Return the console for progress: stderr, which FORCE_COLOR makes no terminal."""
+    return Console(stderr=True, force_terminal=sys.stderr is not None and sys.stderr.isatty())
 
 
 def reading(ledger: Ledger, run: Run, doing: str) -> closing[Generator[tuple[Question, Verdict | None], None, None]]:

@@ -35,6 +35,7 @@ from contract.index import (
 from contract.names import distinct_slug
 from contract.spec import IndexKind
 from contract.wording import number
+from producer.bar import progress_console
 from producer.corpus.document import PARTS
 from producer.corpus.index_folder import refuse_foreign, unfinished
 from producer.corpus.progress import Steps
@@ -43,7 +44,7 @@ from producer.corpus.store import Stored, store_passages
 from producer.corpus.validation import DocumentCheck
 from producer.intake.bad_rows import BadRows, write_rejected_row
 from producer.intake.options import check_encoding, map_pairs
-from producer.options import GivenPath, as_json, progress_console
+from producer.options import GivenPath, as_json
 from producer.output import Lines, echo_json, echo_lines
 
 __all__ = ["index"]

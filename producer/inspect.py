@@ -15,7 +15,7 @@ from contract.spec import RunSpec
 from contract.wording import number, percent
 from producer.intake.answer_keys import key_warnings
 from producer.intake.contradictions import contradiction_warnings
-from producer.intake.options import describe_reading, file_argument, how_to_read, reading_options
+from producer.intake.options import file_argument, how_to_read, reading_options
 from producer.intake.profile import MOST_GUESSED, Lengths, Profile
 from producer.intake.survey import Inspector
 from producer.options import as_json, run_config_options
@@ -69,7 +69,6 @@ def inspect(
             profile.add(question, _texts(question, spec) if model else ())
             if len(shown) < show:
                 shown.append(question)
-        profile.close()
         if as_json:
             echo_json(_content(inspector, profile, shown, spec))
         else:
@@ -96,15 +95,15 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
 
 
 def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: RunSpec) -> Lines:
-    file, good = inspector.file, inspector.good
+    file = inspector.file
     lines = [("file", f"{file.source.title}: {inspector.rows_shown()}")]
     if inspector.troubles.count:
         kinds = "\n".join(inspector.troubles.by_kind())
         lines.append(("bad rows", kinds + "".join(f"\n  {each}" for each in inspector.troubles.shown)))
-    if not good:
+    if not inspector.good:
         return lines
     lines += [
-        ("read", describe_reading(file, good, profile.keys.choices)),
+        ("read", file.describe(profile.keys.choices)),
         ("fields", file.fields.describe()),
         ("answers", _answers(inspector, profile)),
         ("choices", _counted({f"{count} choices": n for count, n in sorted(profile.keys.choices.items())})),
@@ -131,10 +130,7 @@ def _answers(inspector: Inspector, profile: Profile) -> str:
         return "no question has a key, so there will be no accuracy"
     answers = sorted(keys.guessing.answers.items())
     shares = " · ".join(f"{label} {percent(count / keys.keyed)} %" for label, count in answers)
-    more = [f"given {inspector.file.way.value}"]
-    more += [f"{keys.without_key:,} without a key"] if keys.without_key else []
-    more += [f"{keys.several_right:,} with several right choices"] if keys.several_right else []
-    return f"{shares}; {', '.join(more)}"
+    return f"{shares}; {', '.join([f'given {inspector.file.way.value}', *keys.remarks()])}"
 
 
 def _languages(profile: Profile) -> str:
@@ -143,11 +139,11 @@ def _languages(profile: Profile) -> str:
 
 
 def _repeated(profile: Profile) -> str:
-    if not profile.same_text:
+    same_texts, exact = profile.same_texts.count(), profile.repeats.count()
+    if not same_texts:
         return "no duplicate questions"
-    exact = profile.repeats.count()
     duplicates = f"{number(exact, 'duplicate')} (choices in any order)"
-    return f"{duplicates}, {profile.same_text - exact:,} with other choices or contexts"
+    return f"{duplicates}, {same_texts - exact:,} with other choices or contexts"
 
 
 def _counted(counts: dict[str, int]) -> str:

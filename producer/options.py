@@ -7,13 +7,11 @@ Exit codes: 0 success, 1 user error, 2 usage error, 3 finished but some question
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from contract.commands import Command, config_options
 from contract.fair_share import MOST_WEIGHT
@@ -24,14 +22,12 @@ __all__ = [
     "CANCELLED",
     "FOLDER",
     "KEEPS_PRIORITY",
-    "LINE_EVERY_S",
     "SOME_FAILED",
     "GivenPath",
     "again_to",
     "as_json",
     "folder",
     "priority_option",
-    "progress_console",
     "run_argument",
     "run_config_options",
     "runs_argument",
@@ -43,8 +39,6 @@ __all__ = [
 to_weight = click.IntRange(1, MOST_WEIGHT)
 #: Default folder for results, overridden by `--out`.
 FOLDER = Path("results")
-#: Seconds between plain lines of progress, where there is no terminal.
-LINE_EVERY_S = 5.0
 #: Said where another priority is asked for than that of the messages of a run that wait already.
 KEEPS_PRIORITY = "what is queued keeps its priority, and `pause` of other runs lets it go first"
 SOME_FAILED = 3
@@ -58,11 +52,6 @@ class GivenPath(click.Path):
         if not value:
             self.fail("it is empty.", param, ctx)
         return super().convert(value, param, ctx)
-
-
-def progress_console() -> Console:
-    """Return the console for progress: stderr, which FORCE_COLOR makes no terminal."""
-    return Console(stderr=True, force_terminal=sys.stderr is not None and sys.stderr.isatty())
 
 
 def as_json(command: Command) -> Command:

@@ -62,18 +62,17 @@ def _windows(text: str, tokens: int, overlap: int) -> Iterator[str]:
 def _sections(text: str) -> list[str]:
     """Return `text` cut before each Markdown heading; a heading without text is kept with the next section."""
     sections: list[list[str]] = [[]]
-    fence = ""
+    fence, has_body = "", False
     for line in text.splitlines(keepends=True):
         mark = _FENCE.match(line)
         if mark and not fence:
             fence = mark[1]
         elif mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
             fence = ""  # a closing fence names no language
-        if not fence and _HEADING.match(line) and _has_body(sections[-1]):
+        is_heading = _HEADING.match(line) is not None
+        if not fence and is_heading and has_body:
             sections.append([])
+            has_body = False
         sections[-1].append(line)
+        has_body = has_body or (bool(line.strip()) and not is_heading)
     return ["".join(lines).strip() for lines in sections]
-
-
-def _has_body(lines: list[str]) -> bool:
-    return any(line.strip() and not _HEADING.match(line) for line in lines)

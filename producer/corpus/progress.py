@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from producer.options import LINE_EVERY_S
+from producer.bar import LINE_EVERY_S
 
 __all__ = ["Steps"]
 

@@ -61,6 +61,11 @@ class Keys:
         """Number of questions with several right choices."""
         return sum(count for (_, _, also_right), count in self.guessing.counts.items() if also_right)
 
+    def remarks(self) -> list[str]:
+        """Return how many questions have no key, and how many have several right choices, if any."""
+        counts = ((self.without_key, "without a key"), (self.several_right, "with several right choices"))
+        return [f"{count:,} {what}" for count, what in counts if count]
+
     @property
     def choices(self) -> Counter[int]:
         """Number of choices → questions with that many, with or without a key."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
-__all__ = ["Place", "Repeats", "Seen", "asked_hash", "right_hash"]
+__all__ = ["Place", "Repeats", "Seen", "asked_hash", "right_hash", "text_hash"]
 
 #: Maximum number of ids in memory, about 4 MB; SQLite's cache takes another 2.
 MOST_IN_MEMORY = 20_000
@@ -98,21 +98,39 @@ class Seen:
             self._older.close()
 
 
+def asked_hash(question: Question) -> int:
+    """Return a hash of what is asked: equal for repeated questions, in this process."""
+    return hash((question.context, *substance(question.question, question.choices)))
+
+
+def text_hash(question: Question) -> int:
+    """Return a hash of the question's text, whatever its choices and context."""
+    return hash(question.question)
+
+
+def right_hash(question: Question) -> int:
+    """Return a hash of the right choices' texts; 0 without a key."""
+    return hash(frozenset(map(question.choice_text, question.right))) if question.answer else _NO_KEY
+
+
 class Repeats:
-    """Finds questions that repeat an earlier one word for word, regardless of their ids and the order of choices.
+    """Finds questions that repeat an earlier one, by a hash of each: by default word for word, regardless of their ids
+    and the order of choices.
 
     All methods raise InputError if there is no disk space.
     """
 
-    def __init__(self) -> None:
-        #: Two hashes per question, asked and right: 16 bytes, where a content hash as text would take about a hundred.
+    def __init__(self, hash_of: Callable[[Question], int] = asked_hash) -> None:
+        self._hash_of = hash_of
+        #: Two hashes per question, its own and that of what is right: 16 bytes, where a content hash as text would take
+        #: about a hundred.
         self._recent = array("q")
         self._older: Scratch | None = None
         self._pairs = 0
 
     def add(self, question: Question) -> None:
         """Record the next question."""
-        self._recent.append(asked_hash(question))
+        self._recent.append(self._hash_of(question))
         self._recent.append(right_hash(question))
         self._pairs += 1
         if self._pairs % MOST_PAIRS_IN_MEMORY == 0:
@@ -128,12 +146,12 @@ class Repeats:
 
         found = 0
         for pairs in self._groups():
-            asked = numpy.sort(pairs[:, 0])
-            found += int(numpy.count_nonzero(asked[1:] == asked[:-1]))
+            hashes = numpy.sort(pairs[:, 0])
+            found += int(numpy.count_nonzero(hashes[1:] == hashes[:-1]))
         return found
 
     def contradicted(self) -> set[int]:
-        """Return the `asked_hash` of each question that occurs with different keys."""
+        """Return the hash of each question that occurs with different keys."""
         if not self.count():
             return set()
         import numpy  # late, as most commands read no questions
@@ -149,7 +167,7 @@ class Repeats:
     def _groups(self) -> Iterator[NDArray[numpy.int64]]:
         """Yield all pairs, of shape (pairs, 2), in groups of about as many as fit in memory.
 
-        Equal asked hashes are in the same group. Every group takes a pass over the file, so their number is limited.
+        Equal questions are in the same group. Every group takes a pass over the file, so their number is limited.
         """
         import numpy  # late, as most commands read no questions
 
@@ -165,13 +183,3 @@ class Repeats:
         while block := older.read(BLOCK_BYTES):
             yield numpy.frombuffer(block, numpy.int64).reshape(-1, 2)
         yield numpy.array(self._recent, numpy.int64).reshape(-1, 2)
-
-
-def asked_hash(question: Question) -> int:
-    """Return a hash of what is asked: equal for repeated questions, in this process."""
-    return hash((question.context, *substance(question.question, question.choices)))
-
-
-def right_hash(question: Question) -> int:
-    """Return a hash of the right choices' texts; 0 without a key."""
-    return hash(frozenset(map(question.choice_text, question.right))) if question.answer else _NO_KEY

@@ -11,14 +11,11 @@ import click
 
 from contract.commands import Command
 from contract.errors import InputError, nearest
-from contract.question import LABELS
-from contract.wording import number
 from producer.intake.selection import Selection
-from producer.readers import PARTS, HowToRead, QuestionFile
+from producer.readers import PARTS, HowToRead
 
 __all__ = [
     "check_encoding",
-    "describe_reading",
     "file_argument",
     "how_to_read",
     "map_pairs",
@@ -171,11 +168,3 @@ def check_encoding(name: str) -> str:
         message = f"--encoding: {name!r} does not end lines with the byte 0x0a, so lines cannot be told apart."
         raise InputError(message, hint="Convert the file to UTF-8.")
     return known.name
-
-
-def describe_reading(file: QuestionFile, count: int, choices: dict[int, int]) -> str:
-    """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H"."""
-    few, many = min(choices), max(choices)
-    span = f"{few} choices" if few == many else f"{few} to {many} choices"
-    bare = " removed from their texts" if file.key.removes_marks else ""
-    return f"{number(count, 'question')} as {file.title}, {span}, labels A–{LABELS[many - 1]}{bare}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from contract.question import Question
 from contract.spec import RunSpec
 from producer.intake.answer_keys import Keys
-from producer.intake.duplicates import Repeats, Seen
+from producer.intake.duplicates import Repeats, text_hash
 from producer.intake.oddities import Oddities
 from producer.stats.percentile import percentile
 from producer.temporary import no_room
@@ -61,8 +60,8 @@ class Profile:
     with_context: int = 0
     subjects: Counter[str] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
-    #: Questions whose text occurred before, with any choices.
-    same_text: int = 0
+    #: Finds questions whose text occurred before, with any choices.
+    same_texts: Repeats = field(default_factory=lambda: Repeats(text_hash))
     #: Of these, those whose choices and context are the same as well.
     repeats: Repeats = field(default_factory=Repeats)
     oddities: Oddities = field(default_factory=Oddities)
@@ -72,8 +71,6 @@ class Profile:
     prompt_tokens: Lengths = field(default_factory=Lengths)
     #: Prompt plus answer: what must fit into the model's context.
     needed_tokens: Lengths = field(default_factory=Lengths)
-    #: By hashes of their texts, of which some are in a temporary database.
-    _texts: Seen = field(default_factory=Seen)
 
     def add(self, question: Question, prompts: Sequence[str] = ()) -> None:
         """Count one question; `prompts` are the ones with which it would be asked."""
@@ -83,12 +80,7 @@ class Profile:
             self.subjects[question.subject] += 1
         if self.questions <= MOST_GUESSED:
             self.languages[_language(question)] += 1
-        # A hash, as each text may have many kilobytes.
-        text = hashlib.sha256(question.question.encode()).hexdigest()
-        if self._texts.place_of(text) is None:
-            self._texts.add(text, self.questions)
-        else:
-            self.same_text += 1
+        self.same_texts.add(question)
         self.repeats.add(question)
         self._add_lengths(question)
         self.oddities.add(question)
@@ -116,10 +108,6 @@ class Profile:
             return max(tokens_of(self.spec.delimiter + choice) for choice in question.choices)
         return 1
 
-    def close(self) -> None:
-        """Release the disk space."""
-        self._texts.close()
-
     def to_json(self) -> dict[str, Any]:
         """Return all statistics for `--json`."""
         skew = self.keys.skew()
@@ -132,7 +120,7 @@ class Profile:
             "skew": skew._asdict() if skew else None,
             "repeated": self.repeats.count(),
             "contradicted": len(self.repeats.contradicted()),
-            "same_text": self.same_text,
+            "same_text": self.same_texts.count(),
             **asdict(self.oddities),
             "with_context": self.with_context,
             "characters": {

@@ -97,7 +97,9 @@ def _is_header(text: str) -> bool:
 def _judgements_in(text: str, path: Path, line: int) -> Iterator[tuple[int, str, str, bool]]:
     try:
         question_id, judged = _of_json(text, path, line) if text.lstrip().startswith("{") else _of_columns(text)
-    except (ValueError, TypeError, RecursionError, FieldTrouble):
+    except FieldTrouble as trouble:
+        raise trouble.at(str(path), line) from None
+    except (ValueError, TypeError, RecursionError):
         raise QuestionFileError("is not a relevance judgement.", path=path, line=line, hint=_HINT) from None
     for passage, score in judged:
         if score > 0:

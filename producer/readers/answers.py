@@ -32,9 +32,11 @@ __all__ = [
     "INDICES",
     "SAY_BASE",
     "SAY_TEXTS_OR_BASE",
+    "WAYS",
     "Given",
     "Way",
     "are_flags",
+    "folded",
     "is_number",
     "meant",
     "names_a_choice",
@@ -71,7 +73,8 @@ class Way(Enum):
 
 
 INDICES = (Way.INDEX_0, Way.INDEX_1)
-_SINGLE = (Way.LABEL, Way.TEXT, *INDICES, Way.FLAGS)
+#: The ways to read an answer that is no list of flags; of equivalent ones, the first is taken.
+WAYS = (Way.LABEL, Way.TEXT, *INDICES)
 #: The ways that may not be the same in all rows → how they read indices.
 _MIXED = {Way.ANY: INDICES, Way.ANY_0: (Way.INDEX_0,), Way.ANY_1: (Way.INDEX_1,)}
 _BASE = "--map base=0 or --map base=1, the index of the first choice."
@@ -114,7 +117,7 @@ def is_number(found: object) -> bool:
 
 def names_a_choice(given: Given) -> bool:
     """Whether `given` names a choice in any way."""
-    return not no_key(given.answer, given.choices) and any(read_as(given, way) for way in _SINGLE)
+    return not no_key(given.answer, given.choices) and any(read_as(given, way) for way in (*WAYS, Way.FLAGS))
 
 
 def settle(given: Iterable[Given], ways: Sequence[Way], usual: Way | None = None) -> Way:
@@ -259,11 +262,16 @@ def _label_of_one(answer: object, given: Given, way: Way) -> str:
 
 
 def _by_text(answer: str, given: Given) -> str:
-    for fold in (str.strip, lambda text: text.strip().rstrip(".").casefold(), _whole):
+    for fold in (str.strip, folded, _whole):
         places = [at for at, text in enumerate(given.choices) if fold(text) == fold(answer)]
         if len(places) == 1:
             return LABELS[places[0]]
     return ""
+
+
+def folded(text: str) -> str:
+    """Return a text as it is compared with others: without case, white space around it, and full stops at its end."""
+    return text.strip().rstrip(".").casefold()
 
 
 def _whole(text: str) -> str:
@@ -290,8 +298,8 @@ def _labelled(word: str, labels: Sequence[str], choices: Sequence[str]) -> str:
     if marked is None or labels.count(marked[1].upper()) != 1:
         return ""
     place = labels.index(marked[1].upper())
-    rest = (marked[2] or "").strip().rstrip(".").casefold()
-    return LABELS[place] if not rest or rest == choices[place].strip().rstrip(".").casefold() else ""
+    rest = folded(marked[2] or "")
+    return LABELS[place] if not rest or rest == folded(choices[place]) else ""
 
 
 def _several(answer: str, given: Given) -> tuple[str, ...]:

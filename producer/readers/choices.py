@@ -107,7 +107,7 @@ def _refuse(texts: Sequence[Any]) -> None:
             raise FieldTrouble("choices", message, "Write it in quotes.", kind="a choice is not text")
 
 
-def in_neutral_order(question: str, texts: Sequence[Any]) -> list[str]:
+def in_neutral_order(question: object, texts: Sequence[Any]) -> list[str]:
     """Return the choices in an order that does not reveal the right one: by a hash of the question and the text.
 
     For files that store the right choice separately or always first. The order does not depend on the question's

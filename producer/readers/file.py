@@ -6,6 +6,7 @@ answers are given.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from glob import glob
 
 from contract.chunks import TOGETHER, chunks
 from contract.errors import QuestionFileError, nearest
+from contract.question import LABELS
+from contract.wording import number
 from producer.readers.answer_fields import Key, fields_beside_own_key, key_of, may_be_indices_from_0
 from producer.readers.answer_file import with_answers
 from producer.readers.answers import INDICES, Way, no_key, settle
@@ -105,6 +108,16 @@ class QuestionFile:
         more = [each for each in (self.encoding.upper().replace("UTF-8", ""), self.compression) if each]
         return f"{self.layout.title} {self.format}" + (f" ({', '.join(more)})" if more else "")
 
+    def describe(self, choices: Counter[int]) -> str:
+        """Describe what was read: "926 questions as ARC-style JSONL, 8 choices, labels A–H".
+
+        `choices`: number of choices → questions with that many.
+        """
+        few, many = min(choices), max(choices)
+        span = f"{few} choices" if few == many else f"{few} to {many} choices"
+        bare = " removed from their texts" if self.key.removes_marks else ""
+        return f"{number(choices.total(), 'question')} as {self.title}, {span}, labels A–{LABELS[many - 1]}{bare}"
+
 
 def refuse_missing(source: Source) -> None:
     """Raise QuestionFileError if there is no such file or folder, before anything that takes longer.
@@ -142,15 +155,14 @@ def understand(source: Source, like: QuestionFile | None = None) -> QuestionFile
             if not source.how.mapping.get("question"):
                 refuse_doubtful_questions(extracted)
             _refuse_ignored_answers(source, layout, all_parts)
-            told = source.how.answers or "answer" in source.how.mapping
-            if not told:
+            if not source.how.names_answers:
                 refuse_overlooked_key(all_parts)
             key = _key(all_parts, layout, source.how, like)._replace(removes_marks=have_marks)
         except FieldTrouble as trouble:
             record, _ = extracted[trouble.place]
             raise trouble.at(record.file or source.shown, record.line) from None
         used = UsedFields.of([(record, key.applied_to(parts)) for record, parts in extracted])
-        maybe = () if told else tuple(possible_keys(all_parts))
+        maybe = () if source.how.names_answers else tuple(possible_keys(all_parts))
         return QuestionFile(source, layout, key, formats, _fields(used, source.how), maybe)
 
 
@@ -255,8 +267,7 @@ def _key(head: Sequence[Parts], layout: Layout, how: HowToRead, like: QuestionFi
         refuse_doubtful_numbers(answers)
         return Key(Way.ANY_0, None, fields_beside_own_key(head, "answer"), may_count_from_1(answers))
     given = [each.given(each.answer) for each in head]
-    if how.answers or "answer" in how.mapping or layout.ways == (Way.TEXT,):
-        # The user named the field, or the layout has only one.
+    if how.names_answers or layout.ways == (Way.TEXT,):  # else several fields may be the key
         way = settle(given, layout.ways)
         known = [each for each in given if not no_key(each.answer, each.choices)]
         return Key(

@@ -52,7 +52,7 @@ def read_dataset(source: Source) -> Iterator[Record]:
     """
     rows = _rows(source)
     _leave_encoded(rows.info.features)
-    names = _class_names(getattr(rows, "features", None))
+    names = _class_names(rows.features)
     for at, row in enumerate(rows, start=1):
         fields = {name: _named(value, names.get(name)) for name, value in row.items()}
         yield Record(at, fields, fields)
@@ -133,14 +133,14 @@ def _explaining(source: Source) -> Iterator[None]:
     try:
         yield
     except Exception as trouble:  # noqa: BLE001 - the library may raise anything
-        where = "the hub" if source.hub_name else "the folder"
+        where, hint = "the folder", "Check its files and --subset."
+        if source.hub_name:
+            where = "the hub"
+            hint = "Check the name, the network and --subset; a downloaded dataset can be read from its folder."
         # The second line lists the subsets, if one must be chosen.
         said = " ".join(filter(None, str(trouble).strip().splitlines()[:2])) or first_line(trouble)
-        raise QuestionFileError(
-            f"cannot load a dataset from {where}: {said.rstrip('. ')}.",
-            path=source.shown,
-            hint="Check the name, the network and --subset; a downloaded dataset can be read from its folder.",
-        ) from None
+        message = f"cannot load a dataset from {where}: {said.rstrip('. ')}."
+        raise QuestionFileError(message, path=source.shown, hint=hint) from None
 
 
 def _refuse_unread_files(configs: Iterable[Any], source: Source) -> None:
@@ -194,9 +194,9 @@ def _leave_encoded(feature: Any) -> None:
         feature.decode = False
 
 
-def _class_names(features: Mapping[str, Any] | None) -> dict[str, list[str]]:
+def _class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return field → names of its classes."""
-    return {name: list(each.names) for name, each in (features or {}).items() if hasattr(each, "names")}
+    return {name: list(each.names) for name, each in features.items() if hasattr(each, "names")}
 
 
 def _named(value: Any, names: Sequence[str] | None) -> Any:

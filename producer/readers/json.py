@@ -42,8 +42,6 @@ def read_json(text: Text, is_question: IsQuestion, subset: str = "", doubt: str 
     """
     cursor = _Cursor(text.whole(), text.shown)
     opening = cursor.peek()
-    if not opening:
-        return
     if opening == "[":
         _refuse_subset(cursor, subset)
         yield from _items(cursor)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from contract.errors import InputError, nearest
-from producer.readers.answers import Way
+from producer.readers.answers import WAYS, Way
 from producer.readers.articles import is_article
 from producer.readers.field_names import Names, names_of
 from producer.readers.parts import Fields, Parts
@@ -45,7 +45,7 @@ class Layout:
     #: Whether a record with these fields has this layout.
     fits: Callable[[Fields, Names], bool] = lambda _fields, _names: True
     #: The ways in which answers may name choices; the first takes precedence among equivalent ones.
-    ways: tuple[Way, ...] = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
+    ways: tuple[Way, ...] = WAYS
 
     def matches(self, fields: Fields, names: Names) -> bool:
         """Whether the record has this layout."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from contract.errors import nearest
@@ -20,10 +21,9 @@ def mapped(mapping: Mapping[str, str]) -> Layout:
     """Return the layout defined by `--map`: part → field, `outer.inner`, or `field+field+…` for choices in columns."""
     base = {"0": Way.INDEX_0, "1": Way.INDEX_1}.get(mapping.get("base", ""))
     fields = {part: source for part, source in mapping.items() if part != "base"}
-    if base is None:
-        return Layout("mapped", "mapped", _parts_by(fields))
+    layout = Layout("mapped", "mapped", _parts_by(fields, has_base=base is not None))
     # The base given by the user takes precedence over other readings of the numbers.
-    return Layout("mapped", "mapped", _without_numeric_labels(_parts_by(fields)), ways=(base, Way.LABEL, Way.TEXT))
+    return replace(layout, ways=(base, Way.LABEL, Way.TEXT)) if base else layout
 
 
 def is_mapped(mapping: Mapping[str, str]) -> Callable[[Fields], bool]:
@@ -40,8 +40,11 @@ def is_mapped(mapping: Mapping[str, str]) -> Callable[[Fields], bool]:
     return looks_right
 
 
-def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
-    """Return a function that extracts parts as `--map` says; unmapped parts are found by their usual names."""
+def _parts_by(mapping: Mapping[str, str], *, has_base: bool) -> Callable[[Fields, Names], Parts]:
+    """Return a function that extracts parts as `--map` says; unmapped parts are found by their usual names.
+
+    `has_base`: the user says what numbers count from, so that they are indices, also where choices have numbers.
+    """
 
     def parts(fields: Fields, _names: Names) -> Parts:
         flat, others = _renamed(fields, mapping)
@@ -50,17 +53,9 @@ def _parts_by(mapping: Mapping[str, str]) -> Callable[[Fields, Names], Parts]:
             raise no_question(fields)
         layout = next((each for each in (NAMED, YES_NO, INLINE) if each.matches(flat, names)), OWN)
         found = layout.parts(flat, names)
+        if has_base and all(map(str.isdigit, found.labels or ())):
+            found = found._replace(labels=None)
         return found._replace(rest={**found.rest, **others}, used=_as_in_the_file(found.used, mapping))
-
-    return parts
-
-
-def _without_numeric_labels(parts_by: Callable[[Fields, Names], Parts]) -> Callable[[Fields, Names], Parts]:
-    """Return the same function without numeric labels, as numbers are indices if the user gives their base."""
-
-    def parts(fields: Fields, names: Names) -> Parts:
-        found = parts_by(fields, names)
-        return found._replace(labels=None) if all(map(str.isdigit, found.labels or ())) else found
 
     return parts
 

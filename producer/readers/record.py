@@ -19,7 +19,7 @@ LONGEST_SHOWN = 60
 class FieldTrouble(Exception):
     """One field of a record is invalid; the caller adds the record's file and line."""
 
-    def __init__(self, field: str, message: str, hint: str = "", *, kind: str = "", place: int = 0) -> None:
+    def __init__(self, field: str, message: str, hint: str, *, kind: str = "", place: int = 0) -> None:
         super().__init__(message)
         self.field = field
         #: Of several records that were looked at together, the position of the one that the message is about.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from producer.readers.answers import folded
 from producer.readers.choices import EXAMPLE, bare_texts, checked, choices_of, decoded, in_neutral_order
 from producer.readers.field_names import WRONG_LISTS, Names, names_of, spelled
 from producer.readers.inline import split_choices
@@ -34,11 +35,15 @@ def right_and_wrong(fields: Fields, names: Names) -> Parts:
     right = fields[names.right] if names.right else None
     if not isinstance(right, str):
         raise FieldTrouble("answer", f"found {shown_value(right)}, expected text.", "Write the right choice's text.")
-    question = question_of(fields, names)
-    right, *wrong = bare_texts([right, *(each for each in wrong if each not in ("", None))])
-    texts = in_neutral_order(str(question), [right, *wrong])
     used = Used(names.question, (names.right, *names.wrong), names.right)
-    return parts_with_rest(fields, names, used, question=question, choices=texts, answer=right)
+    return _reordered(fields, names, used, [right, *(each for each in wrong if each not in ("", None))])
+
+
+def _reordered(fields: Fields, names: Names, used: Used, choices: Sequence[Any]) -> Parts:
+    """Return the parts of a question whose first choice is the right one, with its choices in another order."""
+    question, bare = question_of(fields, names), bare_texts(choices)
+    texts = in_neutral_order(question, bare)
+    return parts_with_rest(fields, names, used, question=question, choices=texts, answer=bare[0])
 
 
 def _wrong_in(name: str, found: Any) -> list[Any]:
@@ -71,14 +76,12 @@ def _unprinted(name: str, found: Any) -> Any:
 def best_and_wrong(fields: Fields, names: Names) -> Parts:
     """Extract the parts of TruthfulQA: the best answer, and the wrong ones in one cell or a list."""
     right_cell, wrong_cell = names.spelled["best_answer"], names.spelled["incorrect_answers"]
-    question, right = question_of(fields, names), fields[right_cell]
     found = _unprinted(wrong_cell, fields[wrong_cell])
     if not isinstance(found, list):
         found = str(found).split(";")
-    right, *wrong = bare_texts([right, *(text for each in found if (text := str(each).strip()))])
-    texts = in_neutral_order(str(question), [right, *wrong])
+    wrong = (text for each in found if (text := str(each).strip()))
     used = Used(names.question, (right_cell, wrong_cell), right_cell, (names.spelled.get("correct_answers"),))
-    return parts_with_rest(fields, names, used, question=question, choices=texts, answer=right)
+    return _reordered(fields, names, used, [fields[right_cell], *wrong])
 
 
 def targets(wanted: str, *, reorder: bool) -> Callable[[Fields, Names], Parts]:
@@ -88,7 +91,7 @@ def targets(wanted: str, *, reorder: bool) -> Callable[[Fields, Names], Parts]:
         field = names.spelled[wanted]
         scores = _scores(fields[field], wanted)
         question, best = question_of(fields, names), max(scores.values())
-        texts = in_neutral_order(str(question), list(scores)) if reorder else checked(list(scores))
+        texts = in_neutral_order(question, list(scores)) if reorder else checked(list(scores))
         right = [text for text in texts if scores[text] == best] if best > 0 else None
         more = tuple(names.spelled.get(each) for each in ("mc1_targets", "mc2_targets", "target"))
         used = Used(names.question, (field,), field, more)
@@ -168,11 +171,7 @@ def _lists(question: object, answer: str) -> bool:
         found = split_choices(question) if isinstance(question, str) else None
     except FieldTrouble:
         return False
-    return found is not None and _folded(answer) in map(_folded, found.choices)
-
-
-def _folded(text: str) -> str:
-    return text.strip().rstrip(".").casefold()
+    return found is not None and folded(answer) in map(folded, found.choices)
 
 
 def lacks_choices(fields: Fields, names: Names) -> bool:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from producer.readers.answers import Given, Way, is_number, read_as
+from producer.readers.answers import WAYS, Given, Way, is_number, read_as
 
 __all__ = ["Column", "way_of_second_key"]
 
 #: The answer of each record of the head in one field; None if the record has no key there.
 Column = Sequence[Given | None]
 
-_WAYS = (Way.LABEL, Way.TEXT, Way.INDEX_0, Way.INDEX_1)
 #: Share of the rows in which numbers must name choices, agree with the key, or follow it.
 _MOST = 0.9
 #: With fewer rows, numbers may follow the key by chance.
@@ -35,7 +34,7 @@ def way_of_second_key(numbers: Column, right: Sequence[tuple[str, ...]], *, sure
     if not rows or any(isinstance(each.answer, list | tuple) or not is_number(each.answer) for each, _ in rows):
         return None
     agreeing: dict[Way, int] = {}
-    for way in _WAYS:
+    for way in WAYS:
         read = [(read_as(each, way), key) for each, key in rows]
         if sum(bool(named) for named, _ in read) >= _MOST * len(rows):
             agreeing[way] = sum(not set(named).isdisjoint(key) for named, key in read)

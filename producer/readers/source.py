@@ -41,6 +41,11 @@ class HowToRead:
     #: A separate file with one answer per line.
     answers: Path | None = None
 
+    @property
+    def names_answers(self) -> bool:
+        """Whether the user says where the answers are, or that there are none."""
+        return self.answers is not None or "answer" in self.mapping
+
 
 @dataclass(frozen=True, slots=True)
 class Source:

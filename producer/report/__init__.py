@@ -1,5 +1,1 @@
 """`python -m producer report`: the results of runs as one self-contained HTML file that needs no network."""
-
-from producer.report.command import report
-
-__all__ = ["report"]

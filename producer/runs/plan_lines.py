@@ -8,7 +8,6 @@ from typing import Any
 from contract.index import read_manifest
 from contract.ledger import Run
 from contract.wording import number
-from producer.intake.options import describe_reading
 from producer.output import Lines, optional_line
 from producer.result_lines import chance
 from producer.runs.asked import how_asked
@@ -31,23 +30,17 @@ def plan_lines(planned: Plan, run: Run, rejected: Path | None = None) -> Lines:
 
 def _row_lines(planned: Plan, run: Run, rejected: Path | None) -> Lines:
     found = planned.survey
-    digest = found.digest
-    more = [
-        f", {shown}"
-        for count, shown in (
-            (digest.keys.without_key, f"{digest.keys.without_key:,} without a key"),
-            (digest.keys.several_right, f"{digest.keys.several_right:,} with several right choices"),
-            (planned.taken.repeated, number(planned.taken.repeated, "duplicate")),
-        )
-        if count
-    ]
+    keys = found.digest.keys
+    counted = [f"{run.questions:,}", *keys.remarks()]
+    if repeated := planned.taken.repeated:
+        counted.append(number(repeated, "duplicate"))
     # Every figure depends on how the key was read, and an index may be 0-based or 1-based.
-    answers = "" if not digest.keys.keyed else f", answers {found.file.way.value}"
+    answers = f", answers {found.file.way.value}" if keys.keyed else ""
     lines = [
         ("file", f"{run.source}: {found.rows_shown()}"),
-        ("read", describe_reading(found.file, digest.count, digest.keys.choices) + answers),
+        ("read", found.file.describe(keys.choices) + answers),
         ("fields", found.file.fields.describe()),
-        ("questions", f"{run.questions:,}{''.join(more)}; chance {chance(run.chance)}"),
+        ("questions", f"{', '.join(counted)}; chance {chance(run.chance)}"),
     ]
     return lines + ([("skipped", f"{', '.join(found.troubles.by_kind())}; see {rejected}")] if rejected else [])
 

@@ -6,7 +6,3 @@ submitted what is said of them when they have been enqueued
 running   following them to the end, and printing them;  watching, progress  what is shown in the meantime
 table     its figures, a `cell` for each run;  pairs  which runs differ;  render, export  both for people and programs
 """
-
-from producer.suite.command import suite
-
-__all__ = ["suite"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract.engine_info import EngineUsed
 from contract.ledger import Counts, Run
@@ -15,9 +15,27 @@ from producer.engine_differences import any_simulated, untaken
 from producer.export.summary import Summary
 from producer.export.summary_json import of_retrieval, over_contexts, over_normalizations
 from producer.stats import Interval, RetrievalTally, Share, Tally
-from producer.stats.denominators import RESPONDED
+from producer.stats.denominators import ALL, RESPONDED
 
-__all__ = ["Cell"]
+__all__ = ["Cell", "Figure"]
+
+
+class Figure(NamedTuple):
+    """An accuracy of a run."""
+
+    share: Share
+    #: Its interval clustered by context, of a run that is over and whose questions share contexts.
+    clustered: Interval | None
+
+    @property
+    def value(self) -> float:
+        """The accuracy, from 0 to 1."""
+        return self.share.value
+
+    @property
+    def interval(self) -> Interval:
+        """The interval to quote."""
+        return self.clustered or self.share.interval
 
 
 @dataclass(frozen=True)
@@ -52,10 +70,19 @@ class Cell:
         """Sampling parameters of which the model did not take the run's value."""
         return untaken(self.run, self.used)
 
-    @property
-    def accuracy(self) -> Share | None:
+    @cached_property
+    def accuracy(self) -> Figure | None:
         """Accuracy over all settled questions with a key; None if there are none, or all failed."""
-        return self.tally.over_all()
+        return self._figure(self.tally.over_all(), ALL)
+
+    @cached_property
+    def without_failed(self) -> Figure | None:
+        """Accuracy excluding failed questions; None if none failed."""
+        return self._figure(self.tally.without_failed(), RESPONDED)
+
+    def _figure(self, found: Share | None, outcomes: frozenset[Outcome]) -> Figure | None:
+        clustered = self.summary.context_interval(outcomes) if self.summary else None
+        return Figure(found, clustered) if found else None
 
     @cached_property
     def by_normalization(self) -> dict[Normalization, Share]:
@@ -66,31 +93,6 @@ class Cell:
     def retrieval(self) -> RetrievalTally | None:
         """What the search found, of a run with retrieval that is over."""
         return self.summary.retrieval if self.summary else None
-
-    @cached_property
-    def context_interval(self) -> Interval | None:
-        """Interval of the accuracy clustered by context, of a run that is over and whose questions share contexts."""
-        return self.summary.context_interval() if self.summary else None
-
-    @cached_property
-    def responded_context_interval(self) -> Interval | None:
-        """The same, excluding failed questions."""
-        return self.summary.context_interval(RESPONDED) if self.summary else None
-
-    @property
-    def interval(self) -> Interval | None:
-        """Interval of the accuracy, clustered by context if questions share contexts."""
-        return self.context_interval or (self.accuracy.interval if self.accuracy else None)
-
-    @property
-    def without_failed(self) -> Share | None:
-        """Accuracy excluding failed questions; None if none failed."""
-        return self.tally.without_failed()
-
-    @property
-    def interval_without_failed(self) -> Interval | None:
-        """Interval of the accuracy excluding failed questions, clustered by context if questions share contexts."""
-        return self.responded_context_interval or (self.without_failed.interval if self.without_failed else None)
 
     @property
     def failed(self) -> int:

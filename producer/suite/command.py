@@ -10,13 +10,11 @@ import click
 
 from contract.commands import note
 from contract.fleet import WorkerRecord
-from contract.ledger import Ledger
 from contract.priority import Priority
 from contract.settings import Settings
 from contract.wording import number
 from producer.export.files import refuse_unwritable
 from producer.export.formats import formats_option, refuse_unused
-from producer.intake.options import describe_reading
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table, labelled
 from producer.rejected import write_rejected
@@ -83,17 +81,18 @@ def suite(
     with planned(asked, file, session.settings) as runs:
         live = [] if dry_run else session.broker.all_workers()
         _warn(runs, session.settings, live)
+        earlier = [answers_to_reuse(each.plan, session.ledger) if reuse else None for each in runs]
         if dry_run:
-            _echo_dry_run(asked, runs, session.ledger if reuse else None, as_json=as_json)
+            _echo_dry_run(asked, runs, earlier, reuse=reuse, as_json=as_json)
             return
         if watch:
             _refuse_unwritable(asked, runs, out)
         refuse_unanswerable([each.plan for each in runs], session.ledger, live)
         shared = share_questions(runs)
-        done = _submit(session, runs, priority, out, reuse=reuse)
+        done = _submit(session, runs, priority, out, earlier)
     submitted = list(zip(runs, done, strict=True))
     in_ledger = [(each.entry.name, sent.run) for each, sent in submitted]
-    work = Work(session, asked.name, file, in_ledger, out, formats, shared=shared)
+    work = Work(session, asked.name, file, in_ledger, out, formats, shared)
     if not as_json:
         echo_submitted(session, submitted, reuse=reuse)
     if watch:
@@ -136,7 +135,7 @@ def _refuse_unwritable(asked: Suite, runs: Sequence[Planned], out: Path) -> None
 
 
 def _submit(
-    session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path, *, reuse: bool
+    session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path, earlier: Sequence[Earlier | None]
 ) -> list[Submitted]:
     for each in runs:
         if path := write_rejected(each.plan.survey, out / each.plan.run_id):
@@ -144,17 +143,16 @@ def _submit(
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"
     note(f"{checked}; writing to {session.settings.redis_place}")
-    ledger = session.ledger
-    earlier = [answers_to_reuse(each.plan, ledger) if reuse else None for each in runs]
     return [
-        submit(each.plan, ledger, session.broker, priority, earlier=answers)
+        submit(each.plan, session.ledger, session.broker, priority, earlier=answers)
         for each, answers in zip(runs, earlier, strict=True)
     ]
 
 
-def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *, as_json: bool) -> None:
-    """Print what would be asked; `reuse` is the ledger whose answers would be taken over."""
-    earlier = [answers_to_reuse(each.plan, reuse) if reuse else None for each in runs]
+def _echo_dry_run(
+    asked: Suite, runs: Sequence[Planned], earlier: Sequence[Earlier | None], *, reuse: bool, as_json: bool
+) -> None:
+    """Print what would be asked, and with `reuse` how many answers of `earlier` runs would be taken over."""
     for each, answers in zip(runs, earlier, strict=True):
         if answers:
             answers.count(each.plan.survey.questions())
@@ -175,7 +173,7 @@ def _echo_dry_run(asked: Suite, runs: Sequence[Planned], reuse: Ledger | None, *
 def _dry_row(each: Planned) -> tuple[str, ...]:
     spec, found = each.plan.spec, each.plan.survey
     skipped = f", {found.troubles.count:,} skipped" if found.troubles.count else ""
-    read = describe_reading(found.file, found.digest.count, found.digest.keys.choices)
+    read = found.file.describe(found.digest.keys.choices)
     return each.entry.name, each.model, each.plan.run_id, how_asked(spec, brief=True), f"{read}{skipped}"
 
 

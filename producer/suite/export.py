@@ -64,15 +64,16 @@ def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
 def _row(suite: str, cell: Cell) -> tuple[Any, ...]:
     run, counts, found = cell.run, cell.counts, cell.accuracy
     by = cell.by_normalization
-    responded, responded_contexts = cell.without_failed, cell.responded_context_interval
-    figures = tuple(found.to_json()[name] for name in ("value", "low", "high", "right", "of")) if found else (None,) * 5
+    without = cell.without_failed
+    names = ("value", "low", "high", "right", "of")
+    figures = tuple(found.share.to_json()[name] for name in names) if found else (None,) * 5
     return (
         *(suite, cell.entry, cell.model, run.run_id, counts.standing, *figures, run.chance),
         *(counts.total, counts.settled, *(counts.of(each) for each in Outcome)),
         *(str(cell.simulated).lower(), run.spec.mode.value, run.source),  # as in results.csv
-        *_ends(cell.context_interval),
-        *((round(responded.value, 6), *_ends(responded.interval)) if responded else (None,) * 3),
-        *_ends(responded_contexts if responded else None),
+        *_ends(found.clustered if found else None),
+        *((round(without.value, 6), *_ends(without.share.interval)) if without else (None,) * 3),
+        *_ends(without.clustered if without else None),
         " ".join(cell.left_to_model),
         run.spec.normalization.value if run.spec.mode.scores_choices else None,
         *(_value(by.get(each)) for each in Normalization),

@@ -13,8 +13,8 @@ from producer.output import Lines, echo_table, fits, labelled, optional_line
 from producer.result_lines import COMPARED, chance, p_value
 from producer.retrieval_summary import retrieval_in_short
 from producer.runs.source_coverage import part_asked
-from producer.stats import Interval, Share
-from producer.suite.cell import Cell
+from producer.stats import Interval
+from producer.suite.cell import Cell, Figure
 from producer.suite.pairs import Paired
 from producer.suite.table import MeanOver, Table
 from producer.watching.summary_lines import summary_warnings
@@ -58,19 +58,19 @@ def _wide(table: Table) -> Iterator[tuple[str, ...]]:
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return NONE
-    accuracy = _figure(cell.accuracy, cell.interval)
-    return "\n".join(filter(None, (accuracy, _without_failed(cell), _beside(cell)))) or NONE
+    return "\n".join(filter(None, (*_figures(cell.accuracy, cell.without_failed), _beside(cell)))) or NONE
 
 
-def _figure(found: Share | MeanOver | None, interval: Interval | None) -> str:
+def _figures(over_all: Figure | MeanOver | None, without_failed: Figure | MeanOver | None) -> tuple[str, str]:
+    """Return both with their intervals; empty if there is none."""
+    without = _figure(without_failed)
+    return _figure(over_all), without and f"{without} {WITHOUT_FAILED}"
+
+
+def _figure(found: Figure | MeanOver | None) -> str:
     if found is None:
         return ""
-    return f"{found.value:.3f}" + (f" ({_bounds(interval)})" if interval else "")
-
-
-def _without_failed(found: Cell) -> str:
-    figure = _figure(found.without_failed, found.interval_without_failed)
-    return figure and f"{figure} {WITHOUT_FAILED}"
+    return f"{found.value:.3f}" + (f" ({_bounds(found.interval)})" if found.interval else "")
 
 
 def _bounds(interval: Interval | None) -> str:
@@ -96,11 +96,9 @@ def _mean_title(table: Table) -> str:
 
 
 def _mean_cell(table: Table, mean: MeanOver) -> str:
-    without = mean.without_failed
-    responded = f"{_figure(without, without.interval)} {WITHOUT_FAILED}" if without else ""
     cells = [each for each in table.cells if each.model == mean.model and each.entry in table.in_the_mean]
     beside = _without_choice(sum(each.unanswered for each in cells), sum(each.failed for each in cells))
-    return "\n".join(filter(None, (_figure(mean, mean.interval), responded, beside)))
+    return "\n".join(filter(None, (*_figures(mean, mean.without_failed), beside)))
 
 
 def _share(value: float | None) -> str:
@@ -114,16 +112,16 @@ def _long(table: Table) -> Iterator[tuple[str, ...]]:
             each.entry,
             each.model,
             _share(found.value if found else None),
-            _bounds(each.interval),
+            _bounds(found.interval if found else None),
             chance(each.run.chance),
             f"{counts.settled:,}/{counts.total:,}",
             f"{each.unanswered:,}",
             f"{each.failed:,}",
             each.run.run_id,
         )
-        if responded := each.without_failed:
-            bounds = _bounds(each.interval_without_failed)
-            yield (f"  {WITHOUT_FAILED}", each.model, _share(responded.value), bounds, "", "", "", "", "")
+        if without := each.without_failed:
+            bounds = _bounds(without.interval)
+            yield (f"  {WITHOUT_FAILED}", each.model, _share(without.value), bounds, "", "", "", "", "")
     for mean in table.means():
         yield _long_mean(_mean_title(table), mean, table)
         if mean.without_failed:
@@ -144,7 +142,7 @@ def figure_lines(table: Table, out: str) -> Lines:
     lines += _first_of("warnings", _warnings(table))
     if table.means():
         lines.append(("mean", _mean_remark(table)))
-    if any(each.context_interval for each in table.cells):
+    if table.clustered:
         lines.append(("contexts", BY_CONTEXTS))
     lines += [("taken", text) for text in _taken(table)]
     pairs = [f"{each.title}: {_paired(each)}" for each in table.comparisons]
@@ -273,7 +271,7 @@ def markdown(table: Table) -> str:
     )
     mean = f" Mean: {_mean_remark(table)}." if table.means() else ""
     made_up = f" **{_escaped(found)}.**" if (found := _made_up(table)) else ""
-    contexts = f" {BY_CONTEXTS.capitalize()}." if any(each.context_interval for each in table.cells) else ""
+    contexts = f" {BY_CONTEXTS.capitalize()}." if table.clustered else ""
     told = [
         *(f"Taken from {text}." for text in _taken(table)),
         *(f"Sampling: {text}." for text in _sampling(table)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -12,11 +12,10 @@ import click
 from contract.commands import INTERRUPTED, note
 from contract.ledger import Run, RunState
 from contract.wording import number
-from producer.bar import reading
+from producer.bar import progress_console, reading
 from producer.export.formats import again_in
-from producer.export.results import export
 from producer.export.summary import Summary
-from producer.options import again_to, progress_console
+from producer.options import again_to
 from producer.output import Lines, echo_json, echo_lines, labelled
 from producer.session import Session
 from producer.suite.cell import Cell
@@ -27,8 +26,8 @@ from producer.suite.render import echo_figures, figure_lines
 from producer.suite.table import Table
 from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.failures import failed_lines
+from producer.watching.finish import export_run
 from producer.watching.screens import screen_for
-from producer.watching.unserved import workers_of
 
 __all__ = ["Work"]
 
@@ -36,32 +35,27 @@ __all__ = ["Work"]
 MOST_FAILED = 3
 
 
+@dataclass(frozen=True, slots=True)
 class Work:
-    """The suite called `name`, whose runs have been submitted to the ledger."""
+    """A suite whose runs have been submitted to the ledger."""
 
-    def __init__(
-        self,
-        session: Session,
-        name: str,
-        file: Path,
-        runs: Sequence[tuple[str, Run]],
-        out: Path,
-        formats: Sequence[str],
-        *,
-        shared: bool,
-    ) -> None:
-        """Create it from its `file` and its runs, each with its entry; they are exported to `out` in `formats`.
-
-        `shared` says whether entries have questions or contexts in common.
-        """
-        self._session, self._name, self._file, self._runs = session, name, file, runs
-        self._out, self._formats, self._shared = out, formats, shared
+    session: Session
+    #: The suite's name, and its file.
+    name: str
+    file: Path
+    #: Each with its entry.
+    runs: Sequence[tuple[str, Run]]
+    #: Where the runs are exported to, and in which formats.
+    out: Path
+    formats: Sequence[str]
+    #: Whether entries have questions or contexts in common.
+    shared: bool
 
     @property
     def _watch_command(self) -> str:
         """The command that goes on with this suite, and writes its results where this one would."""
-        file, formats = shlex.quote(str(self._file)), again_in(self._formats)
-        return f"python -m producer suite {file} --watch{formats}{again_to(self._out)}"
+        file, formats = shlex.quote(str(self.file)), again_in(self.formats)
+        return f"python -m producer suite {file} --watch{formats}{again_to(self.out)}"
 
     def table(self, summaries: Mapping[str, Summary] | None = None) -> Table:
         """Return all current figures; those that require reading every question only for runs that are over.
@@ -69,11 +63,11 @@ class Work:
         `summaries` are those of runs that have just been read, by run.
         """
         read = summaries or {}
-        cells = tuple(self._cell(entry, run, read.get(run.run_id)) for entry, run in self._runs)
-        table = Table(self._name, cells, self._shared)
+        cells = tuple(self._cell(entry, run, read.get(run.run_id)) for entry, run in self.runs)
+        table = Table(self.name, cells, self.shared)
         if not table.settled:
             return table
-        return replace(table, comparisons=paired(self._session.ledger, table.comparable()))
+        return replace(table, comparisons=paired(self.session.ledger, table.comparable()))
 
     def _cell(self, entry: str, run: Run, read: Summary | None) -> Cell:
         """Return the figures of a run: those that were `read` before, even if more questions have been settled since.
@@ -81,7 +75,7 @@ class Work:
         Without `read`, all questions of a run that is over are read. The ledger's counters know no contexts, positions
         or texts, and do not always show which failed and unanswered questions have a key.
         """
-        ledger = self._session.ledger
+        ledger = self.session.ledger
         counts, used = ledger.counts(run.run_id), ledger.engines(run.run_id)
         if read is None and counts.over:
             with reading(ledger, run, "results") as results:
@@ -96,19 +90,14 @@ class Work:
     def finish(self, *, as_json: bool) -> Table:
         """Watch until all runs are settled or cancelled, export them, write the table and print it."""
         self._watch()
-        broker = self._session.broker
         files: list[Path] = []
         summaries: dict[str, Summary] = {}
-        for _, run in self._runs:
-            live = workers_of(run, broker.all_workers())
-            weight = self._session.weight(run.run_id)
-            done = export(self._session.ledger, run.run_id, self._out / run.run_id, self._formats, live, weight)
-            for remark in done.remarks:
-                note(remark)
+        for _, run in self.runs:
+            done = export_run(self.session, run, self.out, self.formats)
             files += done.files
             summaries[run.run_id] = done.summary
         table = self.table(summaries)
-        written = write_table(table, self._out, self._file)
+        written = write_table(table, self.out, self.file)
         if as_json:
             echo_json({**table.to_json(), "files": [str(path) for path in (*written, *files)]})
         else:
@@ -117,11 +106,11 @@ class Work:
 
     def _watch(self) -> None:
         """Watch until all runs are over; Ctrl-C exits with 130 and does not affect the runs."""
-        runs = [run for _, run in self._runs]
+        runs = [run for _, run in self.runs]
         several = len({run.spec.model for run in runs}) > 1
-        titles = [(f"{entry} · {run.spec.model}" if several else entry, run) for entry, run in self._runs]
-        board = Board(screen_for(progress_console()), self._name, titles)
-        watchers = watchers_of(runs, self._session.ledger, self._session.broker, board)
+        titles = [(f"{entry} · {run.spec.model}" if several else entry, run) for entry, run in self.runs]
+        board = Board(screen_for(progress_console()), self.name, titles)
+        watchers = watchers_of(runs, self.session.ledger, self.session.broker, board)
         try:
             watch_suite(watchers, board)
         except KeyboardInterrupt:
@@ -143,4 +132,4 @@ class Work:
         if len(failed) > MOST_FAILED:
             others = number(len(failed) - MOST_FAILED, "more run")
             why.append(("", f"and {others} with failed questions; python -m producer export RUN says why"))
-        echo_lines([*figure_lines(table, again_to(self._out)), *why, *more])
+        echo_lines([*figure_lines(table, again_to(self.out)), *why, *more])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from producer.stats import Interval, Share, macro, mean_interval
-from producer.stats.denominators import RESPONDED
-from producer.suite.cell import Cell
+from producer.stats import Interval, macro, mean_interval
+from producer.suite.cell import Cell, Figure
 from producer.suite.pairs import Paired
 
 __all__ = ["MeanOver", "Table"]
@@ -33,7 +33,7 @@ class MeanOver:
         return {"model": self.model, "value": round(self.value, 6), **bounds, "entries": self.entries, **without}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """All runs of a suite, in the order of its file."""
 
@@ -67,7 +67,7 @@ class Table:
         """Whether every question of every run has a verdict."""
         return all(each.counts.finished for each in self.cells)
 
-    @property
+    @cached_property
     def in_the_mean(self) -> list[str]:
         """Entries that are settled for every model of the suite, and have an accuracy for each.
 
@@ -90,16 +90,17 @@ class Table:
 
     def _mean(self, model: str, entries: Sequence[str]) -> MeanOver:
         cells = [each for each in self.cells if each.model == model and each.entry in entries]
-        mean = self._mean_of(model, [(each.accuracy, each.context_interval) for each in cells])
+        mean = self._mean_of(model, [each.accuracy for each in cells])
         if not any(each.without_failed for each in cells):
             return mean
-        responded = [(each.tally.accuracy(RESPONDED), each.responded_context_interval) for each in cells]
+        responded = [each.without_failed or each.accuracy for each in cells]  # the same where none failed
         return replace(mean, without_failed=self._mean_of(model, responded))
 
-    def _mean_of(self, model: str, figures: Sequence[tuple[Share | None, Interval | None]]) -> MeanOver:
-        """Return the mean of accuracies, which all entries in the mean have, with intervals clustered by context."""
-        shares = [share for share, _ in figures if share]
-        within = None if self.shared else mean_interval(shares, [context for _, context in figures])
+    def _mean_of(self, model: str, figures: Sequence[Figure | None]) -> MeanOver:
+        """Return the mean of accuracies, which all entries in the mean have."""
+        found = [each for each in figures if each]
+        shares = [each.share for each in found]
+        within = None if self.shared else mean_interval(shares, [each.clustered for each in found])
         return MeanOver(model, macro(shares), within, len(shares))
 
     @property
@@ -108,6 +109,11 @@ class Table:
         chances = [self.of_entry(entry)[0].run.chance for entry in self.in_the_mean]
         known = [each for each in chances if each is not None]
         return sum(known) / len(known) if known and len(known) == len(chances) else None
+
+    @property
+    def clustered(self) -> bool:
+        """Whether any interval is clustered by context."""
+        return any(each.accuracy and each.accuracy.clustered for each in self.cells)
 
     def comparable(self) -> list[list[Cell]]:
         """Return groups of settled runs over the same questions, whose paired comparison says more than intervals.

@@ -46,7 +46,6 @@ def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | Non
     """
     clock = clock or Clock()
     outage = Outage(board.screen.say, clock)
-    all_over = False
     with board.screen:
         while True:
             with outage.waited_for():
@@ -54,8 +53,7 @@ def watch_suite(watchers: Sequence[Watcher], board: Board, *, clock: Clock | Non
                 now = clock.now()  # the same for all, so that runs with the same problem produce identical messages
                 for watcher, found in seen:
                     watcher.attend(now, found)
-                all_over = all(found.over for _, found in seen)
                 board.draw(now)
-            if all_over:
-                return
+                if board.over:
+                    return
             clock.sleep(TICK_S)

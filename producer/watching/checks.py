@@ -12,7 +12,7 @@ from contract.errors import LedgerError, WritesRefused
 from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Run
 from contract.wording import number
-from producer.watching.status import unbooted_of, vanished_of, writer_of
+from producer.watching.status import writer_of
 from producer.watching.unserved import (
     held_up,
     refusal_of_writes,
@@ -20,6 +20,7 @@ from producer.watching.unserved import (
     starting_words,
     time_since,
     unbooted_by_reason,
+    vanished_of,
     vanished_words,
 )
 
@@ -128,7 +129,7 @@ class Unbooted:
 
     def look(self) -> None:
         """Say each reason once."""
-        for reason, found in unbooted_by_reason(unbooted_of(self._run, self._broker)).items():
+        for reason, found in unbooted_by_reason(self._run, self._broker).items():
             if reason not in self._said:
                 self._said.add(reason)
                 names = ", ".join(each.worker for each in found)

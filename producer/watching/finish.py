@@ -12,12 +12,12 @@ import click
 from contract.commands import INTERRUPTED, note
 from contract.ledger import Counts, Run, RunState
 from contract.verdict import Outcome
-from producer.bar import reading
+from producer.bar import progress_console, reading
 from producer.export.formats import again_in
-from producer.export.results import export
+from producer.export.results import Exported, export
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json, times_json
-from producer.options import CANCELLED, SOME_FAILED, again_to, progress_console
+from producer.options import CANCELLED, SOME_FAILED, again_to
 from producer.output import echo_json, echo_lines
 from producer.session import Session
 from producer.stats import Tally
@@ -26,7 +26,7 @@ from producer.watching.summary_lines import summary_lines
 from producer.watching.unserved import workers_of
 from producer.watching.watch import Watcher, watch
 
-__all__ = ["export_and_print", "finish", "print_results", "wait_for"]
+__all__ = ["export_and_print", "export_run", "finish", "print_results", "wait_for"]
 
 
 def wait_for(session: Session, run: Run, then: str = "") -> Counts:
@@ -62,10 +62,7 @@ def export_and_print(
     printed: list[dict[str, Any]] = []
     tallies: list[Tally] = []
     for run in runs:
-        live = workers_of(run, session.live_workers())
-        done = export(session.ledger, run.run_id, out / run.run_id, formats, live, session.weight(run.run_id))
-        for remark in done.remarks:
-            note(remark)
+        done = export_run(session, run, out, formats)
         printed.append({**done.content, "files": [str(path) for path in done.files]})
         tallies.append(done.summary.tally)
         if not as_json:
@@ -74,6 +71,15 @@ def export_and_print(
         echo_json(printed if len(runs) > 1 else printed[0])
     for tally in tallies:
         _exit_if_failed(tally)
+
+
+def export_run(session: Session, run: Run, out: Path, formats: Sequence[str]) -> Exported:
+    """Export the current results of `run` to `out`/<run>; what a reader of the files should know is said on stderr."""
+    live = workers_of(run, session.live_workers())
+    done = export(session.ledger, run.run_id, out / run.run_id, formats, live, session.weight(run.run_id))
+    for remark in done.remarks:
+        note(remark)
+    return done
 
 
 def print_results(session: Session, run: Run, out: Path, counts: Counts, *, as_json: bool) -> None:

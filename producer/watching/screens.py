@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from contract.commands import for_reader
-from producer.options import LINE_EVERY_S
+from producer.bar import LINE_EVERY_S
 from producer.watching.progress import Snapshot
 
 __all__ = ["BarScreen", "LineScreen", "NothingToEnd", "Screen", "screen_for"]

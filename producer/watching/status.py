@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract import keys
 from contract.engine_info import EngineUsed
-from contract.fleet import BootFailure, WorkerRecord, WorkerState
+from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, Run
 from contract.priority import Priority
 from contract.verdict import Outcome
@@ -23,7 +23,9 @@ from producer.watching.unserved import (
     refusal_of_writes,
     remedy,
     unbooted_lines,
+    unbooted_of,
     unserved_queues,
+    vanished_of,
     vanished_words,
     waiting_lines,
     workers_of,
@@ -38,9 +40,7 @@ __all__ = [
     "queues_json",
     "status_json",
     "status_lines",
-    "unbooted_of",
     "unwritten",
-    "vanished_of",
     "workers_line",
     "writer_of",
 ]
@@ -90,7 +90,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker, used: Sequence[Engine
         *priority_lines(run),
         *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
         ("workers", workers_line(run, counts.over, live, broker)),
-        *([] if counts.finished else _hindered(run, live, broker)),
+        *([] if counts.over else _hindered(run, live, broker)),
         *([("simulated", made_up)] if any_simulated(used) else []),
         *engine_lines(run, used),
     ]
@@ -110,7 +110,7 @@ def _hindered(run: Run, live: Sequence[WorkerRecord], broker: Broker) -> Lines:
         *optional_line("refused", "" if unserved_queues(run, live) else refused),  # else the workers' line says it
         *[("put off", each) for each in put_off_by(run.run_id, workers)],
         *[("not ready", each) for each in waiting_lines(workers)],
-        *[("not booted", each) for each in unbooted_lines(unbooted_of(run, broker))],
+        *[("not booted", each) for each in unbooted_lines(run, broker)],
         *optional_line("vanished", "" if refused else vanished_words(vanished_of(run, broker))),
     ]
 
@@ -162,14 +162,3 @@ def workers_line(run: Run, over: bool, live: Sequence[WorkerRecord], broker: Bro
 def _named(worker: WorkerRecord) -> str:
     """Return its name, with its state unless it is ready: a large model takes minutes to boot."""
     return worker.name if worker.state is WorkerState.READY else f"{worker.name} ({worker.state})"
-
-
-def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
-    """Return the workers that should serve one of the run's queues but failed to boot."""
-    return [each for queue in keys.route(run.spec) for each in broker.boot_failures(queue)]
-
-
-def vanished_of(run: Run, broker: Broker) -> list[WorkerRecord]:
-    """Return the workers of the run's queues that are gone, since it was created, though nobody had drained them."""
-    gone = (each for queue in keys.route(run.spec) for each in broker.vanished(queue))
-    return [each for each in gone if each.seen_at > run.created_at]

@@ -29,7 +29,9 @@ __all__ = [
     "time_since",
     "unbooted_by_reason",
     "unbooted_lines",
+    "unbooted_of",
     "unserved_queues",
+    "vanished_of",
     "vanished_words",
     "waiting_lines",
     "workers_of",
@@ -46,11 +48,14 @@ def workers_of(run: Run, live: Sequence[WorkerRecord]) -> list[WorkerRecord]:
 
 
 def unserved_queues(run: Run, live: Iterable[WorkerRecord]) -> list[str]:
-    """Return the run's queues that none of the `live` workers serves; none of a rescored run, which needs no worker."""
-    if run.spec.rescored_from:
-        return []
+    """Return the queues at which the run needs workers and none of the `live` ones serves."""
     served = {worker.queue for worker in live}
-    return [queue for queue in route(run.spec) if queue not in served]
+    return [queue for queue in _needed(run) if queue not in served]
+
+
+def _needed(run: Run) -> Sequence[str]:
+    """Return the queues at which the run needs workers; a run that rescores another needs none."""
+    return () if run.spec.rescored_from else route(run.spec)
 
 
 def start_command(unserved: Sequence[str], alive: Iterable[WorkerRecord], how_to_ask: str = BY_COMMAND) -> str:
@@ -130,25 +135,36 @@ def held_up(run_id: str, workers: Sequence[WorkerRecord]) -> list[str]:
     return [*put_off_by(run_id, workers), *waiting_lines(workers)]
 
 
-def unbooted_by_reason(failures: Iterable[BootFailure]) -> dict[str, list[BootFailure]]:
-    """Group boot failures by reason: all workers of a deploy file usually fail for the same one."""
+def unbooted_of(run: Run, broker: Broker) -> list[BootFailure]:
+    """Return the workers that the run needs but that failed to boot."""
+    return [each for queue in _needed(run) for each in broker.boot_failures(queue)]
+
+
+def unbooted_by_reason(run: Run, broker: Broker) -> dict[str, list[BootFailure]]:
+    """Return the same by reason: all workers of a deploy file usually fail for the same one."""
     by_reason: defaultdict[str, list[BootFailure]] = defaultdict(list)
-    for each in failures:
+    for each in unbooted_of(run, broker):
         by_reason[each.reason].append(each)
     return by_reason
 
 
-def unbooted_lines(failures: Iterable[BootFailure]) -> list[str]:
+def unbooted_lines(run: Run, broker: Broker) -> list[str]:
     """Return one line per reason: the workers that failed to boot, and how long ago the last attempt was."""
     return [
         f"{', '.join(each.worker for each in found)}, {time_since(found)} ago: {reason}"
-        for reason, found in unbooted_by_reason(failures).items()
+        for reason, found in unbooted_by_reason(run, broker).items()
     ]
 
 
 def time_since(failures: Iterable[BootFailure]) -> str:
     """Return the time since the last of `failures`: a fleet that was replaced may have failed yesterday."""
     return duration(max(0.0, time.time() - max(each.at for each in failures)))
+
+
+def vanished_of(run: Run, broker: Broker) -> list[WorkerRecord]:
+    """Return the workers that the run needs but that are gone, since it was created, though nobody had drained them."""
+    gone = (each for queue in _needed(run) for each in broker.vanished(queue))
+    return [each for each in gone if each.seen_at > run.created_at]
 
 
 def vanished_words(gone: Sequence[WorkerRecord]) -> str:

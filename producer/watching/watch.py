@@ -49,8 +49,7 @@ def watch(watcher: Watcher, *, clock: Clock | None = None) -> Counts:
         while True:
             with outage.waited_for():
                 seen = watcher.look()
-                watcher.attend(clock.now(), seen)
-                if seen.over:
+                if watcher.attend(clock.now(), seen).over:
                     return seen.counts
             clock.sleep(TICK_S)
 
@@ -67,11 +66,6 @@ class Seen:
     ahead: int
     #: Whether workers may still be answering questions of the run, though it is cancelled.
     in_flight: bool
-
-    @property
-    def over(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self.counts.over and not self.in_flight
 
 
 class Watcher:
@@ -120,27 +114,26 @@ class Watcher:
                 hint=REQUEST_ENDED if is_request(self.run.run_id) else PURGED_OR_LOST,
             ) from trouble
 
-    def attend(self, now: float, seen: Seen) -> None:
-        """Show what was `seen` just now, and do what the run needs."""
+    def attend(self, now: float, seen: Seen) -> Snapshot:
+        """Show what was `seen` just now, and do what the run needs. Returns what is shown."""
         counts, live = seen.counts, seen.live
         self._settled = counts.settled
         there, unserved = workers_of(self.run, live), unserved_queues(self.run, live)
         crew, put_off = self._crew.look(there), is_put_off(self.run, there)
         self._pace.observe(now, counts.settled, working=not put_off and any_scoring(crew), halted=counts.halted)
-        self.screen.show(
-            Snapshot(
-                self.run.run_id,
-                counts,
-                self._pace.rates,
-                crew=crew,
-                queued=seen.queued,
-                ahead=seen.ahead,
-                served=not unserved,
-                put_off=put_off,
-                without_key=self.run.without_key,
-                in_flight=seen.in_flight,
-            )
+        shown = Snapshot(
+            self.run.run_id,
+            counts,
+            self._pace.rates,
+            crew=crew,
+            queued=seen.queued,
+            ahead=seen.ahead,
+            served=not unserved,
+            put_off=put_off,
+            without_key=self.run.without_key,
+            in_flight=seen.in_flight,
         )
+        self.screen.show(shown)
         if not counts.finished:
             self._check_halt(counts)
             self._check_in_flight(in_flight=seen.in_flight)
@@ -158,6 +151,7 @@ class Watcher:
                 if why := self._stalled.look(now):
                     self._refused.tell(now, why)
             self._missing.look(now, counts)
+        return shown
 
     def _check_halt(self, counts: Counts) -> None:
         if counts.state is not self.state:

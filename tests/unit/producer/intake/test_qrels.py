@@ -49,7 +49,7 @@ def test_columns_may_be_named_as_fields_of_json_lines_are(tmp_path: Path, header
         ('{"qid": "q0"}\n', ":1: is not a relevance judgement"),
         ('{"pid": "p1", "score": 1}\n', ":1: is not a relevance judgement"),
         ('{"qid": "q0", "pid": "p1", "score": NaN}\n', ":1: is not a relevance judgement"),
-        ('{"qid": "q0", "pid": "p1", "pid": "p2"}\n', ":1: is not a relevance judgement"),
+        ('{"qid": "q0", "pid": "p1", "pid": "p2"}\n', ":1: field 'pid': is there twice in one object. Keep one"),
         ('{"qid": "q0", "pids": ' + 100_000 * "[" + "\n", ":1: is not a relevance judgement"),
         ("query-id\tcorpus-id\tscore\n", "no judgement above 0"),
         ("q0\tp1\t1\nq0\t \t1\n", ":2: the passage's id is empty"),

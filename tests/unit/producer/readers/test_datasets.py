@@ -228,8 +228,18 @@ def test_a_datasets_card_may_say_which_files_are_read_and_its_subsets_are_told(t
     (question,) = questions(understand(Source(tmp_path, "set", HowToRead(subset="law"))))
 
     assert question.question == "law"
-    with pytest.raises(QuestionFileError, match=r"Config name is missing.*\['law', 'art'\]\. Check the name"):
+    with pytest.raises(QuestionFileError, match=r"Config name is missing.*\['law', 'art'\]\. Check its files"):
         list(understand(Source(tmp_path, "set")).rows())
+
+
+def test_nobody_whose_folder_of_a_dataset_is_damaged_is_sent_to_the_network_or_to_that_folder(tmp_path: Path) -> None:
+    needed_package("datasets")
+    (tmp_path / "test.parquet").write_bytes(b"PAR1, and no more")
+
+    with pytest.raises(QuestionFileError, match="cannot load a dataset from the folder: Parquet magic") as trouble:
+        understand(Source(tmp_path, "repository"))
+
+    assert trouble.value.hint == "Check its files and --subset."
 
 
 def test_what_libraries_log_of_a_dataset_is_printed_once(tmp_path: Path) -> None:

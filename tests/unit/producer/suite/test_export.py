@@ -11,9 +11,9 @@ import pytest
 
 from contract.ledger import MemoryLedger, RunState
 from contract.verdict import Outcome
-from producer.export.results import export
 from producer.suite import running
 from producer.suite.watching import watch_suite
+from producer.watching.finish import export_run
 from tests.docs import blocks
 from tests.support import ROOT, needed_package
 from tests.unit.producer.conftest import Producer, WriteRows, settle_next
@@ -152,13 +152,13 @@ def test_what_is_settled_between_the_export_and_the_table_is_in_neither(
             ledger.halt(each, RunState.CANCELLED)
         watch_suite(*given)
 
-    def then_settled(*given: Any, **more: Any) -> Any:
-        done = export(*given, **more)
+    def then_settled(*given: Any) -> Any:
+        done = export_run(*given)
         settle_all(ledger)
         return done
 
     monkeypatch.setattr(running, "watch_suite", cancelled)
-    monkeypatch.setattr(running, "export", then_settled)
+    monkeypatch.setattr(running, "export_run", then_settled)
     producer(two_by_two, "--watch", exit_code=4)
 
     with Path("results/mine/suite.csv").open(newline="") as file:

@@ -191,6 +191,16 @@ def test_the_status_names_workers_that_vanished_since_the_run_was_created(
     assert status_json(run, counts, broker, ())["vanished"] == ["gpu0@b"]
 
 
+def test_what_keeps_workers_from_a_cancelled_run_is_not_told(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    broker.gone.append(vanished("gpu0@b", run))
+    for state, told in ((RunState.PAUSED, True), (RunState.CANCELLED, False)):
+        ledger.halt(run.run_id, state)
+        status = dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
+        assert ("vanished" in status) is told, "a paused run needs them once it goes on"
+
+
 def test_workers_that_cannot_beat_are_not_said_to_be_missing(
     ledger: MemoryLedger, broker: MemoryBroker, run: Run
 ) -> None:

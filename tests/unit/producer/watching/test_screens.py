@@ -10,7 +10,7 @@ from rich.console import Console
 
 from contract.ledger import Counts, RunState
 from contract.verdict import Outcome
-from producer.options import progress_console
+from producer.bar import progress_console
 from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot, describe_workers
 from producer.watching.screens import BarScreen, LineScreen, screen_for

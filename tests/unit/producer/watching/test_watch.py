@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from contract.errors import LedgerError, RedisUnreachable, UnknownRun
+from contract.fleet import BootFailure
 from contract.ledger import REQUEST_ENDED, Counts, MemoryLedger, Run, RunState
 from contract.names import request_id
 from contract.settings import Settings
@@ -279,6 +280,8 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
 def test_nobody_is_told_to_start_workers_for_a_rescoring(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
     questions = [question for question, _ in ledger.results(run.run_id)]
     rescored = open_run(ledger, questions, "rescored", rescored_from="old")
+    broker.gone.append(worker(rescored.spec.model).model_copy(update={"seen_at": rescored.created_at + 1}))
+    broker.unbooted.append(BootFailure(worker="gpu0@b", queue="score.m", reason="No GPU.", at=rescored.created_at))
     screen = Screen()
 
     status = dict(status_lines(rescored, ledger.counts(rescored.run_id), broker, ()))
@@ -286,6 +289,7 @@ def test_nobody_is_told_to_start_workers_for_a_rescoring(ledger: MemoryLedger, b
     watch(Watcher(ledger, broker, rescored, screen), clock=script.clock())
 
     assert status["workers"] == "none live"
+    assert status.keys().isdisjoint({"not booted", "vanished"})
     assert screen.said == []
     assert "no worker" not in {each.left() for each in screen.snapshots}
 
