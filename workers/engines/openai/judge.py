@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from contract.verdict import Failure
-from workers.engines.base import NotServed, UnexpectedFailure
+from workers.engines.base import NotServed
 from workers.engines.openai import patience
 from workers.engines.openai.client import Answer, Client
 from workers.engines.openai.connection import Connection
-from workers.engines.openai.refusals import is_no_answer, is_of_all, may_pass
+from workers.engines.openai.refusals import is_of_all
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -45,8 +45,7 @@ class JudgeClient(Client):
                 return ask()
             except OpenAIError as trouble:
                 if not (waits_for := self._watch.waits_for_after(trouble)):
-                    may_be_answered = may_pass(trouble) or is_no_answer(trouble)
-                    return self._refused(UnexpectedFailure if may_be_answered else Failure, trouble, _remedy(trouble))
+                    return self._refused(trouble, _remedy(trouble))
         return NotServed(type=NotServed.__name__, message=waits_for)
 
     def close(self) -> None:
