@@ -213,8 +213,7 @@ class _Probe:
     def chat_scores(self, listed: int) -> Scorable:
         """Return what can be scored in a chat in which the server lists so many next tokens."""
         answers = [self._tried(asked) for asked in wire.one_more_token()]
-        answered = [each for each in answers if each is not None]
-        return chat_scores(answered, listed) if len(answered) == len(answers) else Scorable(listed, echo=False)
+        return chat_scores([each for each in answers if each is not None], listed)
 
     def context(self) -> int:
         """Return the model's context in tokens, if the server counts tokens, else 0."""
