@@ -135,3 +135,13 @@ def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() ->
     books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED, passages=without_room)])
     found = list(items_of(run, questions, books))
     assert [(each.question.id, each.passages) for each in found] == [(each.id, shown) for each in questions[:2]]
+
+
+def test_questions_for_which_nothing_was_found_are_tried_without_passages() -> None:
+    """A run of which none had any was told that its passages were not retrieved yet, whatever workers did."""
+    books, questions = MemoryLedger(), make_questions(3)
+    run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
+    books.attach(run.run_id, {questions[0].id: ()})
+    books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED)])
+    found = list(items_of(run, questions, books))
+    assert [(each.question.id, each.passages) for each in found] == [(each.id, ()) for each in questions[:2]]
