@@ -16,7 +16,7 @@ from contract.settings import OpenAiSettings
 from workers.engines.openai import wire
 from workers.engines.openai.parameters import Parameters
 from workers.engines.openai.refusals import may_be_of_a_proxy
-from workers.retries import one_line
+from workers.retries import one_line, sleep_unless
 
 __all__ = ["Connection", "RateLimiter"]
 
@@ -28,8 +28,6 @@ MALFORMED = 422
 #: How long a connection may take to be made. A wrong address may not even refuse one, and each of a request's attempts
 #: would wait as long as for an answer.
 CONNECT_S = 10.0
-#: How often a pause looks whether the worker is stopping, in seconds.
-LOOK_S = 0.1
 
 
 class RateLimiter:
@@ -138,11 +136,8 @@ def _interruptible(stopping: Callable[[], bool]) -> type[Any]:
                     retries_taken=retries_taken, max_retries=max_retries, options=options, response=response
                 )
                 return
-            until = time.monotonic() + self._calculate_retry_timeout(max_retries - retries_taken, options)
-            while (left_s := until - time.monotonic()) > 0:
-                if stopping():
-                    raise WaitEnded("The worker stopped while its server did not answer.")
-                time.sleep(min(LOOK_S, left_s))
+            if not sleep_unless(stopping, self._calculate_retry_timeout(max_retries - retries_taken, options)):
+                raise WaitEnded("The worker stopped while its server did not answer.")
 
     return Interruptible
 
