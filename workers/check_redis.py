@@ -54,7 +54,7 @@ def check_redis(fleet: Sequence[Settings], planned: Mapping[str, str]) -> Iterat
         yield from taken_names(records, planned, process_place())
         yield from _queues(RedisLedger(client), fleet, records)
     except McqueueError as trouble:
-        yield Finding("error", "Redis", trouble.message, trouble.hint)
+        yield Finding.of("error", "Redis", trouble)
     except RedisError as trouble:
         yield Finding("error", "Redis", str(trouble))
 
@@ -93,7 +93,7 @@ def _queues(ledger: RedisLedger, models: Sequence[Settings], records: Sequence[W
         unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
         if run.spec.rag and run.spec.rag.reranker:
             rerankers.add(run.spec.rag.reranker)
-    yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable.values())
+    yield from (Finding.of("warning", "runs", trouble) for trouble in unreadable.values())
     if any(each.indexes for each in models):
         yield from map(_reranker, sorted(rerankers))
     names = {keys.score_queue(each.served_model) for each in models}.union(*unsettled)
@@ -120,5 +120,5 @@ def _reranker(name: str) -> Finding:
         if not Path(model).is_dir():
             require_hub(model, "config.json")
     except ModelNotFound as trouble:
-        return Finding("warning", "reranker", trouble.message, trouble.hint)
+        return Finding.of("warning", "reranker", trouble)
     return Finding("ok", "reranker", model)
