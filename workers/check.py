@@ -21,7 +21,6 @@ from workers.engines.arguments import check_arguments
 from workers.engines.compiling import missing_for_helpers, missing_for_triton
 from workers.engines.engine_boot import why_unbootable
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
-from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.probing import find_out, remarks
 from workers.engines.packaged import PACKAGED, is_prepared, resolve
@@ -154,8 +153,7 @@ def _server(settings: Settings) -> Finding:
     try:
         connection = Connection(settings.openai)
         with connection.client:
-            await_server(connection, timeout_s=0)
-            offers = find_out(connection)
+            offers = find_out(connection, timeout_s=0)
             unusual = remarks(connection, offers)
     except McqueueError as trouble:
         return Finding.of("error", "engine", trouble)
