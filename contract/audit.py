@@ -7,7 +7,7 @@ loses the message. No setting closes that window, so the ledger does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from celery import Celery
 
@@ -34,20 +34,20 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     """
     if run.spec.rescored_from:
         return []
-    accounted = in_messages(ledger, keys.route(run.spec), {run.run_id}).get(run.run_id, ())
+    accounted = in_messages(ledger, [run]).get(run.run_id, ())
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
 
 
-def in_messages(
-    ledger: RedisLedger, queues: Iterable[str], of: Collection[str] | None = None
-) -> Mapping[str, Collection[str]]:
-    """Return run id → the questions of that run in messages that wait on one of `queues` or are held by a worker.
+def in_messages(ledger: RedisLedger, runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
+    """Return run id → the questions of that run, if any, in messages that wait on its queues or are held by a worker.
 
-    With `of`, only those of the runs with these ids. All messages are read in any case: once for many runs.
+    All messages there are read for it, whether for one of `runs` or for many.
     """
+    of = {run.run_id for run in runs}
+    queues = {queue for run in runs for queue in keys.route(run.spec)}
     found: defaultdict[str, set[str]] = defaultdict(set)
     with translating(ledger.client):
-        for queue in sorted(set(queues)):  # `retrieve.…` first, from which messages are sent on to `score.…`
+        for queue in sorted(queues):  # `retrieve.…` first, from which messages are sent on to `score.…`
             with at_rest(ledger, queue):
                 for run_id, ids in queued_batches(ledger.client, queue, of):
                     found[run_id].update(ids)

@@ -125,7 +125,7 @@ class Janitor(Rounds):
         """Audit `runs`; one that cannot be audited does not affect the others. A Redis that is away fails all."""
         stalled: set[str] = set()
         # Read once in a round: for each run anew, a hundred runs would take a hundred times as long.
-        accounted = cache(lambda: in_messages(self._ledger, [queue for run in runs for queue in keys.route(run.spec)]))
+        accounted = cache(lambda: in_messages(self._ledger, runs))
         for run in runs:
             try:
                 suspected = thoroughly or self._is_due(run)
