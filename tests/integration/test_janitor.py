@@ -110,6 +110,19 @@ def test_all_runs_are_audited_by_one_look_at_their_queue(
     assert looks == [QUEUE], "none of them lacks a question, for which it would be looked at again"
 
 
+def test_no_queue_is_read_for_a_rescoring_that_was_cut_short(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of its questions is ever in a message: each look cost the whole queue, and sent nothing."""
+    open_run(redis_ledger, make_questions(4), rescored_from="another")
+    looks: list[str] = []
+    monkeypatch.setattr("contract.audit.queued_batches", _counted(looks))
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.audit_soon()
+    janitor.round()
+    assert looks == []
+
+
 def _counted(looks: list[str]) -> Callable[..., Any]:
     def look(client: redis.Redis, queue: str, *of: Any) -> Any:
         looks.append(queue)
