@@ -7,7 +7,7 @@ loses the message. No setting closes that window, so the ledger does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from celery import Celery
 
@@ -19,14 +19,7 @@ from contract.ledger import RedisLedger, Run
 from contract.locks import claim
 from contract.prefix_order import grouped_again
 from contract.priority import Priority
-from contract.queue import (
-    held_batches,
-    held_question_ids,
-    publish,
-    queue_length,
-    queued_batches,
-    queued_question_ids,
-)
+from contract.queue import held_batches, held_question_ids, publish, queue_length, queued_batches
 from contract.sender_lock import sole_sender_if_free
 
 __all__ = ["go_on", "heal", "in_messages", "lacks_any", "looks_stalled", "missing", "send_missing"]
@@ -41,27 +34,24 @@ def missing(ledger: RedisLedger, run: Run) -> list[str]:
     """
     if run.spec.rescored_from:
         return []
-    accounted: set[str] = set()
-    with translating(ledger.client):
-        for queue in keys.route(run.spec):
-            with at_rest(ledger, queue):
-                accounted |= queued_question_ids(ledger.client, queue, run.run_id)
-        accounted |= held_question_ids(ledger.client, Fleet(ledger.client).names(), run.run_id)
+    accounted = in_messages(ledger, [run]).get(run.run_id, ())
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
 
 
-def in_messages(ledger: RedisLedger, queues: Iterable[str]) -> Mapping[str, Collection[str]]:
-    """Return run id → the questions of that run in messages that wait on one of `queues` or are held by a worker.
+def in_messages(ledger: RedisLedger, runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
+    """Return run id → the questions of that run, if any, in messages that wait on its queues or are held by a worker.
 
-    For looking at many runs at once: `missing` reads all messages for each of them.
+    All messages there are read for it, whether for one of `runs` or for many.
     """
+    of = {run.run_id for run in runs}
+    queues = {queue for run in runs for queue in keys.route(run.spec)}
     found: defaultdict[str, set[str]] = defaultdict(set)
     with translating(ledger.client):
-        for queue in sorted(set(queues)):  # `retrieve.…` first, from which messages are sent on to `score.…`
+        for queue in sorted(queues):  # `retrieve.…` first, from which messages are sent on to `score.…`
             with at_rest(ledger, queue):
-                for run_id, ids in queued_batches(ledger.client, queue):
+                for run_id, ids in queued_batches(ledger.client, queue, of):
                     found[run_id].update(ids)
-        for run_id, ids in held_batches(ledger.client, Fleet(ledger.client).names()):
+        for run_id, ids in held_batches(ledger.client, Fleet(ledger.client).names(), of):
             found[run_id].update(ids)
     return found
 

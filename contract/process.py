@@ -28,8 +28,9 @@ def died_here(process: str) -> bool:
     pid, _, started = rest.partition("/")
     if place or not pid.isdigit():
         return False
-    found = process_start(int(pid))
-    return not _is_hidden(int(pid)) if found is None else str(found) != started
+    if (found := process_start(int(pid))) is None:
+        return not _is_hidden(int(pid))
+    return str(found) != started
 
 
 def process_place() -> str:

@@ -16,7 +16,7 @@ from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
 from contract.prefix_order import grouped_again
 from contract.priority import Priority
-from contract.queue import held_question_ids, make_celery, publish, queue_lengths, queued_messages, queued_runs
+from contract.queue import held_question_ids, make_celery, publish, queue_lengths, queued_runs
 from contract.sender_lock import sole_sender
 from contract.settings import Settings
 
@@ -129,7 +129,7 @@ class RedisBroker:
         found: Counter[str] = Counter()
         with translating(self._ledger.client):
             for queue, run_ids in of_queue.items():
-                found.update(queued_messages(self._ledger.client, queue, run_ids))
+                found.update(queued_runs(self._ledger.client, queue, run_ids))
         return found
 
     def drop_leftovers(self, queue: str) -> int:

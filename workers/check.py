@@ -21,7 +21,6 @@ from workers.engines.arguments import check_arguments
 from workers.engines.compiling import missing_for_helpers, missing_for_triton
 from workers.engines.engine_boot import why_unbootable
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
-from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.probing import find_out, remarks
 from workers.engines.packaged import PACKAGED, is_prepared, resolve
@@ -70,7 +69,7 @@ def _logging() -> Iterator[Finding]:
     try:
         logs.chosen()
     except McqueueError as trouble:
-        yield Finding("error", "logging", trouble.message, trouble.hint)
+        yield Finding.of("error", "logging", trouble)
 
 
 def _each(fleet: Sequence[Settings], look: Callable[[Settings], Iterable[Finding]]) -> Iterator[Finding]:
@@ -90,7 +89,7 @@ def _placing(fleet: Sequence[Settings], machine: Machine) -> Generator[Finding, 
     try:
         plans, warnings = plan_host(fleet, machine, SettingsSources())
     except McqueueError as trouble:
-        yield Finding("error", "GPUs", trouble.message, trouble.hint)
+        yield Finding.of("error", "GPUs", trouble)
         return []
     yield from (Finding("warning", "GPUs", each) for each in warnings)
     yield from check_free_memory(free_memory(gpus), _shares(fleet, plans))
@@ -130,7 +129,7 @@ def _engine(settings: Settings) -> Iterator[Finding]:
     try:
         adapter_folders(settings.adapters, model)
     except McqueueError as trouble:
-        yield Finding("error", "adapters", trouble.message, trouble.hint)
+        yield Finding.of("error", "adapters", trouble)
         model = ""  # what it would be served with is unknown
     if has_vllm:
         yield from _arguments(settings, model)
@@ -143,7 +142,7 @@ def _model(settings: Settings) -> tuple[Finding, str]:
             return Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start"), ""
         model = resolve(settings.hf_model_id)
     except McqueueError as trouble:
-        return Finding("error", "model", trouble.message, trouble.hint), ""
+        return Finding.of("error", "model", trouble), ""
     if Path(model).is_dir():
         return Finding("ok", "model", model), model
     return _on_hub(model, settings.vllm_args.get("revision")), ""
@@ -154,11 +153,10 @@ def _server(settings: Settings) -> Finding:
     try:
         connection = Connection(settings.openai)
         with connection.client:
-            await_server(connection, timeout_s=0)
-            offers = find_out(connection)
+            offers = find_out(connection, timeout_s=0)
             unusual = remarks(connection, offers)
     except McqueueError as trouble:
-        return Finding("error", "engine", trouble.message, trouble.hint)
+        return Finding.of("error", "engine", trouble)
     found = f"{settings.answers_with} answers: {offers.described()}"
     if unusual:
         return Finding("warning", "engine", f"{found}; it {'; it '.join(unusual)}")
@@ -172,7 +170,7 @@ def _on_hub(model: str, revision: str | None) -> Finding:
     try:
         require_hub(model, "config.json", revision)
     except ModelNotFound as trouble:
-        return Finding("warning", "model", trouble.message, trouble.hint)
+        return Finding.of("warning", "model", trouble)
     return Finding(
         "ok", "model", f"{model}; weights not cached here are downloaded at boot, within server_startup_timeout"
     )
@@ -187,7 +185,7 @@ def _indexes(fleet: Sequence[Settings]) -> Iterator[Finding]:
             plan = manifest.plan
             yield Finding("ok", "index", f"{plan.name}: {plan.kind}, {number(plan.counts.passages, 'passage')}, {path}")
     except McqueueError as trouble:
-        yield Finding("error", "index", str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
+        yield Finding.of("error", "index", trouble)
 
 
 def _libraries() -> Finding:
@@ -214,7 +212,7 @@ def _arguments(settings: Settings, model: str) -> Iterator[Finding]:
     try:
         check_arguments(settings.vllm_args)
     except McqueueError as trouble:
-        yield Finding("error", "engine", trouble.message, trouble.hint)
+        yield Finding.of("error", "engine", trouble)
     except ImportError as trouble:
         remedy = "Reinstall it: make setup, or pip install 'mcqueue[gpu]'."
         yield Finding("error", "engine", f"vLLM is installed, but cannot be imported: {trouble}", remedy)

@@ -43,18 +43,18 @@ def check_redis(fleet: Sequence[Settings], planned: Mapping[str, str]) -> Iterat
     """
     settings = fleet[0]
     try:
-        client = connect(settings)
-        yield Finding("ok", "Redis", f"{settings.redis_place} answers")
-        yield from _configuration(client)
-        if refused := why_no_writes(client):
-            raise refused  # no worker can renew its lease, so all would seem to be gone
-        registry = Fleet(client)
-        records = registry.alive()
-        yield from _workers(client, registry, records)
-        yield from taken_names(records, planned, process_place())
-        yield from _queues(RedisLedger(client), fleet, records)
+        with connect(settings) as client:
+            yield Finding("ok", "Redis", f"{settings.redis_place} answers")
+            yield from _configuration(client)
+            if refused := why_no_writes(client):
+                raise refused  # no worker can renew its lease, so all would seem to be gone
+            registry = Fleet(client)
+            records = registry.alive()
+            yield from _workers(client, registry, records)
+            yield from taken_names(records, planned, process_place())
+            yield from _queues(RedisLedger(client), fleet, records)
     except McqueueError as trouble:
-        yield Finding("error", "Redis", trouble.message, trouble.hint)
+        yield Finding.of("error", "Redis", trouble)
     except RedisError as trouble:
         yield Finding("error", "Redis", str(trouble))
 
@@ -89,11 +89,12 @@ def _queues(ledger: RedisLedger, models: Sequence[Settings], records: Sequence[W
     waiting = {run_id for each in records for run_id in each.puts_off}
     rerankers: set[str] = set()
     runs, unreadable = ledger.read_open_runs()
-    for run, counts in ledger.standings(runs.values()):
+    asked = (run for run in runs.values() if not run.spec.rescored_from)  # others pass through no queue
+    for run, counts in ledger.standings(asked):
         unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
         if run.spec.rag and run.spec.rag.reranker:
             rerankers.add(run.spec.rag.reranker)
-    yield from (Finding("warning", "runs", trouble.message, trouble.hint) for trouble in unreadable.values())
+    yield from (Finding.of("warning", "runs", trouble) for trouble in unreadable.values())
     if any(each.indexes for each in models):
         yield from map(_reranker, sorted(rerankers))
     names = {keys.score_queue(each.served_model) for each in models}.union(*unsettled)
@@ -120,5 +121,5 @@ def _reranker(name: str) -> Finding:
         if not Path(model).is_dir():
             require_hub(model, "config.json")
     except ModelNotFound as trouble:
-        return Finding("warning", "reranker", trouble.message, trouble.hint)
+        return Finding.of("warning", "reranker", trouble)
     return Finding("ok", "reranker", model)

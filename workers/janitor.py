@@ -110,7 +110,8 @@ class Janitor(Rounds):
         self._open, unreadable = self._ledger.read_open_runs(self._open)
         for run_id, trouble in unreadable.items():
             self._tell_unreadable(run_id, trouble)
-        here = [run for run in self._open.values() if self._queue in keys.route(run.spec)]
+        asked = (run for run in self._open.values() if not run.spec.rescored_from)  # others are in no message
+        here = [run for run in asked if self._queue in keys.route(run.spec)]
         self._quiet.keep_only({run.run_id for run in here})
         self._audit(here, thoroughly=thoroughly)
         if len(here) + len(unreadable) > 1:  # the latter may be of this queue, too
@@ -125,7 +126,7 @@ class Janitor(Rounds):
         """Audit `runs`; one that cannot be audited does not affect the others. A Redis that is away fails all."""
         stalled: set[str] = set()
         # Read once in a round: for each run anew, a hundred runs would take a hundred times as long.
-        accounted = cache(lambda: in_messages(self._ledger, [queue for run in runs for queue in keys.route(run.spec)]))
+        accounted = cache(lambda: in_messages(self._ledger, runs))
         for run in runs:
             try:
                 suspected = thoroughly or self._is_due(run)

@@ -7,24 +7,37 @@ every attempt whose worker lived to report one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from contract.verdict import Failure
 from contract.wording import number
 
-__all__ = ["AGAIN_S", "LONGEST_PAUSE_S", "one_line", "pause_s", "reason_of", "too_many"]
+__all__ = ["AGAIN_S", "LONGEST_PAUSE_S", "one_line", "pause_s", "reason_of", "sleep_unless", "too_many"]
 
 #: Interval at which a trouble that lasts is logged again.
 AGAIN_S = 60.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 5.0
 LONGEST_REASON = 500
+#: How often a pause looks whether the worker is stopping, in seconds.
+LOOK_S = 0.1
 
 
 def pause_s(attempts: int, longest_s: float = LONGEST_PAUSE_S) -> float:
     """Return the seconds between attempt number `attempts` and the next: 1, 2, 4, … up to `longest_s`."""
     growing_s = FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 10)  # 2.0**1024 would overflow
     return min(growing_s, longest_s)
+
+
+def sleep_unless(stopping: Callable[[], bool], seconds: float) -> bool:
+    """Sleep for so long; return False, at once, when the worker is `stopping`."""
+    until = time.monotonic() + seconds
+    while (left_s := until - time.monotonic()) > 0:
+        if stopping():
+            return False
+        time.sleep(min(LOOK_S, left_s))
+    return True
 
 
 def reason_of(trouble: Exception) -> str:

@@ -130,7 +130,7 @@ class Worker:
         self._start_job(boots_before)
         others = [each for each in self._fleet.alive() if each.queue == self._queue and each.name != self.name]
         for finding in differing_engines([self.record(), *others]):
-            log.warning("%s. %s", finding.found, finding.remedy)
+            log.warning("%s", finding)
         _collect_seldom()
 
     def _start_job(self, boots_before: int) -> None:

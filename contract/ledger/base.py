@@ -237,6 +237,19 @@ class Ledger(abc.ABC):
             return found[question_id]
         raise UnknownRun(f"Run {run_id} has no question {question_id!r}.", hint="Its results.csv lists the ids.")
 
+    def retrieved(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
+        """Return the passages that were retrieved for these questions, by id: of settled ones those in the verdict.
+
+        The tuple is empty if none were found. A question that was not searched for yet, or failed before, is left out.
+        """
+        attached = self.passages(run_id, question_ids)  # first: one that is settled meanwhile has them in its verdict
+        settled = {
+            each: verdict.passages
+            for each, (_, verdict) in self.results_of(run_id, question_ids).items()
+            if verdict and (verdict.passages or not verdict.error)
+        }
+        return attached | settled
+
     @abc.abstractmethod
     def halt(self, run_id: str, state: RunState) -> RunState:
         """Pause or cancel the run and return its state from now on; a cancelled run stays cancelled."""

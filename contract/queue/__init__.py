@@ -14,8 +14,6 @@ from contract.queue.backlog import (
     queue_length,
     queue_lengths,
     queued_batches,
-    queued_messages,
-    queued_question_ids,
     queued_runs,
 )
 from contract.queue.messages import (
@@ -43,8 +41,6 @@ __all__ = [
     "queue_length",
     "queue_lengths",
     "queued_batches",
-    "queued_messages",
-    "queued_question_ids",
     "queued_runs",
     "restore_held",
     "send",

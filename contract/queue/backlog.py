@@ -21,8 +21,6 @@ __all__ = [
     "queue_length",
     "queue_lengths",
     "queued_batches",
-    "queued_messages",
-    "queued_question_ids",
     "queued_runs",
 ]
 
@@ -79,40 +77,31 @@ def _first_of_each_run(messages: Iterable[str]) -> Iterator[str]:
             runs.add(run[1])
 
 
-def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:
-    """Return the question ids of `run_id` in messages waiting on `queue`."""
-    return set(_ids_in(_waiting(client, queue), run_id))
+def queued_batches(
+    client: redis.Redis, queue: str, of: Collection[str] | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the run id and the question ids of each message waiting on `queue`; with `of`, only of the runs so called.
 
-
-def queued_batches(client: redis.Redis, queue: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the run id and the question ids of each message waiting on `queue`; nothing of a malformed one."""
-    return map(arguments_in, _waiting(client, queue))
-
-
-def held_batches(client: redis.Redis, workers: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the same of each unacknowledged message held by `workers`."""
-    return map(arguments_in, _held(client, workers))
-
-
-def queued_messages(client: redis.Redis, queue: str, run_ids: Collection[str]) -> Counter[str]:
-    """Return the number of messages waiting on `queue` of each of these runs that has any; malformed ones are ignored.
-
-    The queue is read once for all runs, and only their messages are decoded.
+    A malformed message has an empty run id and no questions.
     """
-    wanted = set(run_ids)
-    named = (item for item in _waiting(client, queue) if (run := _RUN.search(item)) and run[1] in wanted)
-    found = Counter(arguments_in(item)[0] for item in named)
-    return Counter({run_id: count for run_id, count in found.items() if run_id in wanted})
+    return _batches(_waiting(client, queue), of)
 
 
-def queued_runs(client: redis.Redis, queue: str) -> Counter[str]:
-    """Return the number of messages waiting on `queue` by run id; malformed ones are counted under an empty one."""
-    return Counter(arguments_in(item)[0] for item in _waiting(client, queue))
+def held_batches(
+    client: redis.Redis, workers: Iterable[str], of: Collection[str] | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the same of each unacknowledged message held by `workers`."""
+    return _batches(_held(client, workers), of)
+
+
+def queued_runs(client: redis.Redis, queue: str, of: Collection[str] | None = None) -> Counter[str]:
+    """Return the number of messages in `queued_batches` by run id, which is empty for malformed ones."""
+    return Counter(run_id for run_id, _ in queued_batches(client, queue, of))
 
 
 def held_question_ids(client: redis.Redis, workers: Iterable[str], run_id: str) -> set[str]:
     """Return the question ids of `run_id` in unacknowledged messages held by `workers`."""
-    return set(_ids_in(_held(client, workers), run_id))
+    return {each for _, ids in held_batches(client, workers, {run_id}) for each in ids}
 
 
 def _held(client: redis.Redis, workers: Iterable[str]) -> Iterator[str]:
@@ -130,12 +119,9 @@ def _waiting(client: redis.Redis, queue: str) -> Iterator[str]:
             start += len(items)
 
 
-def _ids_in(items: Iterable[str], run_id: str) -> Iterator[str]:
-    """Yield the question ids of `run_id` in waiting or held messages, skipping malformed ones."""
-    named = f'"{run_id}: '  # how `shown_arguments` begins; decoding the messages of all other runs would cost seconds
-    for item in items:
-        if named not in item:
-            continue
-        of_run, ids = arguments_in(item)
-        if of_run == run_id:
-            yield from ids
+def _batches(items: Iterable[str], of: Collection[str] | None) -> Iterator[tuple[str, list[str]]]:
+    if of is None:
+        return map(arguments_in, items)
+    # By what they show: decoding the messages of all other runs would cost seconds.
+    shown = (item for item in items if (run := _RUN.search(item)) and run[1] in of)
+    return ((run_id, ids) for run_id, ids in map(arguments_in, shown) if run_id in of)

@@ -267,7 +267,7 @@ class Settings(BaseSettings):
         """Report one clear error: pydantic would list a mismatch for each variant of the union."""
         groups = "auto, or a list with a group per worker, like [[0], [1], [2, 3]]"
         listed = value if isinstance(value, list) else []
-        if value == "auto" or (value == listed and all(isinstance(group, list) for group in listed)):
+        if value == "auto" or (isinstance(value, list) and all(isinstance(group, list) for group in value)):
             if wrong := [each for group in listed for each in group if not _names_a_gpu(each)]:
                 raise ValueError(f"expected a GPU's number, UUID or MIG id, found {brief(wrong[0])}")
             if not all(listed):

@@ -11,10 +11,20 @@ from celery import Celery
 
 from contract import RedisLedger, Run, Verdict, keys
 from contract.priority import Priority
-from contract.queue import publish, queue_length
+from contract.queue import publish, queue_length, queued_batches
 from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until
 
-__all__ = ["QUEUE", "Message", "messages_in", "send", "sent", "verdicts", "wait_acknowledged", "wait_finished"]
+__all__ = [
+    "QUEUE",
+    "Message",
+    "messages_in",
+    "queued_question_ids",
+    "send",
+    "sent",
+    "verdicts",
+    "wait_acknowledged",
+    "wait_finished",
+]
 
 #: Of the simulated engine's model.
 QUEUE = keys.score_queue(SIMULATED_MODEL)
@@ -50,6 +60,11 @@ def wait_acknowledged(ledger: RedisLedger, name: str = "w0@test") -> None:
         lambda: queue_length(ledger.client, QUEUE) == 0 and not ledger.client.hlen(keys.unacked(name)),
         "every message to be acknowledged",
     )
+
+
+def queued_question_ids(client: redis.Redis, queue: str, run_id: str) -> set[str]:
+    """The question ids of the run in messages that wait on `queue`."""
+    return {each for _, ids in queued_batches(client, queue, {run_id}) for each in ids}
 
 
 class Message(NamedTuple):

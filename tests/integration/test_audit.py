@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from contract.audit import go_on, heal, looks_stalled, missing, send_missing
 from contract.errors import LedgerError, RunHalted
 from contract.fleet import Fleet
 from contract.priority import Priority
-from contract.queue import held_question_ids, publish, queue_length, queued_question_ids, restore_held
+from contract.queue import held_batches, publish, queue_length, queued_batches, restore_held
 from contract.spec import IndexKind, Retrieval
 from tests.integration.holding import die_holding, queued, sent_run
 from tests.integration.runs import QUEUE, messages_in
@@ -56,16 +56,16 @@ def and_then(happening: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -
     """Have `happening` happen once, after the first of what an audit reads."""
     once = iter([happening])
 
-    def followed(read: Callable[..., set[str]]) -> Callable[..., set[str]]:
-        def reading(*arguments: Any) -> set[str]:
-            found = read(*arguments)
+    def followed(read: Callable[..., Iterator[Any]]) -> Callable[..., list[Any]]:
+        def reading(*arguments: Any) -> list[Any]:
+            found = list(read(*arguments))
             for each in once:
                 each()
             return found
 
         return reading
 
-    for read in (queued_question_ids, held_question_ids):
+    for read in (queued_batches, held_batches):
         monkeypatch.setattr(f"contract.audit.{read.__name__}", followed(read))
 
 
@@ -101,8 +101,8 @@ def test_no_queue_is_reordered_while_the_audit_reads_it(
     run = sent_run(redis_ledger, app, questions=2, batch_size=2)
     moving: list[bool] = []
     monkeypatch.setattr(
-        "contract.audit.queued_question_ids",
-        lambda *_: moving.append(bool(client.exists(keys.moving(QUEUE)))) or set(),  # type: ignore[func-returns-value]
+        "contract.audit.queued_batches",
+        lambda *_: moving.append(bool(client.exists(keys.moving(QUEUE)))) or [],  # type: ignore[func-returns-value]
     )
     assert missing(redis_ledger, run) == ["q0", "q1"]
     assert moving == [True]

@@ -11,14 +11,14 @@ from celery import Celery
 from click.testing import CliRunner
 
 from contract import Outcome, RedisLedger, Run, RunState, keys
+from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.queue import held_question_ids, queue_length
 from contract.settings import Settings
 from producer.cli import main
 from tests.integration.runs import QUEUE, send, sent, wait_acknowledged, wait_finished
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
-from workers.check import check
+from workers.check_redis import check_redis
 from workers.cli import main as workers_main
-from workers.host.machine import Machine
 
 Verb = Callable[..., str]
 
@@ -211,8 +211,18 @@ def test_the_messages_of_a_purged_run_ask_for_no_worker(
     assert not [each for each in found if "no worker is ready" in each]
 
 
+def test_what_a_rescoring_that_was_cut_short_lacks_is_not_said_to_be_lost(
+    settings: Settings, redis_ledger: RedisLedger
+) -> None:
+    """`requeue` sends none of it: `rescore` must be repeated."""
+    ready = WorkerRecord(name="gpu0@test", model=SIMULATED_MODEL, state=WorkerState.READY, queue=QUEUE)
+    Fleet(redis_ledger.client).join(ready)
+    open_run(redis_ledger, make_questions(2), "rescored", rescored_from="another")
+    assert said_by_check(settings) == [f"{QUEUE}: 0 messages waiting"]
+
+
 def said_by_check(settings: Settings) -> list[str]:
-    return [each.found for each in check([settings], Machine([], [0])) if each.what == "queue"]
+    return [each.found for each in check_redis([settings], {}) if each.what == "queue"]
 
 
 def test_workers_commands_name_a_run_as_the_producers_do(app: Celery, redis_ledger: RedisLedger) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import redis
 from celery import Celery
 
-import contract.audit
 from contract import RedisLedger, Settings, keys
 from contract.audit import missing
 from contract.errors import RedisUnreachable, WritesRefused
 from contract.fleet import LEASE_S, Fleet
+from contract.queue import queued_batches
 from tests.integration.runs import QUEUE, send, wait_finished
 from tests.support import SIMULATED_MODEL, make_questions, open_run, settle, worker
 from workers.janitor import Janitor
@@ -102,18 +103,30 @@ def test_all_runs_are_audited_by_one_look_at_their_queue(
     for name in ("one", "two", "three"):
         send(app, redis_ledger, open_run(redis_ledger, make_questions(4), name=name))
     looks: list[str] = []
-    for reader in ("queued_batches", "queued_question_ids"):
-        monkeypatch.setattr(f"contract.audit.{reader}", _counted(getattr(contract.audit, reader), reader, looks))
+    monkeypatch.setattr("contract.audit.queued_batches", _counted(looks))
     janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
     janitor.round()
-    assert looks == ["queued_batches"], "none of them lacks a question, for which it would be looked at again"
+    assert looks == [QUEUE], "none of them lacks a question, for which it would be looked at again"
 
 
-def _counted(read: Callable[..., Any], name: str, looks: list[str]) -> Callable[..., Any]:
-    def look(*where: Any) -> Any:
-        looks.append(name)
-        return read(*where)
+def test_no_queue_is_read_for_a_rescoring_that_was_cut_short(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of its questions is ever in a message: each look cost the whole queue, and sent nothing."""
+    open_run(redis_ledger, make_questions(4), rescored_from="another")
+    looks: list[str] = []
+    monkeypatch.setattr("contract.audit.queued_batches", _counted(looks))
+    janitor = Janitor(settings, app, "w0@test", QUEUE)
+    janitor.audit_soon()
+    janitor.round()
+    assert looks == []
+
+
+def _counted(looks: list[str]) -> Callable[..., Any]:
+    def look(client: redis.Redis, queue: str, *of: Any) -> Any:
+        looks.append(queue)
+        return queued_batches(client, queue, *of)
 
     return look
 

@@ -14,7 +14,7 @@ from contract.engine_info import EngineUsed
 from contract.errors import RunConflict, UnknownRun
 from contract.question import Body
 from contract.spec import FewShot, Stage
-from contract.verdict import Passage
+from contract.verdict import Failure, Passage
 from tests.integration.ledgers import verdict, verdicts
 from tests.support import make_question, make_questions, make_spec, open_run
 
@@ -126,6 +126,17 @@ def test_passages_are_kept_until_their_question_is_settled_and_end_the_count_of_
     ledger.purge(run.run_id)
     with pytest.raises(UnknownRun):
         ledger.attach(run.run_id, {"q2": found})
+
+
+def test_what_was_retrieved_for_a_question_is_told_before_and_after_it_is_settled(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(5))
+    ids = [question.id for question in make_questions(5)]
+    found = (Passage(id="p", score=2.0, text="Sums are even."),)
+    ledger.attach(run.run_id, {"q0": found, "q1": ()})
+    lost = Failure(type="RetrievalFailed", message="no such index")
+    settled = [verdict("q2", passages=found), verdict("q3"), verdict("q4", Outcome.FAILED, error=lost)]
+    ledger.commit(run.run_id, settled)
+    assert ledger.retrieved(run.run_id, ids) == {"q0": found, "q1": (), "q2": found, "q3": ()}
 
 
 def test_a_run_is_open_until_its_last_question_is_settled(ledger: Ledger) -> None:

@@ -20,7 +20,8 @@ from benchmarks.faults.proxy import Proxy
 from contract import keys
 from contract.connection import lua
 from contract.ledger import RedisLedger
-from contract.queue import queue_length, queued_question_ids
+from contract.queue import queue_length
+from tests.integration.runs import queued_question_ids
 from tests.support import PATIENCE_S, listen_to_ctrl_c, settle, wait_until
 
 MODEL = "smollm2-135m-instruct"

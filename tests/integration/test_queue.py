@@ -24,14 +24,12 @@ from contract.queue import (
     oldest_published_at,
     publish,
     queue_length,
-    queued_messages,
-    queued_question_ids,
     queued_runs,
     send,
     task_name,
 )
 from demo.valkey import free_port
-from tests.integration.runs import QUEUE, messages_in
+from tests.integration.runs import QUEUE, messages_in, queued_question_ids
 
 
 @pytest.mark.parametrize(
@@ -97,8 +95,8 @@ def test_queued_ids_are_read_back_from_all_lists_for_one_run_only(app: Celery, c
     publish(app, QUEUE, "other", ["x"], batch_size=16)
     assert queued_question_ids(client, QUEUE, "run") == {"q0", "q1", "q2"}
     assert queued_question_ids(client, QUEUE, "other") == {"x"}
-    assert queued_messages(client, QUEUE, ["run"]) == {"run": 3}
-    assert queued_messages(client, QUEUE, ["run", "other", "third"]) == {"run": 3, "other": 1}
+    assert queued_runs(client, QUEUE, ["run"]) == {"run": 3}
+    assert queued_runs(client, QUEUE, ["run", "other", "third"]) == {"run": 3, "other": 1}
     assert queue_length(client, QUEUE) == 4
 
 

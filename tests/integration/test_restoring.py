@@ -18,9 +18,9 @@ from pydantic import SecretStr
 from contract import RedisLedger, Settings, keys, load_settings
 from contract.errors import RedisUnreachable
 from contract.fleet import Fleet
-from contract.queue import MESSAGE_VERSION, held_question_ids, queue_length, queued_question_ids, restore_held
+from contract.queue import MESSAGE_VERSION, held_question_ids, queue_length, restore_held
 from tests.integration.holding import die_holding, queued, sent_run
-from tests.integration.runs import QUEUE, messages_in
+from tests.integration.runs import QUEUE, messages_in, queued_question_ids
 from tests.tls import relay
 
 

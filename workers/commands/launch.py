@@ -48,8 +48,7 @@ def up(config: Path | None, overrides: tuple[str, ...], log_folder: Path, only: 
     machine = this_machine()
     plans, warnings = plan_host(fleet, machine, sources)
     plans += plan_retrieval(list(index_folders(fleet)), fleet[0], machine, sources)
-    troubles = [each for each in gpu_trouble(fleet, machine.gpus) if each.level != "ok"]
-    warnings += [f"{each.found}. {each.remedy}" for each in troubles]
+    warnings += [str(each) for each in gpu_trouble(fleet, machine.gpus) if each.level != "ok"]
     if not plans:
         warnings = [". ".join(NOTHING_TO_START)]
     plans = pick(plans, only)

@@ -23,4 +23,4 @@ def take_first_place(settings: Settings) -> None:
     place = plan_first(settings, this_machine())
     os.environ.update(place.environment)
     for each in beside_trials(Fleet.connect(settings).alive(), socket.gethostname(), place.gpus):
-        note(f"note: {each.found}. {each.remedy}")
+        note(f"note: {each}")

@@ -53,7 +53,7 @@ def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> N
     """Re-read the stored texts of RUN with the current rules, as a separate run; no model is asked."""
     ledger = RedisLedger.connect(load_settings(config, overrides))
     run = ledger.named(name)
-    done = rescore(ledger, run.run_id)
+    done = rescore(ledger, run)
     tell(f"{done.run.run_id}: {number(done.questions, 'question')} re-read, {done.changed:,} changed")
     note(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}")
     for other in cut_short(ledger, done):
@@ -77,11 +77,11 @@ def check_stability(config: Path | None, overrides: tuple[str, ...], name: str, 
     told_at = time.monotonic()
     with closing(make_engine(settings)) as engine, closing(JudgeEngines(settings)) as judges:
         engine.start()
-        if differs := engine_differences(ledger, run.run_id, engine):
+        if differs := engine_differences(ledger, run, engine):
             text = "this engine and those that answered the run are not identical: they differ in"
             note(f"warning: {text} {differs}")
         try:
-            for flip in stability(ledger, run.run_id, engine, sample, seed, judges.engine_of):
+            for flip in stability(ledger, run, engine, sample, seed, judges.engine_of):
                 asked += 1
                 if flip:
                     changed += 1

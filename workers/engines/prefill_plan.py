@@ -15,8 +15,8 @@ __all__ = [
     "LEAD_FROM_PAIRS",
     "LEAD_FROM_TOKENS",
     "Plan",
-    "excess_tokens",
     "make_plan",
+    "needed_tokens",
 ]
 
 #: All tokens of a continuation but the last: those fed after the prompt.
@@ -43,12 +43,12 @@ class Plan(Protocol):
         """Return the completion: from the `Scores` of each prefill, or from vLLM's output for one that generates."""
 
 
-def excess_tokens(request: Request, encoded: Encoded, limit: int) -> int:
-    """Return by how many tokens `request`, with the longest possible answer, exceeds a context of `limit`, or 0."""
+def needed_tokens(request: Request, encoded: Encoded) -> int:
+    """Return the tokens of context that `request` needs with the longest possible answer."""
     if isinstance(request, GenerateRequest):
-        return max(0, len(encoded.prompt) + request.sampling.max_tokens - limit)
+        return len(encoded.prompt) + request.sampling.max_tokens
     # A choice's last token is not fed, but vLLM always generates one token, which takes its place.
-    return max(0, len(encoded.prompt) + max(map(len, encoded.tails)) - limit)
+    return len(encoded.prompt) + max(map(len, encoded.tails))
 
 
 def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -> Plan | RequestRejected:
@@ -64,7 +64,7 @@ def make_plan(request: Request, encoded: Encoded, limit: int, *, caches: bool) -
         if prompt >= limit:
             return RequestRejected(f"Prompt of {prompt} tokens fills the context of {limit}.", hint=hint)
         return TextPlan(encoded.prompt, request, encoded.text[-ENDING:])
-    if excess_tokens(request, encoded, limit):
+    if needed_tokens(request, encoded) > limit:
         longest = max(map(len, encoded.tails))
         return RequestRejected(
             f"Prompt of {prompt} tokens and longest choice of {longest} exceed the context of {limit}.", hint=hint

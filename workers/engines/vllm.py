@@ -29,7 +29,7 @@ from workers.engines.installed import installed_version, is_cpu_build
 from workers.engines.malloc import keep_freed_memory
 from workers.engines.packaged import resolve
 from workers.engines.prefill import Prefill, Scores
-from workers.engines.prefill_plan import Plan, excess_tokens, make_plan
+from workers.engines.prefill_plan import Plan, make_plan, needed_tokens
 from workers.engines.vllm_folder import vllm_folder
 from workers.engines.weights import model_folder, weights_digest
 
@@ -90,7 +90,7 @@ class VllmEngine(Engine):
         limit = self._running().engine.model_config.max_model_len
         encoded = self.encoder.encode(requests)
         found = [
-            0 if isinstance(each, RequestRejected) else excess_tokens(request, each, limit)
+            0 if isinstance(each, RequestRejected) else max(0, needed_tokens(request, each) - limit)
             for request, each in zip(requests, encoded, strict=True)
         ]
         self._keep(each for each, excess in zip(encoded, found, strict=True) if not excess)

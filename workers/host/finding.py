@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from contract.errors import McqueueError
 
 __all__ = ["Finding"]
 
@@ -16,3 +18,11 @@ class Finding:
     what: str
     found: str
     remedy: str = ""
+
+    @classmethod
+    def of(cls, level: Literal["warning", "error"], what: str, trouble: McqueueError) -> Self:
+        """Return what an error says, and its remedy."""
+        return cls(level, what, str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
+
+    def __str__(self) -> str:
+        return f"{self.found}. {self.remedy}".strip()

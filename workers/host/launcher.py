@@ -280,10 +280,11 @@ class Supervisor:
 
     def _has_ended(self, child: Child) -> bool:
         """Whether it has ended; if so, kill the rest of its process group before the group id can be reused."""
-        if child.process is None or child.process.poll() is None:
-            return child.process is None
+        if child.process is None:
+            return True
+        if (code := child.process.poll()) is None:
+            return False
         child.kill_rest()
-        code = child.process.returncode
         self._tell(child, f"ended with {_meaning(code)}" if code else "stopped")
         child.process, child.state = None, "stopped"
         return True

@@ -176,7 +176,8 @@ def pick(plans: Sequence[WorkerPlan], names: Sequence[str]) -> list[WorkerPlan]:
     planned = [plan.name for plan in plans]
     for name in names:
         if name not in planned:
-            raise PlanError(f"--only {name}: not a worker of this host.", hint=f"Its workers: {', '.join(planned)}.")
+            hint = f"Its workers: {', '.join(planned) or 'none'}."
+            raise PlanError(f"--only {name}: not a worker of this host.", hint=hint)
     return [plan for plan in plans if not names or plan.name in names]
 
 

@@ -39,7 +39,7 @@ class Rescored:
     changed: int
 
 
-def rescore(ledger: Ledger, run_id: str) -> Rescored:
+def rescore(ledger: Ledger, old: Run) -> Rescored:
     """Rescore the stored texts of a finished run with the current rules, as a new run; no model is asked.
 
     The same rules make the same run, and others another one. If failed questions of the old run were asked again after
@@ -48,12 +48,11 @@ def rescore(ledger: Ledger, run_id: str) -> Rescored:
 
     Raises RunConfigError for a run without texts to read, or that is not finished.
     """
-    old = ledger.run(run_id)
     _refuse_unreadable(old)
-    if not ledger.counts(run_id).finished:
-        raise RunConfigError(f"Run {run_id} is not finished.", hint="Wait for it, or purge it.")
-    spec = old.spec.model_copy(update={"rescored_from": run_id, "rules_version": rules_version()})
-    name = f"{run_id.removesuffix(f'-{old.spec.fingerprint()[:8]}')}-rescored"
+    if not ledger.counts(old.run_id).finished:
+        raise RunConfigError(f"Run {old.run_id} is not finished.", hint="Wait for it, or purge it.")
+    spec = old.spec.model_copy(update={"rescored_from": old.run_id, "rules_version": rules_version()})
+    name = f"{old.run_id.removesuffix(f'-{old.spec.fingerprint()[:8]}')}-rescored"
     ids = (run_id_for(name, spec, repeat) for repeat in count_from(1))
     runs = (old.model_copy(update={"run_id": each, "spec": spec, "created_at": time.time()}) for each in ids)
     return next(done for new in runs if (done := _rescored_into(ledger, old, new)))

@@ -51,7 +51,7 @@ def answered(ledger: Ledger, run: Run) -> int:
 
 def stability(
     ledger: Ledger,
-    run_id: str,
+    run: Run,
     engine: Engine,
     sample: int,
     seed: int = 0,
@@ -61,8 +61,8 @@ def stability(
 
     Each gets the same passages as before: nothing is retrieved again.
     """
-    run = ledger.run(run_id)
-    settled = ((question, verdict) for question, verdict in ledger.results(run_id) if verdict and not verdict.error)
+    stored = ledger.results(run.run_id)
+    settled = ((question, verdict) for question, verdict in stored if verdict and not verdict.error)
     draw = random.Random(seed)
     drawn = heapq.nsmallest(sample, settled, key=lambda _: draw.random())  # holds no more than the sample
     for question, before in drawn:
@@ -94,7 +94,7 @@ def _excerpt(text: str, begin: int) -> str:
     return f"{'…' if begin else ''}{text[begin:end]!r}{'…' if end < len(text) else ''}"
 
 
-def engine_differences(ledger: Ledger, run_id: str, engine: Engine) -> str:
+def engine_differences(ledger: Ledger, run: Run, engine: Engine) -> str:
     """Describe answer-relevant differences between `engine` and those that answered the run; empty if none."""
-    now = {**versions(ledger.run(run_id).spec.mode), **engine.describe()}
-    return describe_differences(differing([*(each.engine for each in ledger.engines(run_id)), now]))
+    now = {**versions(run.spec.mode), **engine.describe()}
+    return describe_differences(differing([*(each.engine for each in ledger.engines(run.run_id)), now]))

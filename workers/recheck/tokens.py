@@ -33,11 +33,9 @@ def as_asked(ledger: Ledger, run: Run, question_id: str) -> tuple[Question, tupl
     Raises RunConfigError if it is to be asked with passages that are not retrieved yet.
     """
     question, verdict = ledger.result(run.run_id, question_id)
-    if verdict and (verdict.passages or not verdict.error):
-        return question, verdict.passages
     if not wants_passages(question, run.spec):
         return question, ()
-    found = ledger.passages(run.run_id, [question_id])
+    found = ledger.retrieved(run.run_id, [question_id])
     if question_id not in found:
         raise RunConfigError(
             f"Question {question_id} of {run.run_id} has no passages{'' if verdict else ' yet'}: it was not asked.",

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from workers.retries import sleep_unless
 from workers.stages.work import AGAIN, Endings
 
 __all__ = ["RETRY_PAUSE_S", "Pauses"]
@@ -57,6 +58,4 @@ class Pauses:
 
     def take(self, seconds: float) -> None:
         """Pause before the next batch; ends early when the worker is stopping."""
-        until = time.monotonic() + seconds
-        while (left_s := until - time.monotonic()) > 0 and not self._stopping():
-            time.sleep(min(0.1, left_s))
+        sleep_unless(self._stopping, seconds)

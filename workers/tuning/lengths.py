@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from contract.errors import InputError
 from workers.budget import capped
 from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.prefill_plan import needed_tokens
 from workers.scoring import Item, requests_of
 from workers.scoring.judge import grading_prompt
 from workers.tuning.trials import all_marked
@@ -61,13 +62,13 @@ def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = No
 
 def _length(item: Item, encoder: PromptEncoder) -> int:
     item = capped(item, encoder.count)
-    longest, spec = 0, item.spec
-    for encoded in encoder.encode(list(requests_of(item))):
+    requests = list(requests_of(item))
+    longest = _grading_length(item, encoder)
+    for request, encoded in zip(requests, encoder.encode(requests), strict=True):
         if not isinstance(encoded, Encoded):
             raise InputError(f"question {item.question.id}: {encoded}")
-        answer = spec.sampling.max_tokens if spec.sampling else max(map(len, encoded.tails), default=0) + 1
-        longest = max(longest, len(encoded.prompt) + answer)
-    return max(longest, _grading_length(item, encoder))
+        longest = max(longest, needed_tokens(request, encoded))
+    return longest
 
 
 def _grading_length(item: Item, encoder: PromptEncoder) -> int:

@@ -14,7 +14,6 @@ from contract.prompts import turns_of, wants_passages
 from contract.question import Question
 from contract.settings import Settings
 from contract.spec import RunSpec
-from contract.verdict import Passage
 from contract.wording import number
 from workers.engines.encoding import PromptEncoder
 from workers.engines.installed import is_cpu_build
@@ -96,13 +95,14 @@ def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterato
     """Yield the questions as workers ask them, with retrieved passages. Raises InputError if none are retrieved yet."""
     waiting = 0
     for some in chunks(questions, CHUNK):
-        attached = ledger.passages(run.run_id, [each.id for each in some])
+        retrieved = ledger.retrieved(run.run_id, [each.id for each in some])
         for question in some:
             if not wants_passages(question, run.spec):
                 yield Item(question, run.spec)
-            elif passages := attached.get(question.id) or _in_verdict(ledger, run, question):
+            elif question.id in retrieved:
                 # A passage that did not fit then may fit now.
-                yield Item(question, run.spec, tuple(each.model_copy(update={"shown": True}) for each in passages))
+                passages = (each.model_copy(update={"shown": True}) for each in retrieved[question.id])
+                yield Item(question, run.spec, tuple(passages))
             else:
                 waiting += 1
     if questions and waiting == len(questions):
@@ -110,12 +110,6 @@ def items_of(run: Run, questions: Sequence[Question], ledger: Ledger) -> Iterato
             f"{run.run_id} uses retrieval and has no passages yet, so the length of its prompts is unknown.",
             hint="Let a worker that serves its index retrieve some first.",
         )
-
-
-def _in_verdict(ledger: Ledger, run: Run, question: Question) -> tuple[Passage, ...]:
-    """Return the passages that were retrieved for a settled question, shown or not."""
-    _, verdict = ledger.result(run.run_id, question.id)
-    return verdict.passages if verdict else ()
 
 
 def most_context(settings: Settings, run: Run, model: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
@@ -37,12 +37,15 @@ class Broker:
     def length(self, _: object, queue: str) -> int:
         return len(self.waiting.get(queue, []))
 
-    def queued_ids(self, _: object, queue: str, run_id: str) -> set[str]:
+    def queued_batches(self, _: object, queue: str, of: Collection[str]) -> list[Message]:
         assert self.resting[queue], "a janitor could reorder it meanwhile"
-        return _ids_of(self.waiting.get(queue, []), run_id)
+        return [message for message in self.waiting.get(queue, []) if message[0] in of]
+
+    def held_batches(self, _: object, workers: Iterable[str], of: Collection[str]) -> list[Message]:
+        return [message for each in workers for message in self.held[each] if message[0] in of]
 
     def held_ids(self, _: object, workers: Iterable[str], run_id: str) -> set[str]:
-        return _ids_of([message for each in workers for message in self.held[each]], run_id)
+        return {each for _, ids in self.held_batches(None, workers, {run_id}) for each in ids}
 
     @contextmanager
     def at_rest(self, _: object, queue: str) -> Iterator[None]:
@@ -70,10 +73,6 @@ class Broker:
         return len(messages)
 
 
-def _ids_of(messages: Sequence[Message], run_id: str) -> set[str]:
-    return {each for of_run, ids in messages if of_run == run_id for each in ids}
-
-
 class Books(MemoryLedger):
     """The ledger in memory; its client is only handed on."""
 
@@ -94,7 +93,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     for name, instead in {
         "Fleet": Workers,
         "queue_length": made.length,
-        "queued_question_ids": made.queued_ids,
+        "queued_batches": made.queued_batches,
+        "held_batches": made.held_batches,
         "held_question_ids": made.held_ids,
         "at_rest": made.at_rest,
         "claim": made.claim,

@@ -266,8 +266,7 @@ class Asker:
                 if later := [each for each in answers if isinstance(each, UnexpectedFailure)]:
                     return later[0]
                 answered = [each for each in answers if not isinstance(each, Failure)]
-                listed, known = self._offers.chat_top, len(answered) == len(answers)
-                self._scores_with[given] = chat_scores(answered, listed) if known else Scorable(listed, echo=False)
+                self._scores_with[given] = chat_scores(answered, self._offers.chat_top)
             return self._scores_with[given]
 
     def weigh(self, tail: Tail) -> Weighed | Failure:

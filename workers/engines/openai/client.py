@@ -85,7 +85,12 @@ class Client(abc.ABC):
             return UnexpectedFailure(type="Unfinished", message=said)
         return None
 
-    def _refused(self, kind: type[Failure], trouble: OpenAIError, hint: str) -> Failure:
+    def _refused(self, trouble: OpenAIError, hint: str) -> Failure:
+        """Return the failure of a request that was refused alone.
+
+        Unexpected if a server that was in trouble for long, or reported success and sent no answer, may answer later.
+        """
+        kind = UnexpectedFailure if may_pass(trouble) or is_no_answer(trouble) else Failure
         said = self._connection.says(trouble)
         return kind(type=type(trouble).__name__, message=f"{said} {hint}" if hint else said)
 
@@ -113,9 +118,7 @@ class ModelClient(Client):
                     return wire.NOTHING_WRITTEN
                 if self._outlasted():
                     continue
-                # A server that was in trouble for long, or reported success and sent no answer, may answer later.
-                may_be_answered = may_pass(trouble) or is_no_answer(trouble)
-                return self._refused(UnexpectedFailure if may_be_answered else Failure, trouble, remedy(trouble))
+                return self._refused(trouble, remedy(trouble))
 
     def close(self) -> None:
         self._patience.close()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
-from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -17,7 +16,7 @@ from contract.settings import OpenAiSettings
 from workers.engines.openai import wire
 from workers.engines.openai.parameters import Parameters
 from workers.engines.openai.refusals import may_be_of_a_proxy
-from workers.retries import one_line
+from workers.retries import one_line, sleep_unless
 
 __all__ = ["Connection", "RateLimiter"]
 
@@ -29,8 +28,6 @@ MALFORMED = 422
 #: How long a connection may take to be made. A wrong address may not even refuse one, and each of a request's attempts
 #: would wait as long as for an answer.
 CONNECT_S = 10.0
-#: How often a pause looks whether the worker is stopping, in seconds.
-LOOK_S = 0.1
 
 
 class RateLimiter:
@@ -91,34 +88,29 @@ class Connection:
         other.client = self.client.with_options(max_retries=min(self.server.max_retries, most))
         return other
 
-    def post(self, asked: wire.Asked, *, once: bool = False, **more: Any) -> dict[str, Any]:
-        """Return the server's answer, which has choices, to `asked` with `more` in its body. Raises OpenAIError.
-
-        `once` means without retries.
-        """
+    def post(self, asked: wire.Asked, **more: Any) -> dict[str, Any]:
+        """Return the server's answer, which has choices, to `asked` with `more` in its body. Raises OpenAIError."""
         path, body = asked
         self.rate_limiter.wait()
-        return self._answer(path, "choices", {**body, **more}, {"max_retries": 0} if once else {})
+        return self._answer(path, "choices", {**body, **more})
 
     def tokenize(self, **body: Any) -> dict[str, Any]:
         """Return the server's answer, which has a token count. Raises OpenAIError if the server does not count."""
         return self._answer(f"{self.server.base_url.removesuffix('/v1')}/tokenize", "count", body)
 
-    def _answer(
-        self, path: str, expected: str, body: dict[str, Any], options: Mapping[str, Any] = MappingProxyType({})
-    ) -> dict[str, Any]:
+    def _answer(self, path: str, expected: str, body: dict[str, Any]) -> dict[str, Any]:
         from openai import BadRequestError, OpenAIError, UnprocessableEntityError
 
         asked = {"model": self.server.model, **self.parameters.taken(body)}
         try:
-            answer = self.client.post(path, cast_to=object, body=asked, options=options)
+            answer = self.client.post(path, cast_to=object, body=asked)
         except (BadRequestError, UnprocessableEntityError) as trouble:
             known = self.parameters.known
             if not self.parameters.learn(trouble, asked):
                 raise
             if self.parameters.known > known:
                 log.info("%s", self.says(one_line(f"{self.server.model} is asked in another way: {trouble}")))
-            return self._answer(path, expected, body, options)
+            return self._answer(path, expected, body)
         except (RecursionError, ValueError) as trouble:  # a body that is empty, cut off, or nested too deeply
             raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
         if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
@@ -144,11 +136,8 @@ def _interruptible(stopping: Callable[[], bool]) -> type[Any]:
                     retries_taken=retries_taken, max_retries=max_retries, options=options, response=response
                 )
                 return
-            until = time.monotonic() + self._calculate_retry_timeout(max_retries - retries_taken, options)
-            while (left_s := until - time.monotonic()) > 0:
-                if stopping():
-                    raise WaitEnded("The worker stopped while its server did not answer.")
-                time.sleep(min(LOOK_S, left_s))
+            if not sleep_unless(stopping, self._calculate_retry_timeout(max_retries - retries_taken, options)):
+                raise WaitEnded("The worker stopped while its server did not answer.")
 
     return Interruptible
 

@@ -97,14 +97,15 @@ def _lacks_beginning(said: str, text: str) -> bool:
 def chat_scores(answers: Sequence[dict[str, Any]], listed: int) -> Scorable:
     """Return what can be scored in a chat in which the server lists so many next tokens.
 
-    The answers are those to `wire.one_more_token`. Any text can be scored by continuing the model's turn with it, if
-    that adds only the text's own tokens to the prompt. If the template then puts a space before the model's words that
-    becomes part of their first token, listed tokens cannot be used: without the space, the same text is another token.
+    The answers are those to `wire.one_more_token`, without any that the server refused. Any text can be scored by
+    continuing the model's turn with it, if that adds only the text's own tokens to the prompt. If the template then
+    puts a space before the model's words that becomes part of their first token, listed tokens cannot be used: without
+    the space, the same text is another token.
     """
     try:
         bare, continued = (prompt_tokens(each.get("usage") or {})[0] for each in answers)
         echo = echoed(answers[1])
-    except UNREADABLE:
+    except UNREADABLE:  # or an answer is missing
         return Scorable(listed, echo=False)
     if continued != bare + 1 or not echo.logprobs or echo.logprobs[-1] is None:
         return Scorable(listed, echo=False)

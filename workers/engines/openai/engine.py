@@ -12,7 +12,6 @@ judge is not waited for but watched (`workers.engines.openai.judge`), and its qu
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -31,7 +30,6 @@ from workers.engines.base import (
 )
 from workers.engines.capacity import Capacity
 from workers.engines.openai.asking import Asker, PartialScore
-from workers.engines.openai.awaiting import await_server
 from workers.engines.openai.client import Client, ModelClient
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.judge import JudgeClient
@@ -90,9 +88,7 @@ class OpenAiEngine(Engine):
     def _model_client(self, connection: Connection) -> ModelClient:
         """Return a client of the model's server, once that answers and it is known what it offers."""
         self._waits_for = f"the server at {self._server.base_url}"
-        until = time.monotonic() + self.settings.server_startup_timeout
-        await_server(connection, until - time.monotonic())
-        self._offers = find_out(connection, until - time.monotonic())
+        self._offers = find_out(connection, self.settings.server_startup_timeout)
         self._waits_for = ""
         if unusual := remarks(connection, self._offers):
             log.warning("%s", connection.says(f"{self._server.model} {'; it '.join(unusual)}"))

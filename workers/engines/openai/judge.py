@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from contract.verdict import Failure
-from workers.engines.base import NotServed, UnexpectedFailure
-from workers.engines.openai import patience
+from workers.engines.base import NotServed
 from workers.engines.openai.client import Answer, Client
 from workers.engines.openai.connection import Connection
-from workers.engines.openai.refusals import is_no_answer, is_of_all, may_pass
+from workers.engines.openai.patience import refusal
+from workers.engines.openai.refusals import is_of_all
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -27,30 +27,69 @@ WAIT_S = 5.0
 
 
 class JudgeClient(Client):
-    """Asks a judge on a server. While that serves nobody, all requests fail at once, with `NotServed`."""
+    """Asks a judge on a server. While that serves nobody, all requests fail at once, with `NotServed`.
+
+    To wait in place, as for the server of the model under test (`Patience`), would hold up the questions of all other
+    runs. Whatever the judge refuses everybody for, its questions can wait: a key or an address may be put right.
+    """
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._watch = JudgeWatch(connection)
+        self._closed = threading.Event()
+        self._asking = threading.Lock()
+        self._served_at = float("-inf")
+        #: The judge, what it said first, and what to do about it, while it serves nobody; else empty.
+        self._waits_for = ""
 
     @property
     def waits_for(self) -> str:
-        return self._watch.waits_for
+        return self._waits_for
 
     def answered(self, ask: Callable[[], Answer]) -> Answer | Failure:
         from openai import OpenAIError
 
-        if not (waits_for := self.waits_for):
+        if not (waits_for := self._waits_for):
             try:
                 return ask()
             except OpenAIError as trouble:
-                if not (waits_for := self._watch.waits_for_after(trouble)):
-                    may_be_answered = may_pass(trouble) or is_no_answer(trouble)
-                    return self._refused(UnexpectedFailure if may_be_answered else Failure, trouble, _remedy(trouble))
+                if not (waits_for := self._waits_for_after(trouble)):
+                    return self._refused(trouble, _remedy(trouble))
         return NotServed(type=NotServed.__name__, message=waits_for)
 
     def close(self) -> None:
-        self._watch.close()
+        self._closed.set()
+
+    def _waits_for_after(self, refused: OpenAIError) -> str:
+        """Find out, with a small request, whether the judge that refused a request refuses everybody; if so, watch it.
+
+        Return `waits_for`, which is empty if it does not.
+        """
+        refused_at = time.monotonic()
+        with self._asking:
+            if not self._waits_for and self._served_at < refused_at:
+                asked_at = time.monotonic()
+                found = refusal(self._connection, in_chat=True)
+                if found is None or not is_of_all(refused, found):
+                    self._served_at = asked_at
+                else:
+                    self._waits_for = f"{self._connection.says(found)} {_remedy(found)}"
+                    log.warning("the judge serves nobody for now: %s", self._waits_for)
+                    threading.Thread(target=self._watch, args=(found,), name="judge", daemon=True).start()
+            return self._waits_for
+
+    def _watch(self, refused: OpenAIError) -> None:
+        """Make small requests until the judge serves again."""
+        while not self._closed.wait(WAIT_S):
+            try:
+                found = refusal(self._connection, in_chat=True)
+            except RuntimeError:
+                if self._closed.is_set():  # and with it the client, while a request began
+                    return
+                raise
+            if found is None or not is_of_all(refused, found):
+                self._waits_for = ""
+                log.warning("the judge at %s serves again", self._connection.server.base_url)
+                return
 
 
 def _remedy(trouble: OpenAIError) -> str:
@@ -64,55 +103,3 @@ def _remedy(trouble: OpenAIError) -> str:
     if isinstance(trouble, NotFoundError):
         return "Check judge.server and judge.model. To change them, cancel the run and enqueue it anew."
     return "This is what judge.server answers."
-
-
-class JudgeWatch:
-    """Finds out whether a judge's refusal concerns one request or all; in the latter case watches the judge.
-
-    To wait in place, as for the server of the model under test (`Patience`), would hold up the questions of all other
-    runs. Whatever the judge refuses everybody for, its questions can wait: a key or an address may be put right.
-    Thread-safe.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._closed = threading.Event()
-        self._asking = threading.Lock()
-        self._served_at = float("-inf")
-        #: The judge, what it said first, and what to do about it, while it serves nobody; else empty.
-        self.waits_for = ""
-
-    def waits_for_after(self, refused: OpenAIError) -> str:
-        """Find out, with a small request, whether the judge that refused a request refuses everybody.
-
-        Return `waits_for`, which is empty if it does not.
-        """
-        refused_at = time.monotonic()
-        with self._asking:
-            if not self.waits_for and self._served_at < refused_at:
-                asked_at = time.monotonic()
-                found = patience.refusal(self._connection, in_chat=True)
-                if found is None or not is_of_all(refused, found):
-                    self._served_at = asked_at
-                else:
-                    self.waits_for = f"{self._connection.says(found)} {_remedy(found)}"
-                    log.warning("the judge serves nobody for now: %s", self.waits_for)
-                    threading.Thread(target=self._watch, args=(found,), name="judge", daemon=True).start()
-            return self.waits_for
-
-    def close(self) -> None:
-        """End the watch. May be called twice."""
-        self._closed.set()
-
-    def _watch(self, refused: OpenAIError) -> None:
-        while not self._closed.wait(WAIT_S):
-            try:
-                found = patience.refusal(self._connection, in_chat=True)
-            except RuntimeError:
-                if self._closed.is_set():  # and with it the client, while a request began
-                    return
-                raise
-            if found is None or not is_of_all(refused, found):
-                self.waits_for = ""
-                log.warning("the judge at %s serves again", self._connection.server.base_url)
-                return

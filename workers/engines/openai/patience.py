@@ -20,7 +20,7 @@ from workers.engines.openai.refusals import is_spent, may_recover
 if TYPE_CHECKING:
     from openai import OpenAIError
 
-__all__ = ["WAIT_S", "Patience", "refusal"]
+__all__ = ["Patience", "refusal"]
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def refusal(connection: Connection, *, in_chat: bool) -> OpenAIError | None:
     from openai import OpenAIError
 
     try:
-        connection.post(wire.asked(one_turn("One, two, three,"), in_chat=in_chat), once=True, **wire.ONE_TOKEN)
+        connection.with_retries(0).post(wire.asked(one_turn("One, two, three,"), in_chat=in_chat), **wire.ONE_TOKEN)
     except OpenAIError as trouble:
         return None if is_spent(trouble) else trouble
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from contract.errors import EngineError, SettingsError, nearest
 from contract.turns import one_turn
 from workers.engines.openai import wire
-from workers.engines.openai.awaiting import key_rejected, until_answered
+from workers.engines.openai.awaiting import await_server, key_rejected, until_answered
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.echo import Scorable, chat_scores, echoed
 from workers.engines.openai.refusals import is_spent, may_pass
@@ -92,13 +93,16 @@ def _scores(echo: bool, top: int) -> str:
     return "no log-probabilities, so only modes that generate text can be used"
 
 
-def find_out(connection: Connection, timeout_s: float = 0) -> Offers:
-    """Probe what the server offers and which parameters its model takes, with one-token requests.
+def find_out(connection: Connection, timeout_s: float) -> Offers:
+    """Wait for the server; then probe what it offers and which parameters its model takes, with one-token requests.
 
-    If it answers none of them, raises EngineError after `timeout_s` if all may be answered later, else SettingsError.
+    Raises EngineError after `timeout_s` if no server answers, or none of these requests but all may be answered later;
+    SettingsError if they will not be.
     """
+    until = time.monotonic() + timeout_s
+    await_server(connection, timeout_s)
     probed = connection.with_retries(PROBE_RETRIES)
-    offers = until_answered(lambda: _offers(probed), timeout_s)
+    offers = until_answered(lambda: _offers(probed), until - time.monotonic())
     connection.parameters.settle()
     return offers
 
@@ -213,8 +217,7 @@ class _Probe:
     def chat_scores(self, listed: int) -> Scorable:
         """Return what can be scored in a chat in which the server lists so many next tokens."""
         answers = [self._tried(asked) for asked in wire.one_more_token()]
-        answered = [each for each in answers if each is not None]
-        return chat_scores(answered, listed) if len(answered) == len(answers) else Scorable(listed, echo=False)
+        return chat_scores([each for each in answers if each is not None], listed)
 
     def context(self) -> int:
         """Return the model's context in tokens, if the server counts tokens, else 0."""

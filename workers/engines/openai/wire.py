@@ -72,9 +72,19 @@ def asked(turns: Turns, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool)
     them.
     """
     if in_chat:
-        return "/chat/completions", {"messages": messages(turns), **_template_kwargs(kwargs)}
+        given = {"chat_template_kwargs": dict(kwargs)} if kwargs else {}
+        return "/chat/completions", {"messages": messages(turns), **given}
     (turn,) = turns
     return "/completions", {"prompt": turn.text}
+
+
+def _with_continuation(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> Asked:
+    """Return a request for `turns` and `continuation` behind them, which in chat begins the model's turn."""
+    if not in_chat:
+        (turn,) = turns
+        return asked(one_turn(turn.text + continuation), in_chat=False)
+    path, body = asked((*turns, Turn(Role.ASSISTANT, continuation)), kwargs, in_chat=True)
+    return path, {**body, "add_generation_prompt": False, "continue_final_message": True}
 
 
 def echo(turns: Turns, continuation: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool) -> Asked:
@@ -82,13 +92,8 @@ def echo(turns: Turns, continuation: str, kwargs: Mapping[str, Any] = NO_KWARGS,
 
     For plain completions this is OpenAI's own `echo`; for chat completions only vLLM supports it.
     """
-    if in_chat:
-        behind = {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0}
-        path, body = asked((*turns, Turn(Role.ASSISTANT, continuation)), kwargs, in_chat=True)
-        return path, {**body, **ONE_TOKEN, **behind}
-    (turn,) = turns
-    path, body = asked(one_turn(turn.text + continuation), in_chat=False)
-    return path, {**body, "echo": True, "logprobs": 0, **ONE_TOKEN}
+    path, body = _with_continuation(turns, continuation, kwargs, in_chat=in_chat)
+    return path, {**body, **ONE_TOKEN, **({"prompt_logprobs": 0} if in_chat else {"echo": True, "logprobs": 0})}
 
 
 def one_more_token(kwargs: Mapping[str, Any] = NO_KWARGS) -> list[Asked]:
@@ -103,17 +108,11 @@ def one_more_token(kwargs: Mapping[str, Any] = NO_KWARGS) -> list[Asked]:
 
 def tokenize_body(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> dict[str, Any]:
     """Return the body of vLLM's `/tokenize` request for `turns` followed by `continuation`."""
-    if not in_chat:
-        (turn,) = turns
-        return {"prompt": turn.text + continuation}
-    if not continuation:
-        return {"messages": messages(turns), "add_generation_prompt": True, **_template_kwargs(kwargs)}
-    begun_turn = {"add_generation_prompt": False, "continue_final_message": True, **_template_kwargs(kwargs)}
-    return {"messages": messages((*turns, Turn(Role.ASSISTANT, continuation))), **begun_turn}
-
-
-def _template_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {"chat_template_kwargs": dict(kwargs)} if kwargs else {}
+    if in_chat and not continuation:
+        _, body = asked(turns, kwargs, in_chat=True)
+        return {**body, "add_generation_prompt": True}
+    _, body = _with_continuation(turns, continuation, kwargs, in_chat=in_chat)
+    return body
 
 
 def top(wanted: int, *, in_chat: bool) -> dict[str, Any]:

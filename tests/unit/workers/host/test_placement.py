@@ -311,3 +311,5 @@ def test_of_the_plan_some_workers_may_be_picked_by_name() -> None:
     assert pick(plans, []) == plans
     with pytest.raises(PlanError, match=r"--only gpu4: .* Its workers: gpu0-1-2-3, gpu4-5-6-7"):
         pick(plans, ["gpu4"])
+    with pytest.raises(PlanError, match=r"Its workers: none\."):
+        pick([], ["gpu4"])

@@ -32,7 +32,7 @@ def test_stored_texts_are_read_by_todays_rules_into_a_run_of_their_own(books: Me
     run = open_run(books, make_questions(3), "old", **GENERATES)
     gone = stored("q2", "", outcome=Outcome.FAILED, error=Failure(type="RequestRejected", message="too long"))
     commit(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."), gone)
-    done = rescore(books, run.run_id)
+    done = rescore(books, run)
     assert (done.questions, done.changed) == (3, 1)
     assert done.run.spec.rescored_from == run.run_id
     after = {question.id: verdict for question, verdict in books.results(done.run.run_id) if verdict}
@@ -56,7 +56,7 @@ def test_a_text_that_the_rules_fail_on_fails_its_question_and_the_others_are_rea
     commit(books, run, stored("q0", "The answer is A."), stored("q1", "!", choice="B"), stored("q2", "No idea."))
     monkeypatch.setattr("workers.recheck.rescoring.read_text", fragile)
 
-    done = rescore(books, run.run_id)
+    done = rescore(books, run)
 
     after = {question.id: verdict for question, verdict in books.results(done.run.run_id) if verdict}
     assert after["q0"].choice == "A"
@@ -73,7 +73,7 @@ def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger)
     books.note_engine(run.run_id, EngineUsed(worker="w0", since=1.0, engine={"engine": "vllm", "dtype": "float32"}))
     commit(books, run, stored("q0", "The answer is A."))
 
-    again = [rescore(books, run.run_id).run.run_id for _ in range(2)]
+    again = [rescore(books, run).run.run_id for _ in range(2)]
 
     (wrote,), read = books.engines(run.run_id), books.engines(again[1])
     assert read == [wrote.model_copy(update={"engine": {**wrote.engine, "rules": rules_version()}})]
@@ -82,7 +82,7 @@ def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger)
 def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     commit(books, run, stored("q0", "The answer is A."))
-    first, second = rescore(books, run.run_id), rescore(books, run.run_id)
+    first, second = rescore(books, run), rescore(books, run)
     assert first.run.run_id == second.run.run_id
     assert books.counts(first.run.run_id).settled == 1
 
@@ -91,11 +91,11 @@ def test_failed_questions_that_were_asked_again_are_read_by_the_next_rescoring(b
     run = open_run(books, make_questions(2), "old", **GENERATES)
     gone = stored("q1", "", outcome=Outcome.FAILED, error=Failure(type="EngineDead", message="out of memory"))
     commit(books, run, stored("q0", "The answer is A."), gone)
-    before = rescore(books, run.run_id).run.run_id
+    before = rescore(books, run).run.run_id
     books.reopen_failed(run.run_id)
     commit(books, run, stored("q1", "The answer is B."))
 
-    after = [rescore(books, run.run_id).run.run_id for _ in range(2)]
+    after = [rescore(books, run).run.run_id for _ in range(2)]
 
     outcomes = [[verdict and verdict.outcome for _, verdict in books.results(each)] for each in (before, *after)]
     assert outcomes == [[Outcome.CORRECT, Outcome.FAILED], *[[Outcome.CORRECT, Outcome.CORRECT]] * 2]
@@ -107,12 +107,12 @@ def test_a_run_asked_anew_under_the_id_of_a_purged_one_is_not_given_the_readings
 ) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     commit(books, run, stored("q0", "The answer is B."))
-    rescore(books, run.run_id)
+    rescore(books, run)
     books.purge(run.run_id)
     open_run(books, make_questions(1), "old", **GENERATES)
     commit(books, run, stored("q0", "The answer is A."))
 
-    found = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
+    found = books.result(rescore(books, run).run.run_id, "q0")[1]
 
     assert found is not None
     assert (found.choice, found.raw_text) == ("A", "The answer is A.")
@@ -126,10 +126,10 @@ def test_rescoring_that_was_killed_is_finished_by_rescoring_again(
 
     monkeypatch.setattr(books, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
-        rescore(books, run.run_id)
+        rescore(books, run)
     monkeypatch.undo()
     (open_now,) = books.open_runs()
-    done = rescore(books, run.run_id)
+    done = rescore(books, run)
     assert done.run.run_id == open_now
     assert books.counts(open_now).finished
     assert [verdict and verdict.choice for _, verdict in books.results(open_now)] == ["A", None]
@@ -145,10 +145,10 @@ def test_a_rescoring_that_other_rules_began_is_named_by_the_command_that_cannot_
         yesterday.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
         yesterday.setattr(books, "commit", killed)
         with pytest.raises(KeyboardInterrupt):
-            rescore(books, run.run_id)
+            rescore(books, run)
     (left,) = books.open_runs()
 
-    done = rescore(books, run.run_id)
+    done = rescore(books, run)
 
     assert books.counts(done.run.run_id).finished
     assert cut_short(books, done) == [left]
@@ -163,9 +163,9 @@ def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
     commit(books, run, stored("q0", "The answer is A."))
     monkeypatch.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
     monkeypatch.setattr("workers.recheck.rescoring.read_text", lambda *_, **__: NOTHING_READ)
-    before = rescore(books, run.run_id)
+    before = rescore(books, run)
     monkeypatch.undo()
-    after = rescore(books, run.run_id)
+    after = rescore(books, run)
     assert before.run.run_id != after.run.run_id
     choices = [books.result(each.run.run_id, "q0")[1] for each in (before, after)]
     assert [verdict and verdict.choice for verdict in choices] == [None, "A"]
@@ -176,7 +176,7 @@ def test_votes_are_counted_again(books: MemoryLedger) -> None:
     spec = {**GENERATES, "mode": Mode.VOTE, "sampling": Sampling(samples=3, temperature=0.5)}
     run = open_run(books, make_questions(1), "old", **spec)
     commit(books, run, stored("q0", json.dumps(["Answer: A", "Answer: B", "Answer: A"])))
-    after = books.result(rescore(books, run.run_id).run.run_id, "q0")[1]
+    after = books.result(rescore(books, run).run.run_id, "q0")[1]
     assert after is not None
     assert after.choice == "A"
     assert after.confidence == pytest.approx(2 / 3)
@@ -185,7 +185,7 @@ def test_votes_are_counted_again(books: MemoryLedger) -> None:
 def test_a_text_about_shuffled_choices_is_read_in_the_order_that_was_shown(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(8), "old", shuffle=True, **GENERATES)
     commit(books, run, *(stored(f"q{n}", "Answer: A") for n in range(8)))
-    found = list(books.results(rescore(books, run.run_id).run.run_id))
+    found = list(books.results(rescore(books, run).run.run_id))
     meant = [arrangements(question, run.spec)[0].original("A") for question, _ in found]
     assert [verdict and verdict.choice for _, verdict in found] == meant
     assert len(found) == 8
@@ -205,7 +205,7 @@ def test_a_run_without_all_texts_that_decided_is_refused(books: MemoryLedger, sp
     run = open_run(books, make_questions(1), "old", **spec)
     commit(books, run, stored("q0", "A"))
     with pytest.raises(RunConfigError, match=told):
-        rescore(books, run.run_id)
+        rescore(books, run)
 
 
 def test_the_grades_of_a_judge_are_not_read_again(books: MemoryLedger) -> None:
@@ -213,10 +213,10 @@ def test_the_grades_of_a_judge_are_not_read_again(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
     commit(books, run, stored("q0", "It is four."))
     with pytest.raises(RunConfigError, match=r"are its judge's grades: .* To grade again, enqueue it with --fresh"):
-        rescore(books, run.run_id)
+        rescore(books, run)
 
 
 def test_a_run_that_is_not_finished_is_refused(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     with pytest.raises(RunConfigError, match="not finished"):
-        rescore(books, run.run_id)
+        rescore(books, run)

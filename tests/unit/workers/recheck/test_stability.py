@@ -57,7 +57,7 @@ def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: M
     run = open_run(books, make_questions(10), "old")
     commit(books, run, *(stored(f"q{n}", "", choice="D" if n % 2 else "A", margin=0.1) for n in range(10)))
     engine = Contrary(load_settings())
-    found = list(stability(books, run.run_id, engine, sample=10))
+    found = list(stability(books, run, engine, sample=10))
     assert len(found) == 10
     assert engine.calls == [1] * 10
     flips = [flip for flip in found if flip]
@@ -123,7 +123,7 @@ def test_of_a_large_run_only_the_sample_is_in_memory(books: MemoryLedger, monkey
 
     monkeypatch.setattr(books, "results", results)
     engine = Contrary(load_settings())
-    assert len(list(stability(books, run.run_id, engine, sample=10))) == 10
+    assert len(list(stability(books, run, engine, sample=10))) == 10
     assert most < 20
 
 
@@ -132,7 +132,7 @@ def test_a_question_that_cannot_be_asked_alone_is_told_with_the_reason(books: Me
     commit(books, run, stored("q0", "", choice="A"))
     engine = SimulatedEngine(load_settings(None, ["simulated.reject_text=Question"]))
     engine.start()
-    (flip,) = stability(books, run.run_id, engine, sample=1)
+    (flip,) = stability(books, run, engine, sample=1)
     assert flip
     assert (flip.in_batch, flip.alone) == ("A", "failed (simulated rejection)")
 
@@ -141,7 +141,7 @@ def test_a_circular_question_is_stable_only_where_every_rotation_comes_out_as_be
     run = open_run(books, make_questions(1), "circular", mode=Mode.LETTER, circular=True)
     commit(books, run, stored("q0", "", choice="D", rotations=4, rotation_choices=("D",) * 4))
     engine = Contrary(load_settings())
-    (flip,) = stability(books, run.run_id, engine, sample=1)
+    (flip,) = stability(books, run, engine, sample=1)
     assert flip
     assert (flip.in_batch, sorted(str(flip.alone).split())) == ("D D D D", ["A", "B", "C", "D"])
 
@@ -152,9 +152,9 @@ def test_stability_says_that_another_engine_than_the_run_s_is_asked(books: Memor
     engine.start()
     then = {"mcqueue": version("mcqueue"), **engine.describe()}
     books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then))
-    assert engine_differences(books, run.run_id, engine) == ""
+    assert engine_differences(books, run, engine) == ""
     books.note_engine(run.run_id, EngineUsed(worker="gpu0", since=0.0, engine=then | {"dtype": "float32"}))
-    assert engine_differences(books, run.run_id, engine) == 'dtype (null, "float32")'
+    assert engine_differences(books, run, engine) == 'dtype (null, "float32")'
 
 
 def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(books: MemoryLedger) -> None:
@@ -169,7 +169,7 @@ def test_a_judged_run_is_looked_at_again_with_its_judge_and_compared_by_grade(bo
         return strict
 
     model, strict = (Writes(load_settings(), text) for text in ("It is so.", '{"correct": false, "reason": ""}'))
-    flips = [flip for flip in stability(books, run.run_id, model, 2, judge_engine=found) if flip]
+    flips = [flip for flip in stability(books, run, model, 2, judge_engine=found) if flip]
     assert asked == [judge, judge]
     assert [(flip.question_id, flip.in_batch, flip.alone) for flip in flips] == [("q1", "correct", "wrong")]
 
@@ -196,7 +196,7 @@ def test_the_text_of_a_free_prompt_is_stable_only_if_all_of_it_comes_again(
     run = open_run(books, [prompt], "old", **GENERATES | {"mode": Mode.FREE})
     commit(books, run, stored("q0", before, outcome=Outcome.ANSWERED))
 
-    (flip,) = stability(books, run.run_id, Writes(load_settings(), alone), sample=1)
+    (flip,) = stability(books, run, Writes(load_settings(), alone), sample=1)
 
     assert (flip and (flip.in_batch, flip.alone)) == told
 
@@ -209,7 +209,7 @@ def test_an_answer_without_a_key_to_grade_it_by_is_stable_only_if_the_same_text_
     run = open_run(books, keyless, "old", **GENERATES | {"mode": Mode.JUDGE, "judge": judge})
     commit(books, run, *(stored(f"q{n}", f"It is {n}.", outcome=Outcome.ANSWERED) for n in range(2)))
 
-    flips = [flip for flip in stability(books, run.run_id, Writes(load_settings(), "It is 1."), sample=2) if flip]
+    flips = [flip for flip in stability(books, run, Writes(load_settings(), "It is 1."), sample=2) if flip]
 
     assert [(flip.question_id, flip.in_batch, flip.alone) for flip in flips] == [("q0", "'It is 0.'", "'It is 1.'")]
 
@@ -240,7 +240,7 @@ def test_a_question_is_looked_at_again_with_the_passages_that_it_was_shown(books
     question = books.result(run.run_id, "q0")[0]
     engine = Contrary(load_settings())
 
-    list(stability(books, run.run_id, engine, sample=1))
+    list(stability(books, run, engine, sample=1))
     (given,) = request_tokens(run, question, shown, PromptEncoder(WordTokenizer()))
 
     assert engine.prompts == [given["text"]] == ["Sums are even.\nWhat is 0 plus 0?"]

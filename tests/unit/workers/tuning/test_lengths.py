@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from contract import MemoryLedger, Mode, Outcome, Question, Verdict
-from contract.errors import InputError
+from contract.errors import InputError, RequestRejected
 from contract.settings import load_settings
 from contract.spec import ExampleSelection, FewShot, IndexKind, Prompt, Retrieval, RunSpec, Sampling
 from contract.verdict import Passage
 from tests.support import make_question, make_questions, make_spec, open_run
 from tests.unit.workers.tuning.tuned import judged, question_of
-from workers.engines.encoding import PromptEncoder
-from workers.scoring import Item
+from workers.engines.encoding import Encoded, PromptEncoder
+from workers.engines.prefill_plan import make_plan
+from workers.scoring import Item, requests_of
 from workers.tuning.lengths import COMPLAINT_TOKENS, lengths
 from workers.tuning.sample import items_of, most_context, to_measure
 
@@ -32,9 +33,9 @@ class Words:
 ENCODER = PromptEncoder(Words())
 
 
-def test_lengths_are_those_of_prompt_and_longest_choice_and_the_token_that_vllm_always_writes() -> None:
+def test_lengths_are_those_of_prompt_and_longest_choice() -> None:
     found = lengths([Item(question_of(10), make_spec())], ENCODER)
-    assert found.longest == len(["Question:"]) + 10 + len(["Answer:"]) + 1 + 1
+    assert found.longest == len(["Question:"]) + 10 + len(["Answer:"]) + 1
 
 
 def test_lengths_of_a_mode_that_writes_have_room_for_all_of_the_text() -> None:
@@ -45,12 +46,12 @@ def test_lengths_of_a_mode_that_writes_have_room_for_all_of_the_text() -> None:
 def test_a_tuned_context_fails_no_question_for_being_among_the_longest() -> None:
     many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
     found = lengths([Item(each, make_spec()) for each in many], ENCODER)
-    assert (found.median, found.p95, found.longest) == (14, 14, 504)
+    assert (found.median, found.p95, found.longest) == (13, 13, 503)
     assert (found.context, found.beyond) == (512, 0)
 
 
 def test_a_context_has_room_for_what_marks_the_prompts_of_a_trial() -> None:
-    full = [Item(question_of(60), make_spec())]
+    full = [Item(question_of(61), make_spec())]
     found = lengths(full, ENCODER)
     assert (found.longest, found.context) == (64, 128)
 
@@ -58,7 +59,18 @@ def test_a_context_has_room_for_what_marks_the_prompts_of_a_trial() -> None:
 def test_a_context_grows_no_larger_than_the_model_s_and_says_what_it_does_not_hold() -> None:
     many = [question_of(10) for _ in range(97)] + [question_of(500) for _ in range(3)]
     found = lengths([Item(each, make_spec()) for each in many], ENCODER, most=500)
-    assert (found.longest, found.context, found.beyond) == (504, 500, 3)
+    assert (found.longest, found.context, found.beyond) == (503, 500, 3)
+
+
+def test_a_question_that_just_fits_is_not_told_to_be_too_long() -> None:
+    """Its last token, which vLLM does not read, was counted besides the one that vLLM writes in its place."""
+    item = Item(question_of(10), make_spec())
+    (request,) = requests_of(item)
+    (encoded,) = ENCODER.encode([request])
+    assert isinstance(encoded, Encoded)
+    plans = [make_plan(request, encoded, limit, caches=True) for limit in (12, 13)]
+    assert [isinstance(each, RequestRejected) for each in plans] == [True, False]
+    assert [lengths([item], ENCODER, most=limit).beyond for limit in (12, 13)] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +98,7 @@ def test_lengths_count_no_passages_that_max_context_tokens_leaves_out() -> None:
     template = Prompt(name="with context", text="{{ context }}\n{{ question }}")
     passages = tuple(Passage(id=f"p{n}", score=1.0, text="word " * 10) for n in range(50))
     item = Item(question_of(10), make_spec(rag=rag, prompt=template), passages)
-    assert lengths([item], ENCODER).longest == 2 * 10 + 10 + 1 + 1
+    assert lengths([item], ENCODER).longest == 2 * 10 + 10 + 1
 
 
 def test_of_many_questions_those_with_the_longest_prompts_are_measured_whatever_makes_them_long(
@@ -135,3 +147,13 @@ def test_questions_are_tried_with_the_passages_that_were_retrieved_for_them() ->
     books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED, passages=without_room)])
     found = list(items_of(run, questions, books))
     assert [(each.question.id, each.passages) for each in found] == [(each.id, shown) for each in questions[:2]]
+
+
+def test_questions_for_which_nothing_was_found_are_tried_without_passages() -> None:
+    """A run of which none had any was told that its passages were not retrieved yet, whatever workers did."""
+    books, questions = MemoryLedger(), make_questions(3)
+    run = open_run(books, questions, rag=Retrieval(index="facts", index_digest="0" * 64, kind=IndexKind.BM25))
+    books.attach(run.run_id, {questions[0].id: ()})
+    books.commit(run.run_id, [Verdict(question_id=questions[1].id, outcome=Outcome.UNANSWERED)])
+    found = list(items_of(run, questions, books))
+    assert [(each.question.id, each.passages) for each in found] == [(each.id, ()) for each in questions[:2]]
