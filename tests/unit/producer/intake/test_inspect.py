@@ -96,6 +96,17 @@ def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
     assert not told("mode=likelihood")
 
 
+def test_no_mode_is_advised_a_field_of_reasons_that_it_refuses(write_rows: WriteRows, producer: Producer) -> None:
+    """With the prompt `reasoned`, also a judge's run was told to name few_shot.rationale, which it then refused."""
+    write_rows({"question": "shown?", "choices": ["yes", "no"], "answer": "A"}, name="dev.jsonl")
+    words = ["--set", "few_shot={k: 1, file: dev.jsonl}", "--set", "prompt=reasoned"]
+    path = write_rows(*yes_or_no("AB"))
+
+    for mode in ("judge", "letter", "likelihood"):
+        found = producer("enqueue", path, "--dry-run", *words, "--set", f"mode={mode}")
+        assert "rationale" not in found.stderr
+
+
 def test_a_mode_for_prompts_is_refused_as_no_command_would_ask_questions_in_it(five: Path, producer: Producer) -> None:
     """The questions were shown as they would be asked, without their choices."""
     for command in ("inspect", "enqueue"):
