@@ -104,7 +104,7 @@ class Work:
             weight = self._session.weight(run.run_id)
             done = export(self._session.ledger, run.run_id, self._out / run.run_id, self._formats, live, weight)
             for remark in done.remarks:
-                note(remark)
+                note(f"{run.run_id}: {remark}" if len(self._runs) > 1 else remark)
             files += done.files
             summaries[run.run_id] = done.summary
         table = self.table(summaries)

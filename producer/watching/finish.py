@@ -65,7 +65,7 @@ def export_and_print(
         live = workers_of(run, session.live_workers())
         done = export(session.ledger, run.run_id, out / run.run_id, formats, live, session.weight(run.run_id))
         for remark in done.remarks:
-            note(remark)
+            note(f"{run.run_id}: {remark}" if len(runs) > 1 else remark)
         printed.append({**done.content, "files": [str(path) for path in done.files]})
         tallies.append(done.summary.tally)
         if not as_json:
