@@ -471,6 +471,9 @@ def test_a_priority_is_shown_and_is_that_of_what_is_sent_now(
         assert producer(verb, low["run_id"], "--priority", "high").stdout.endswith(kept)
     again = producer("enqueue", five, "--run", "low", "--priority", "high").stdout
     assert f"priority   still low, as first enqueued; {queued}" in again
+    settle(ledger, low["run_id"], *(f"q{n}" for n in range(5)))
+    again = producer("enqueue", five, "--run", "low", "--priority", "high").stdout
+    assert "priority   still low, as first enqueued\n" in again, "nothing of it is queued"
 
 
 def test_enqueuing_a_settled_run_says_how_its_failed_questions_are_asked_again(
