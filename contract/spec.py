@@ -298,7 +298,7 @@ class Judge(BaseModel):
     @model_validator(mode="after")
     def _a_server_has_a_model(self) -> Self:
         if bool(self.server) != bool(self.model):
-            raise ValueError("judge.server and judge.model belong together: which model of which server grades?")
+            raise ValueError("judge.server and judge.model belong together: name a server and its model, or neither")
         if self.reasoning_effort and not self.server:
             raise ValueError(
                 "judge.reasoning_effort has no effect without judge.server: a model that grades itself does so with"

@@ -21,6 +21,7 @@ from contract.verdict import Outcome
 from contract.wording import number
 from producer.options import KEEPS_PRIORITY, priority_option, run_argument, runs_argument, to_weight
 from producer.session import Session
+from producer.watching.failures import retry
 from producer.watching.status import unwritten
 
 __all__ = ["cancel", "pause", "purge", "requeue", "resume", "weight"]
@@ -69,14 +70,15 @@ def _refuse_unfinished_rescored(session: Session, runs: Sequence[Run]) -> None:
     """Raise InputError if one of `runs` is being rescored, which no worker does, and which does not pause."""
     for run in runs:
         if not session.ledger.counts(run.run_id).finished:
-            _refuse_rescored(run)
+            _refuse_rescored(session, run)
 
 
-def _refuse_rescored(run: Run) -> None:
+def _refuse_rescored(session: Session, run: Run) -> None:
     if old := run.spec.rescored_from:
+        again, finished = f"To ask failed questions again: {retry(run)}", session.ledger.counts(run.run_id).finished
         raise InputError(
             f"{run.run_id} rescores the texts of {old} and asks no model.",
-            hint=f"Finish it with: python -m workers rescore {old}",
+            hint=again if finished else f"Finish it with: python -m workers rescore {old}",
         )
 
 
@@ -134,7 +136,7 @@ def requeue(session: Session, run_names: tuple[str, ...], failed: bool, priority
 
 def _refuse_to_requeue(session: Session, run: Run) -> None:
     """Raise InputError for a run of which nothing is sent again, before anything is done to the others."""
-    _refuse_rescored(run)
+    _refuse_rescored(session, run)
     counts = session.ledger.counts(run.run_id)
     if counts.halted:
         raise halted(run.run_id, counts.state)

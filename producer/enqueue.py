@@ -247,8 +247,11 @@ def _priority_lines(done: Submitted, asked: Priority | None) -> Lines:
     run = done.run
     if asked is None or asked is run.priority:
         return priority_lines(run)
+    still = f"still {run.priority.name.lower()}, as first enqueued"
+    if done.state is State.SETTLED:  # nothing of it is queued
+        return [("priority", still)]
     rest = "only what was sent now has another" if done.sent else KEEPS_PRIORITY
-    return [("priority", f"still {run.priority.name.lower()}, as first enqueued; {rest}")]
+    return [("priority", f"{still}; {rest}")]
 
 
 def _echo_dry_run(planned: Plan, how: _How, earlier: Earlier | None) -> None:

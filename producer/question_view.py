@@ -11,7 +11,7 @@ from contract.ledger import Run
 from contract.prompts import prompts_of, wants_passages
 from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
-from contract.spec import RunSpec
+from contract.spec import Output, RunSpec
 from contract.verdict import MAJORITY, ContextSource, Outcome, Passage, Verdict
 from contract.wording import number
 from producer.export.cells import iso
@@ -146,15 +146,16 @@ def _verdict_lines(spec: RunSpec, question: Question, verdict: Verdict) -> Lines
 
 
 def _rotations(spec: RunSpec, question: Question, verdict: Verdict) -> Iterator[str]:
-    """Yield how many rotations are correct, the choice in each, and which one's scores are shown."""
+    """Yield how many rotations are correct, the choice in each, and which one's scores or text are shown."""
     if question.answer is not None:
         yield f"correct in {verdict.rotations_right} of {verdict.rotations}"
     comparable = question.answer is not None and spec.mode.chooses
     shown = verdict.rotation_choices.index(verdict.choice) if verdict.choice in verdict.rotation_choices else 0
+    what = "text" if spec.mode.output is Output.TEXT else "scores"
     for at, (choice, each) in enumerate(zip(verdict.rotation_choices, arrangements(question, spec), strict=False)):
         order = " ".join(LABELS[place] for place in each.order)
         judged = f", {'correct' if choice in question.right else 'wrong'}" if choice and comparable else ""
-        yield f"{order}: {choice or 'none'} chosen{judged}{'  ← the scores above' if at == shown else ''}"
+        yield f"{order}: {choice or 'none'} chosen{judged}{f'  ← the {what} above' if at == shown else ''}"
 
 
 def _context(verdict: Verdict) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.ledger import Run
+from contract.prompts import shows_choices
 from contract.spec import Judge, Normalization, RunSpec
 from contract.verdict import Outcome
 from contract.wording import number
@@ -225,11 +226,14 @@ def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
     unread = tally.count(Outcome.UNANSWERED)
     if not spec.mode.read_by_rules or unread <= tally.settled / 2:
         return []
-    remedy = (
-        "look at some with `show`, then try mode letter, few-shot examples, or a prompt that asks for a letter only"
-    )
-    longer = ", or a larger sampling.max_tokens" if tally.truncated > tally.context_full else ""
-    return [("unanswered", f"{unread:,} of {tally.settled:,}: most texts name no choice; {remedy}{longer}")]
+    remedies = [
+        "mode letter" if shows_choices(spec.prompt) else "a prompt that shows the choices",
+        *([] if spec.few_shot else ["few-shot examples"]),
+        "or a prompt that asks for a letter only",
+        *(["or a larger sampling.max_tokens"] if tally.truncated > tally.context_full else []),
+    ]
+    remedy = f"look at some with `show`, then try {', '.join(remedies)}"
+    return [("unanswered", f"{unread:,} of {tally.settled:,}: most texts name no choice; {remedy}")]
 
 
 def position_lines(found: Preference | None, spec: RunSpec) -> Lines:

@@ -60,10 +60,13 @@ def without_room(items: Sequence[Item], engine: Engine) -> dict[int, RequestReje
 
 def _no_room(item: Item, tokens: int) -> RequestRejected:
     most = item.spec.sampling.max_tokens if item.spec.sampling else 0
+    hint = "Raise vllm_args.max_model_len if the model allows it."
+    if tokens < most:
+        hint = "Lower sampling.max_tokens, or raise vllm_args.max_model_len if the model allows it."
     return RequestRejected(
         f"No passage can be shown: even without one, the prompt and sampling.max_tokens ({most:,}) exceed the model's"
         f" context by {number(tokens, 'token')}.",
-        hint="Lower sampling.max_tokens, or raise vllm_args.max_model_len if the model allows it.",
+        hint=hint,
     )
 
 

@@ -6,7 +6,7 @@
 from contract.ledger.base import REQUEST_ENDED, Begun, Ledger
 from contract.ledger.memory import MemoryLedger
 from contract.ledger.redis import RedisLedger
-from contract.ledger.run import Counts, Run, RunState, Taken, halted
+from contract.ledger.run import Counts, Run, RunState, Taken, halted, now
 
 __all__ = [
     "REQUEST_ENDED",
@@ -19,4 +19,5 @@ __all__ = [
     "RunState",
     "Taken",
     "halted",
+    "now",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 from typing import Self
 
@@ -13,7 +14,7 @@ from contract.priority import Priority
 from contract.spec import RunSpec
 from contract.verdict import Outcome
 
-__all__ = ["Counts", "Run", "RunState", "Taken", "halted"]
+__all__ = ["Counts", "Run", "RunState", "Taken", "halted", "now"]
 
 
 class Taken(BaseModel):
@@ -60,6 +61,7 @@ class Run(BaseModel):
     chance: float | None
     #: Questions without a key; no accuracy includes them.
     without_key: int = 0
+    #: Seconds since the epoch, from `now`.
     created_at: float
     #: Priority at which questions are sent, and lost ones sent again.
     priority: Priority = Priority.NORMAL
@@ -139,6 +141,11 @@ class Counts(BaseModel):
     def over(self) -> bool:
         """Whether there is nothing to wait for: finished, or cancelled."""
         return self.finished or self.state is RunState.CANCELLED
+
+
+def now() -> float:
+    """Return the time to the millisecond, as exports have it, so that a run which is loaded has the same one."""
+    return round(time.time(), 3)
 
 
 def halted(run_id: str, state: str) -> RunHalted:

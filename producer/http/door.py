@@ -26,7 +26,7 @@ from contract.errors import (
     WritesRefused,
 )
 from contract.fleet import WorkerRecord
-from contract.ledger import Ledger, Run
+from contract.ledger import Ledger, Run, now
 from contract.names import request_id
 from contract.priority import Priority
 from contract.question import Question
@@ -211,7 +211,7 @@ class Door:
             questions=len(questions),
             chance=digest.keys.guessing.chance(spec),
             without_key=digest.keys.without_key,
-            created_at=time.time(),
+            created_at=now(),
             priority=Priority.HIGH,
         )
 

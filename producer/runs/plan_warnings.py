@@ -50,7 +50,8 @@ def _example_warnings(planned: Plan) -> list[str]:
             f"few_shot.file has {len(few_shot.pool):,} examples. All of them are stored with the run and read by every"
             " command that opens it: a few hundred are enough."
         )
-    if not few_shot.rationale and planned.spec.prompt.name == REASONED:
+    read = planned.spec.mode.read_by_rules  # in other modes, no text is written, or examples cannot show reasoning
+    if read and not few_shot.rationale and planned.spec.prompt.name == REASONED:
         found.append(
             "few_shot: the prompt asks for reasoning, but its examples answer with a letter alone, and the model will"
             " do the same. Name the examples' reasoning field in few_shot.rationale, or set prompt: lettered."

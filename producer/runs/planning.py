@@ -5,11 +5,10 @@ The whole file is read, which yields the digest that determines the run's id.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 from contract.errors import RunConfigError
-from contract.ledger import Ledger, Run, Taken
+from contract.ledger import Ledger, Run, Taken, now
 from contract.names import LAST, run_id_for, run_name, slug
 from contract.prefix_order import PrefixOrder
 from contract.priority import Priority
@@ -60,7 +59,7 @@ class Plan:
             questions=self.survey.digest.count,
             chance=self.survey.digest.keys.guessing.chance(self.spec),
             without_key=self.survey.digest.keys.without_key,
-            created_at=time.time(),
+            created_at=now(),
             priority=priority,
             taken=self.taken,
         )

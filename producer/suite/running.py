@@ -128,7 +128,7 @@ class Work:
         why: Lines = []
         failed = [each.summary for each in table.cells if each.summary and each.summary.failures.count]
         for each in failed[:MOST_FAILED]:
-            why += failed_lines(each.run.run_id, each.failures)
+            why += failed_lines(each.run, each.failures)
         if len(failed) > MOST_FAILED:
             others = number(len(failed) - MOST_FAILED, "more run")
             why.append(("", f"and {others} with failed questions; python -m producer export RUN says why"))

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from contract.ledger import Run
 from producer.output import Lines, labelled
 from producer.stats.failures import Failures
 
-__all__ = ["failed_lines"]
+__all__ = ["failed_lines", "retry"]
 
 #: Characters shown of an error message; the results and `show` have all of it.
 MOST = 300
 
 
-def failed_lines(run_id: str, failures: Failures) -> Lines:
+def retry(run: Run) -> str:
+    """Return the commands that ask the failed questions of `run` again."""
+    if old := run.spec.rescored_from:  # no worker asks it anything
+        return f"python -m producer requeue {old} --failed, and once it has settled: python -m workers rescore {old}"
+    return f"python -m producer requeue {run.run_id} --failed"
+
+
+def failed_lines(run: Run, failures: Failures) -> Lines:
     """Return each kind of failure with its count and examples, most frequent first, and how to retry them."""
     if not failures.count:
         return []
     kinds = [line for kind, count in failures.count.most_common() for line in _kind(failures, kind, count)]
-    retry = f"once that is fixed, retry with: python -m producer requeue {run_id} --failed"
-    return labelled("failed", [*kinds, retry])
+    return labelled("failed", [*kinds, f"once that is fixed, retry with: {retry(run)}"])
 
 
 def _kind(failures: Failures, kind: str, count: int) -> Iterator[str]:

@@ -78,7 +78,7 @@ def export_run(session: Session, run: Run, out: Path, formats: Sequence[str]) ->
     live = workers_of(run, session.live_workers())
     done = export(session.ledger, run.run_id, out / run.run_id, formats, live, session.weight(run.run_id))
     for remark in done.remarks:
-        note(remark)
+        note(f"{run.run_id}: {remark}")
     return done
 
 

@@ -17,6 +17,7 @@ from producer.output import Lines, optional_line
 from producer.result_lines import result_lines
 from producer.runs.asked import how_asked
 from producer.stats import Tally
+from producer.watching.failures import retry
 from producer.watching.unserved import (
     more_urgent,
     put_off_by,
@@ -75,6 +76,8 @@ def status_lines(run: Run, counts: Counts, broker: Broker, used: Sequence[Engine
     """Return the output lines of `status`; `used` are the engines that have answered the run."""
     tally = Tally.of_counts(counts, run.without_key)
     failed = "`export` says why, and `requeue --failed` asks them again once that is fixed"
+    if run.spec.rescored_from:
+        failed = f"`export` says why; once that is fixed, retry with: {retry(run)}"
     more = [("failed", failed)] if counts.of(Outcome.FAILED) else []
     first, *results = result_lines(run, tally, counts.standing, more=more)
     done = 1000 * counts.settled // counts.total / 10  # rounded down: 100 % are all

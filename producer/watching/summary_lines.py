@@ -45,7 +45,7 @@ def summary_lines(summary: Summary, used: Sequence[EngineUsed], files: Sequence[
         *position_lines(summary.preferred_position, run.spec),
         *judge_lines(run.spec.judge, summary.agreement),
         *retrieval_lines(summary.retrieval),
-        *failed_lines(run.run_id, summary.failures),
+        *failed_lines(run, summary.failures),
         *_reused_lines(summary),
         *_speed_lines(summary),
         *engine_lines(run, used),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from dataclasses import dataclass
 from itertools import count as count_from
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from contract.choice_order import arrangements
 from contract.chunks import chunks
 from contract.errors import RunConfigError
-from contract.ledger import Ledger, Run
+from contract.ledger import Ledger, Run, now
 from contract.names import run_id_for
 from contract.question import Question
 from contract.verdict import Failure, Outcome, Verdict
@@ -54,7 +53,7 @@ def rescore(ledger: Ledger, old: Run) -> Rescored:
     spec = old.spec.model_copy(update={"rescored_from": old.run_id, "rules_version": rules_version()})
     name = f"{old.run_id.removesuffix(f'-{old.spec.fingerprint()[:8]}')}-rescored"
     ids = (run_id_for(name, spec, repeat) for repeat in count_from(1))
-    runs = (old.model_copy(update={"run_id": each, "spec": spec, "created_at": time.time()}) for each in ids)
+    runs = (old.model_copy(update={"run_id": each, "spec": spec, "created_at": now()}) for each in ids)
     return next(done for new in runs if (done := _rescored_into(ledger, old, new)))
 
 

@@ -15,7 +15,7 @@ from contract.errors import LedgerError, RunHalted
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from contract.names import request_id
-from contract.verdict import Outcome, Verdict
+from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.options import CANCELLED
 from tests.support import interrupted_run, make_questions, open_run, settle
@@ -242,11 +242,25 @@ def test_requeue_asks_no_model_where_stored_texts_were_read_again(
     producer: Producer, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
     run = open_run(ledger, make_questions(1), rescored_from="old-0a1b2c3d")
-    settle(ledger, run.run_id, "q0", outcome=Outcome.FAILED)
     with unchanged(ledger, run.run_id):
-        said = producer("requeue", run.run_id, "--failed", exit_code=1).stderr
+        said = producer("requeue", run.run_id, exit_code=1).stderr
     assert "Finish it with: python -m workers rescore old-0a1b2c3d" in said
     assert broker.messages == []
+
+
+def test_failed_questions_of_stored_texts_are_asked_again_in_the_run_that_has_the_texts(
+    producer: Producer, ledger: MemoryLedger
+) -> None:
+    """`export` and `status` advised a `requeue --failed` that was refused, and the refusal to finish what was."""
+    run = open_run(ledger, make_questions(1), rescored_from="old-0a1b2c3d")
+    why = Failure(type="RequestRejected", message="too long")
+    ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.FAILED, error=why)])
+    again = "requeue old-0a1b2c3d --failed, and once it has settled: python -m workers rescore old-0a1b2c3d"
+    with unchanged(ledger, run.run_id):
+        refused = producer("requeue", run.run_id, "--failed", exit_code=1).stderr
+    for said in (refused, producer("status").stdout, producer("export", exit_code=3).stdout):
+        assert again in " ".join(said.split())
+        assert f"requeue {run.run_id}" not in said
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
@@ -476,6 +490,9 @@ def test_a_priority_is_shown_and_is_that_of_what_is_sent_now(
         assert producer(verb, low["run_id"], "--priority", "high").stdout.endswith(kept)
     again = producer("enqueue", five, "--run", "low", "--priority", "high").stdout
     assert f"priority   still low, as first enqueued; {queued}" in again
+    settle(ledger, low["run_id"], *(f"q{n}" for n in range(5)))
+    again = producer("enqueue", five, "--run", "low", "--priority", "high").stdout
+    assert "priority   still low, as first enqueued\n" in again, "nothing of it is queued"
 
 
 def test_enqueuing_a_settled_run_says_how_its_failed_questions_are_asked_again(

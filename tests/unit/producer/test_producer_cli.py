@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, RunState
+from contract.spec import Mode, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main
@@ -311,7 +312,7 @@ def test_an_export_names_the_result_files_that_an_earlier_one_left_there(produce
     said = producer("export").stderr
 
     *_, line = said.splitlines()
-    named = line.removeprefix("left as they were by an earlier export: ").split(", ")
+    named = line.removeprefix(f"{run_id}: left as they were by an earlier export: ").split(", ")
     folder = f"results/{run_id}"
     assert [each for each in named if "lm-eval" not in each] == [f"{folder}/results.jsonl", f"{folder}/results.parquet"]
     samples, results = (Path(each).name for each in named if each.startswith(f"{folder}/lm-eval/"))
@@ -415,6 +416,20 @@ def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, led
     older = producer("show", "last", "q1").stdout
     assert "correct in 3 of 4" in older, "a verdict from before each rotation was kept"
     assert " chosen," not in older
+
+
+def test_of_a_circular_question_without_scores_show_tells_which_rotation_had_its_text(
+    producer: Producer, ledger: MemoryLedger
+) -> None:
+    """It pointed at "the scores above", which neither `generate` nor `judge` has."""
+    run = open_run(ledger, make_questions(1), circular=True, mode=Mode.GENERATE, sampling=Sampling())
+    rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "choice": "A", "rotations": 4, "raw_text": "It is A."}
+    ledger.commit(run.run_id, [Verdict(question_id="q0", rotation_choices=("D", "A", "A", None), **rotated)])
+
+    said = producer("show", "last", "q0").stdout
+
+    assert "B C D A: A chosen, correct  ← the text above\n" in said
+    assert "scores" not in said
 
 
 def test_purge_asks_nobody_where_there_is_nobody(

@@ -150,6 +150,13 @@ def test_a_question_whose_answer_leaves_no_room_for_passages_fails_instead_of_be
     assert Outcome.FAILED not in {asked.outcome, unsearched.outcome}
 
 
+def test_where_the_question_alone_is_too_long_a_shorter_answer_is_no_remedy() -> None:
+    writes = item(mode=Mode.GENERATE, sampling=Sampling(max_tokens=8))
+    (refused,) = score_batch([writes], engine(words(Item(writes.question, writes.spec, ())) - 1))
+    assert refused.error is not None
+    assert refused.error.message.endswith("context by 9 tokens. Raise vllm_args.max_model_len if the model allows it.")
+
+
 def test_the_longest_of_a_questions_requests_decides_how_many_passages_fit() -> None:
     with_and_without = item(normalization=Normalization.MUTUAL_INFO)
     (short,) = fitted([with_and_without], engine(words(with_and_without) - 1))

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.layout_files import CASES, lines
 from contract.ledger import MemoryLedger
 from producer.intake.profile import Lengths
+from tests.support import build_test_index
 from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.intake.inspected import SIX, yes_or_no
 
@@ -94,6 +95,31 @@ def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
     assert not told("mode=generate", "prompt=lettered")
     assert not told("mode=generate", "few_shot.rationale=why")
     assert not told("mode=likelihood")
+
+
+def test_no_mode_is_advised_a_field_of_reasons_that_it_refuses(write_rows: WriteRows, producer: Producer) -> None:
+    """With the prompt `reasoned`, also a judge's run was told to name few_shot.rationale, which it then refused."""
+    write_rows({"question": "shown?", "choices": ["yes", "no"], "answer": "A"}, name="dev.jsonl")
+    words = ["--set", "few_shot={k: 1, file: dev.jsonl}", "--set", "prompt=reasoned"]
+    path = write_rows(*yes_or_no("AB"))
+
+    for mode in ("judge", "letter", "likelihood"):
+        found = producer("enqueue", path, "--dry-run", *words, "--set", f"mode={mode}")
+        assert "rationale" not in found.stderr
+
+
+def test_a_prompt_has_the_place_of_passages_that_are_not_retrieved_yet(
+    tmp_path: Path, write_rows: WriteRows, producer: Producer
+) -> None:
+    """`enqueue --dry-run` showed that place; `inspect` showed the prompt of a closed book."""
+    index = build_test_index(tmp_path / "facts", ["Iron is a metal."])
+    words = (write_rows(*yes_or_no("AB")), "--set", "rag.enabled=true", "--set", f"rag.index={index}")
+
+    found, planned = producer.json("inspect", *words), producer.json("enqueue", *words, "--dry-run")
+
+    assert found["prompts"][0] == planned["prompt"]
+    assert "‹the passages retrieved for it›" in found["prompts"][0]
+    assert found["prompts"][0] in "\n".join(map(str.strip, producer("inspect", *words).stdout.splitlines()))
 
 
 def test_a_mode_for_prompts_is_refused_as_no_command_would_ask_questions_in_it(five: Path, producer: Producer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from contract.engine_info import EngineUsed
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
 from contract.ledger import MemoryLedger
-from contract.spec import Judge, Mode, Normalization, Prompt, Sampling
+from contract.spec import FewShot, Judge, Mode, Normalization, Prompt, Sampling
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run, settle
@@ -250,7 +251,7 @@ def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_rep
 ) -> None:
     asked = make_questions(4)
     sampling = Sampling(samples=5 if mode is Mode.VOTE else 1, temperature=1.0) if mode.writes else None
-    run = open_run(ledger, asked, mode=mode, sampling=sampling)
+    run = open_run(ledger, asked, mode=mode, sampling=sampling, prompt=LETTERED)
     outcomes = [Outcome.UNANSWERED] * unread + [Outcome.CORRECT] * (4 - unread)
     verdicts = [
         Verdict(question_id=each.id, outcome=outcome, truncated=truncated)
@@ -269,6 +270,31 @@ def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_rep
             f"{unread} of 4: most texts name no choice; look at some with `show`, then try mode letter, few-shot"
         )
         assert f"unanswered  {beginning} examples, {said}\n" in ended[0]
+
+
+@pytest.mark.parametrize(
+    ("shots", "shown", "said"),
+    [
+        (1, True, "then try mode letter, or a prompt that asks for a letter only"),
+        (1, False, "then try a prompt that shows the choices, or a prompt that asks for a letter only"),
+        (
+            0,
+            False,
+            "then try a prompt that shows the choices, few-shot examples, or a prompt that asks for a letter only",
+        ),
+    ],
+)
+def test_what_to_do_where_most_texts_name_no_choice_fits_the_run(
+    ledger: MemoryLedger, report: Producer, shots: int, shown: bool, said: str
+) -> None:
+    """A run with examples was told to try some, and one that shows no choices the mode letter, which refuses that."""
+    few_shot = FewShot(k=shots, pool=tuple(make_questions(1))) if shots else None
+    prompt = LETTERED if shown else Prompt(name="hidden", text="{{ question }}")
+    how: dict[str, Any] = {"sampling": Sampling(), "few_shot": few_shot, "prompt": prompt}
+    run = open_run(ledger, make_questions(1), mode=Mode.GENERATE, **how)
+    settle(ledger, run.run_id, "q0", outcome=Outcome.UNANSWERED)
+
+    assert f"{said}\n" in Producer(report.session, "export")(run.run_id).stdout
 
 
 def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(

@@ -11,6 +11,7 @@ import pytest
 
 from contract.ledger import MemoryLedger, RunState
 from contract.verdict import Outcome
+from producer.session import Session
 from producer.suite import running
 from producer.suite.watching import watch_suite
 from producer.watching.finish import export_run
@@ -44,6 +45,22 @@ def test_watch_exports_every_run_and_writes_the_table(
     content = json.loads(Path("results/mine/suite.json").read_text())
     assert (content["suite"], content["state"], content["file"]) == ("mine", "settled", "suite.yaml")
     assert [each["value"] for each in content["means"]] == [0.75, 0.75]
+
+
+def test_a_remark_on_an_export_names_its_run(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, session: Session
+) -> None:
+    """Of nine runs of a suite, nobody could tell which one's lm-eval files lack some questions."""
+    first, *others = (each["run_id"] for each in producer.json(two_by_two)["runs"])
+    settle_next(ledger, first, Outcome.CORRECT, Outcome.FAILED, Outcome.CORRECT, Outcome.WRONG)
+    settle_all(ledger)
+    lacks = "lm-eval: 1 of 4 questions failed: no sample, not in any metric."
+
+    watched = producer(two_by_two, "--watch", "--format", "lm-eval", exit_code=3)
+    exported = Producer(session, "export", "--format", "lm-eval")
+
+    for result in (watched, exported(first, *others, exit_code=3), exported(first, exit_code=3)):
+        assert f"{first}: {lacks}" in result.stderr.splitlines()
 
 
 def test_a_notebook_reads_all_runs_of_a_suite_as_the_documentation_says(
