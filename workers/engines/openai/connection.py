@@ -84,6 +84,8 @@ class Connection:
             http_client=http_client,
         )
         self.rate_limiter = RateLimiter(server.requests_per_minute)
+        #: Models that answered by the name by which they were asked for.
+        self._answering: set[str] = set()
 
     def with_retries(self, most: int) -> Connection:
         """Return this connection with at most `most` retries of a request. Both share what they learn of parameters."""
@@ -123,7 +125,21 @@ class Connection:
             raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
         if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
+        self._refuse_another_model(asked["model"], answer.get("model"))
         return cast("dict[str, Any]", answer)
+
+    def _refuse_another_model(self, asked: str, answered: object) -> None:
+        """Raise OpenAIError if another model answered than `asked`, which has answered by that name before.
+
+        A proxy may fall back to another model while it does not reach the one that it is asked for, or for a prompt
+        that is too long for that. Only the name in the answer tells, which many servers write in their own way.
+        """
+        from openai import OpenAIError
+
+        if answered == asked:
+            self._answering.add(asked)
+        elif answered and isinstance(answered, str) and asked in self._answering:
+            raise OpenAIError(f"an answer of {answered!r} instead of {asked!r}: does a proxy fall back to that model?")
 
     def says(self, trouble: Exception | str) -> str:
         """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
