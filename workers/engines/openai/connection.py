@@ -145,7 +145,7 @@ class Connection:
         """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
         key = self.server.api_key.get_secret_value()
         way = _proxy_to(self.server.base_url) if may_be_of_a_proxy(trouble) else ""
-        text = f"{self.server.base_url}{way}: {_in_words(trouble)}"
+        text = " ".join(f"{self.server.base_url}{way}: {_in_words(trouble)}{_redirected(trouble)}".split())
         return text.replace(key, "…") if key else text
 
 
@@ -190,6 +190,14 @@ def _in_words(trouble: Exception | str) -> str:
     if not body or isinstance(said, str) or str(body).startswith("<"):  # a proxy's page says nothing more
         return str(trouble)
     return f"{trouble} - {one_line(str(body))}"
+
+
+def _redirected(trouble: Exception | str) -> str:
+    """Return where the refused request was sent on to, if it was: on the way, it may have lost its body or its key."""
+    response: Any = getattr(trouble, "response", None)
+    if not getattr(response, "history", None):
+        return ""
+    return f" - after a redirect to {response.url}: name that server itself"
 
 
 def _correct_status(response: Any) -> None:
