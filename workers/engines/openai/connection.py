@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from types import MappingProxyType
 from typing import Any, cast
@@ -31,6 +32,8 @@ MALFORMED = 422
 CONNECT_S = 10.0
 #: How often a pause looks whether the worker is stopping, in seconds.
 LOOK_S = 0.1
+#: The client's own pauses are no longer than this, in seconds; servers may ask for two minutes before each retry.
+LONG_S = 8.0
 
 
 class RateLimiter:
@@ -61,8 +64,8 @@ class RateLimiter:
 class Connection:
     """HTTP connection to one model on one server; requests are made in the way that the model takes them.
 
-    Once `stopping`, a request that nothing answers is not made again, but raises WaitEnded. Raises SettingsError for a
-    proxy in the environment that cannot be used.
+    Once `stopping`, a request that nothing answers, or that the server wants only after a long pause, is not made
+    again, but raises WaitEnded. Raises SettingsError for a proxy in the environment that cannot be used.
     """
 
     def __init__(self, server: OpenAiSettings, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -76,7 +79,8 @@ class Connection:
             raise SettingsError(said, hint=hint) from None
         self.server = server
         self.parameters = Parameters()
-        self.client: Any = _interruptible(stopping)(
+        self._pauses: dict[int, str] = {}
+        self.client: Any = _interruptible(stopping, self._long_pause)(
             base_url=server.base_url,
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
             timeout=Timeout(server.timeout_s, connect=min(CONNECT_S, server.timeout_s)),
@@ -86,6 +90,22 @@ class Connection:
         self.rate_limiter = RateLimiter(server.requests_per_minute)
         #: Models that answered by the name by which they were asked for.
         self._answering: set[str] = set()
+
+    @property
+    def waits_for(self) -> str:
+        """The server and what it said, while a request waits for long because it asked for that; else empty."""
+        return next(iter(self._pauses.copy().values()), "")
+
+    @contextmanager
+    def _long_pause(self, refusal: Exception, pause_s: float) -> Iterator[None]:
+        said = f"the server, which wants {pause_s:.0f} s to pass before a retry: {self.says(refusal)}"
+        if not self._pauses:
+            log.warning("waiting for %s", said)
+        self._pauses[threading.get_ident()] = said
+        try:
+            yield
+        finally:
+            del self._pauses[threading.get_ident()]
 
     def with_retries(self, most: int) -> Connection:
         """Return this connection with at most `most` retries of a request. Both share what they learn of parameters."""
@@ -149,22 +169,33 @@ class Connection:
         return text.replace(key, "…") if key else text
 
 
-def _interruptible(stopping: Callable[[], bool]) -> type[Any]:
-    """Return OpenAI's client whose pauses before a retry end once `stopping`, if nothing has answered."""
+def _interruptible(
+    stopping: Callable[[], bool], long_pause: Callable[[Exception, float], AbstractContextManager[None]]
+) -> type[Any]:
+    """Return OpenAI's client whose pauses before a retry end once `stopping`, unless the server is only busy.
+
+    It then answers soon, and other texts are being written. A pause that the server wants to be long is a `long_pause`.
+    """
     from openai import OpenAI
 
     class Interruptible(OpenAI):
         def _sleep_for_retry(self, *, retries_taken: int, max_retries: int, options: Any, response: Any) -> None:
-            if response is not None:  # a server that is only busy answers soon, and other texts are being written
-                super()._sleep_for_retry(
-                    retries_taken=retries_taken, max_retries=max_retries, options=options, response=response
-                )
-                return
-            until = time.monotonic() + self._calculate_retry_timeout(max_retries - retries_taken, options)
-            while (left_s := until - time.monotonic()) > 0:
-                if stopping():
-                    raise WaitEnded("The worker stopped while its server did not answer.")
-                time.sleep(min(LOOK_S, left_s))
+            headers = None if response is None else response.headers
+            pause_s = self._calculate_retry_timeout(max_retries - retries_taken, options, headers)
+            if response is None:
+                wait(pause_s, "its server did not answer")
+            elif pause_s <= LONG_S:
+                time.sleep(pause_s)
+            else:
+                with long_pause(self._make_status_error_from_response(response), pause_s):
+                    wait(pause_s, "its server wanted a pause")
+
+    def wait(pause_s: float, why: str) -> None:
+        until = time.monotonic() + pause_s
+        while (left_s := until - time.monotonic()) > 0:
+            if stopping():
+                raise WaitEnded(f"The worker stopped while {why}.")
+            time.sleep(min(LOOK_S, left_s))
 
     return Interruptible
 
