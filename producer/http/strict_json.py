@@ -17,6 +17,9 @@ __all__ = ["StrictRoute"]
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
+        coding = self.headers.get("content-encoding", "identity")
+        if coding != "identity":
+            raise HTTPException(415, f"Expected a body that is not compressed, found Content-Encoding: {coding}.")
         try:
             return json.loads(await self.body(), **STRICT)
         except json.JSONDecodeError:

@@ -105,7 +105,7 @@ class ModelClient(Client):
 
     @property
     def waits_for(self) -> str:
-        return self._patience.waits_for
+        return self._patience.waits_for or self._connection.waits_for
 
     def answered(self, ask: Callable[[], Answer]) -> Answer | Failure:
         from openai import OpenAIError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -28,6 +29,8 @@ MALFORMED = 422
 #: How long a connection may take to be made. A wrong address may not even refuse one, and each of a request's attempts
 #: would wait as long as for an answer.
 CONNECT_S = 10.0
+#: The client's own pauses are no longer than this, in seconds; servers may ask for two minutes before each retry.
+LONG_S = 8.0
 
 
 class RateLimiter:
@@ -58,8 +61,8 @@ class RateLimiter:
 class Connection:
     """HTTP connection to one model on one server; requests are made in the way that the model takes them.
 
-    Once `stopping`, a request that nothing answers is not made again, but raises WaitEnded. Raises SettingsError for a
-    proxy in the environment that cannot be used.
+    Once `stopping`, a request that nothing answers, or that the server wants only after a long pause, is not made
+    again, but raises WaitEnded. Raises SettingsError for a proxy in the environment that cannot be used.
     """
 
     def __init__(self, server: OpenAiSettings, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -73,7 +76,8 @@ class Connection:
             raise SettingsError(said, hint=hint) from None
         self.server = server
         self.parameters = Parameters()
-        self.client: Any = _interruptible(stopping)(
+        self._pauses: dict[int, str] = {}
+        self.client: Any = _interruptible(stopping, self._long_pause)(
             base_url=server.base_url,
             api_key=server.api_key.get_secret_value() or "none",  # the client requires one
             timeout=Timeout(server.timeout_s, connect=min(CONNECT_S, server.timeout_s)),
@@ -81,6 +85,24 @@ class Connection:
             http_client=http_client,
         )
         self.rate_limiter = RateLimiter(server.requests_per_minute)
+        #: Models that answered by the name by which they were asked for.
+        self._answering: set[str] = set()
+
+    @property
+    def waits_for(self) -> str:
+        """The server and what it said, while a request waits for long because it asked for that; else empty."""
+        return next(iter(self._pauses.copy().values()), "")
+
+    @contextmanager
+    def _long_pause(self, refusal: Exception, pause_s: float) -> Iterator[None]:
+        said = f"the server, which wants {pause_s:.0f} s to pass before a retry: {self.says(refusal)}"
+        if not self._pauses:
+            log.warning("waiting for %s", said)
+        self._pauses[threading.get_ident()] = said
+        try:
+            yield
+        finally:
+            del self._pauses[threading.get_ident()]
 
     def with_retries(self, most: int) -> Connection:
         """Return this connection with at most `most` retries of a request. Both share what they learn of parameters."""
@@ -115,29 +137,54 @@ class Connection:
             raise OpenAIError(f"an answer that is not JSON: {trouble}") from None
         if not isinstance(answer, dict) or not answer.get(expected):  # an error with status 200 that names no other
             raise OpenAIError(f"an answer without {expected}: {str(answer)[:200]}")
+        self._refuse_another_model(asked["model"], answer.get("model"))
         return cast("dict[str, Any]", answer)
+
+    def _refuse_another_model(self, asked: str, answered: object) -> None:
+        """Raise OpenAIError if another model answered than `asked`, which has answered by that name before.
+
+        A proxy may fall back to another model while it does not reach the one that it is asked for, or for a prompt
+        that is too long for that. Only the name in the answer tells, which many servers write in their own way.
+        """
+        from openai import OpenAIError
+
+        if answered == asked:
+            self._answering.add(asked)
+        elif answered and isinstance(answered, str) and asked in self._answering:
+            raise OpenAIError(f"an answer of {answered!r} instead of {asked!r}: does a proxy fall back to that model?")
 
     def says(self, trouble: Exception | str) -> str:
         """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
         key = self.server.api_key.get_secret_value()
         way = _proxy_to(self.server.base_url) if may_be_of_a_proxy(trouble) else ""
-        text = f"{self.server.base_url}{way}: {_in_words(trouble)}"
+        text = " ".join(f"{self.server.base_url}{way}: {_in_words(trouble)}{_redirected(trouble)}".split())
         return text.replace(key, "…") if key else text
 
 
-def _interruptible(stopping: Callable[[], bool]) -> type[Any]:
-    """Return OpenAI's client whose pauses before a retry end once `stopping`, if nothing has answered."""
+def _interruptible(
+    stopping: Callable[[], bool], long_pause: Callable[[Exception, float], AbstractContextManager[None]]
+) -> type[Any]:
+    """Return OpenAI's client whose pauses before a retry end once `stopping`, unless the server is only busy.
+
+    It then answers soon, and other texts are being written. A pause that the server wants to be long is a `long_pause`.
+    """
     from openai import OpenAI
 
     class Interruptible(OpenAI):
         def _sleep_for_retry(self, *, retries_taken: int, max_retries: int, options: Any, response: Any) -> None:
-            if response is not None:  # a server that is only busy answers soon, and other texts are being written
-                super()._sleep_for_retry(
-                    retries_taken=retries_taken, max_retries=max_retries, options=options, response=response
-                )
-                return
-            if not sleep_unless(stopping, self._calculate_retry_timeout(max_retries - retries_taken, options)):
-                raise WaitEnded("The worker stopped while its server did not answer.")
+            headers = None if response is None else response.headers
+            pause_s = self._calculate_retry_timeout(max_retries - retries_taken, options, headers)
+            if response is None:
+                wait(pause_s, "its server did not answer")
+            elif pause_s <= LONG_S:
+                time.sleep(pause_s)
+            else:
+                with long_pause(self._make_status_error_from_response(response), pause_s):
+                    wait(pause_s, "its server wanted a pause")
+
+    def wait(pause_s: float, why: str) -> None:
+        if not sleep_unless(stopping, pause_s):
+            raise WaitEnded(f"The worker stopped while {why}.")
 
     return Interruptible
 
@@ -163,6 +210,14 @@ def _in_words(trouble: Exception | str) -> str:
     if not body or isinstance(said, str) or str(body).startswith("<"):  # a proxy's page says nothing more
         return str(trouble)
     return f"{trouble} - {one_line(str(body))}"
+
+
+def _redirected(trouble: Exception | str) -> str:
+    """Return where the refused request was sent on to, if it was: on the way, it may have lost its body or its key."""
+    response: Any = getattr(trouble, "response", None)
+    if not getattr(response, "history", None):
+        return ""
+    return f" - after a redirect to {response.url}: name that server itself"
 
 
 def _correct_status(response: Any) -> None:

@@ -1,12 +1,14 @@
 """Which parameters of a request a model takes: learned from its server's refusals, so no model is known by name.
 
 OpenAI's reasoning models want the limit of tokens by another name, and no `temperature` or `top_p` but their own. Other
-servers refuse every parameter that they do not know: Mistral's has no `seed`. What may be left out is in `DISPENSABLE`;
-a request with anything else that is refused fails, so that no value that a run chose is dropped.
+servers refuse every parameter that they do not know: Mistral's has no `seed`. LiteLLM's proxy refuses those that it
+cannot translate for a model's provider. What may be left out is in `DISPENSABLE`; a request with anything else that is
+refused fails, so that no value that a run chose is dropped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,11 @@ __all__ = ["Parameters", "remedy"]
 UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})
 #: How such refusals begin where the code is missing.
 UNSUPPORTED_WORDS = ("Unsupported parameter", "Unsupported value", "Unknown parameter")
+#: What LiteLLM's proxy calls such a refusal, and how it names the parameters, or one and its value: "anthropic does not
+#: support parameters: ['seed'], for model=…", "O-series models don't support temperature=0".
+LITELLM = "UnsupportedParamsError"
+LISTED = re.compile(r"does not support parameters: \[([^\]]*)\]")
+OF_A_VALUE = re.compile(r"(?:does not|doesn't|don't) support (\w+)=")
 #: What pydantic, which checks requests for FastAPI, calls a field that it does not know; version 1, the second.
 EXTRA = ("extra_forbidden", "value_error.extra")
 #: Named in the refusal of a server that can hold a text to JSON, but does not know the protocol's way to give a schema.
@@ -155,6 +162,10 @@ def _refused(refusal: APIStatusError) -> dict[str, bool]:
         return {refusal.param: code == "unsupported_value"}
     if unknown := _unknown(refusal.body):
         return dict.fromkeys(unknown, False)
+    if LITELLM in str(refusal):
+        listed = LISTED.search(str(refusal))
+        names = re.findall(r"\w+", listed[1]) if listed else []
+        return dict.fromkeys(OF_A_VALUE.findall(str(refusal)), True) | dict.fromkeys(names, False)
     # DeepSeek names no parameter: "This response_format type is unavailable now".
     return {"response_format": False} if "response_format" in str(refusal.body) else {}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import EngineError, SettingsError, nearest
@@ -14,7 +15,8 @@ from workers.engines.openai import wire
 from workers.engines.openai.awaiting import await_server, key_rejected, until_answered
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.echo import Scorable, chat_scores, echoed
-from workers.engines.openai.refusals import is_spent, may_pass
+from workers.engines.openai.patience import refusal
+from workers.engines.openai.refusals import is_away, is_no_answer, is_spent, may_pass
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -119,6 +121,9 @@ def _offers(connection: Connection) -> Offers:
         kind = EngineError if all(map(may_pass, probe.refused)) else SettingsError
         said = connection.says(probe.refused[0])
         raise kind(f"The server answers no test request. {said}", hint=_nearest_model(connection))
+    if any(map(may_pass, probe.refused)):  # from now on, it shows whether that concerned everybody
+        chat, in_chat = probe.next_tokens(in_chat=True)
+        plain, listed = probe.next_tokens(in_chat=False)
     probe.learn_parameters(in_chat=chat)
     scorable = probe.chat_scores(len(in_chat)) if chat else Scorable(0, echo=False)
     # Servers that decode each token alone drop the space before a word, and with it what tells two tokens apart.
@@ -147,6 +152,8 @@ class _Probe:
     refused: list[OpenAIError] = field(default_factory=list)
     #: Whether an answer was one of vLLM's.
     met_vllm: bool = False
+    #: Whether the server offers chat completions; None while nothing was answered yet.
+    in_chat: bool | None = None
 
     def next_tokens(self, *, in_chat: bool) -> tuple[bool, dict[str, float]]:
         """Return whether there are completions at all, and the likeliest next tokens with their log-probabilities."""
@@ -163,6 +170,7 @@ class _Probe:
             except wire.UNREADABLE as trouble:
                 self.refused.append(OpenAIError(f"an answer that cannot be read: {trouble}"))
             else:
+                self.in_chat = self.in_chat or in_chat
                 return True, found if all(value <= ROUNDING for value in found.values()) else {}
         return False, {}
 
@@ -221,28 +229,44 @@ class _Probe:
 
     def context(self) -> int:
         """Return the model's context in tokens, if the server counts tokens, else 0."""
-        from openai import OpenAIError
-
+        answer = self._answered(partial(self.connection.tokenize, prompt="One, two,"))
         try:
-            return int(self.connection.tokenize(prompt="One, two,").get("max_model_len") or 0)
-        except (OpenAIError, TypeError, ValueError):
+            return int((answer or {}).get("max_model_len") or 0)
+        except (TypeError, ValueError):
             return 0
 
     def _tried(self, asked: wire.Asked, **more: Any) -> dict[str, Any] | None:
+        answer = self._answered(partial(self.connection.post, asked, **more))
+        self.met_vllm = self.met_vllm or (answer is not None and wire.is_of_vllm(answer))
+        return answer
+
+    def _answered(self, ask: Callable[[], dict[str, Any]], *, again: bool = True) -> dict[str, Any] | None:
+        """Return what `ask` returns; None if it is refused. Raises EngineError if everything is, for now."""
         from openai import OpenAIError, RateLimitError
 
         try:
-            answer = self.connection.post(asked, **more)
+            return ask()
         except RateLimitError as trouble:  # says nothing about what it offers
-            hint = "Does it limit requests? Set openai.requests_per_minute."
-            raise EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint) from None
+            raise self._busy(trouble) from None
         except OpenAIError as trouble:
             if is_spent(trouble):
                 return wire.NOTHING_WRITTEN
+            if self.in_chat is not None and _may_be_of_all(trouble):
+                small = refusal(self.connection, in_chat=self.in_chat)
+                if small is not None and _may_be_of_all(small):
+                    raise self._busy(small) from None
+                if again and is_away(trouble):  # a proxy that limits requests may have let only the small one through
+                    return self._answered(ask, again=False)
             self.refused.append(trouble)
             return None
-        self.met_vllm = self.met_vllm or wire.is_of_vllm(answer)
-        return answer
+
+    def _busy(self, trouble: OpenAIError) -> EngineError:
+        hint = "Does it limit requests? Set openai.requests_per_minute."
+        return EngineError(f"The server is busy: {self.connection.says(trouble)}", hint=hint)
+
+
+def _may_be_of_all(trouble: OpenAIError) -> bool:
+    return may_pass(trouble) or is_no_answer(trouble)
 
 
 def remarks(connection: Connection, offers: Offers) -> list[str]:
@@ -261,7 +285,7 @@ def remarks(connection: Connection, offers: Offers) -> list[str]:
 
 def _nearest_model(connection: Connection) -> str:
     known = _models(connection)
-    if not known:
+    if not known or connection.server.model in known:
         return "Check openai.url, openai.model and the key, MCQUEUE_OPENAI__API_KEY."
     return nearest(connection.server.model, known) or f"It serves {', '.join(known[:5])}."
 

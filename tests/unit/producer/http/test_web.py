@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import threading
@@ -297,6 +298,14 @@ def test_a_body_is_read_as_strictly_as_a_question_file(app: ASGIApp, body: bytes
     found = answered(app, "/score" if b"choices" in body else "/generate", body, headers=SHOWN)
 
     assert (found.status, says in json.loads(found.body)["detail"]) == (422, True), found.body
+
+
+def test_a_compressed_body_is_refused_as_one(app: ASGIApp) -> None:
+    """It was told that UTF-8 has no byte 0x8b."""
+    headers = {**SHOWN, "content-encoding": "gzip"}
+    answer = answered(app, "/score", gzip.compress(QUESTION), headers=headers)
+    said = {"detail": "Expected a body that is not compressed, found Content-Encoding: gzip."}
+    assert (answer.status, json.loads(answer.body)) == (415, said)
 
 
 def test_a_request_may_set_each_sampling_parameter_within_the_limits_of_a_run() -> None:

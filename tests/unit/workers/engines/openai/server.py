@@ -84,6 +84,8 @@ class Script:
     thinks_if: Callable[[object], bool] = lambda _: True
     #: Statuses of the next answers.
     refusals: list[int] = field(default_factory=list)
+    #: How long it asks to be left alone after these.
+    retry_after_ms: int = 10
     #: Statuses of the answers to requests that contain a text.
     unwanted: dict[str, int] = field(default_factory=dict)
     #: Parameters that its model does not take → the code of the refusal, as OpenAI's reasoning models have it.
@@ -220,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
-        self.send_header("Retry-After-Ms", "10")
+        self.send_header("Retry-After-Ms", str(self.script.retry_after_ms))
         self.end_headers()
         self.wfile.write(content)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -110,3 +112,42 @@ def test_check_says_that_a_proxy_is_of_a_kind_that_cannot_be_used(proxy: str, mo
     found = checked("http://127.0.0.1:1")
     assert found.found.startswith("The environment names a proxy that cannot be used: ")
     assert found.remedy == "Name an HTTP proxy, or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, in capitals or not."
+
+
+class Redirecting(BaseHTTPRequestHandler):
+    """Sends every request on to `/there`, with a status by which a client makes a GET of a POST."""
+
+    def do_GET(self) -> None:
+        content = b'{"object": "list", "data": [{"id": "grader", "object": "model"}]}'
+        is_there = self.path.startswith("/there/")
+        self.send_response(301 if not is_there else 200 if self.path.endswith("/models") else 405)
+        if not is_there:
+            self.send_header("Location", f"/there{self.path}")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the base class names it so
+
+
+def test_check_names_the_address_that_a_server_redirects_to() -> None:
+    """It said "Method Not Allowed", and asked whether the model's right name was meant."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        found = checked(url)
+        server.shutdown()
+        thread.join()
+    assert f"after a redirect to {url}/there/v1/chat/completions: name that server itself" in found.found
+    assert found.remedy == "Check openai.url, openai.model and the key, MCQUEUE_OPENAI__API_KEY."
+
+
+def test_check_says_in_one_line_what_a_server_says_in_several() -> None:
+    with serving(Script(cut_off=["<html>\n<body>\nSign in\n</body>\n</html>"] * 99)) as url:
+        assert "\n" not in checked(url).found

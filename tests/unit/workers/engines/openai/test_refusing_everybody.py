@@ -154,6 +154,33 @@ def test_a_worker_that_is_drained_asks_no_more_of_a_server_that_is_gone(monkeypa
     assert not books.troubles(run.run_id, "q0")
 
 
+def test_a_long_pause_that_the_server_wants_before_a_retry_is_told_and_ends_with_the_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As LiteLLM's proxy, which asks for a minute: each retry was waited for in silence, and drained workers killed."""
+    script, stopping, books = Script(), threading.Event(), MemoryLedger()
+    run = open_run(books, make_questions(2), model="grader")
+    with serving(script) as url:
+        engine = make_engine(settings_for(url))
+        engine.stopping = stopping.is_set
+        engine.start()
+        stage = scorer(books, engine, engine.settings, stopping=stopping.is_set)
+        batch = batch_of(message(run, "q0", "q1"))
+        script.refusals, script.retry_after_ms = [429] * 100, 60_000
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(stage.run, batch)
+            wait_until(lambda: bool(engine.waits_for), "refusal")
+            told = f"the server, which wants 60 s to pass before a retry: {url}/v1: Error code: 429 - not now"
+            assert engine.waits_for == told
+            stopping.set()
+            running.result(PATIENCE_S)
+        assert engine.waits_for == ""
+        engine.close()
+    assert f"waiting for {told}" in caplog.messages
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    assert [each.attempts for each in books.begin(run.run_id, ["q0", "q1"])] == [1] * 2
+
+
 #: What these answer to any request: LiteLLM's proxy to a key whose budget is used up, and to a wrong one if it has no
 #: database; Google to a wrong key.
 LIKE_BAD_REQUESTS = [

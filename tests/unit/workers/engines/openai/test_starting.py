@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from contract.errors import EngineError
@@ -82,3 +84,44 @@ def test_a_server_that_is_busy_when_the_worker_starts_is_waited_for(monkeypatch:
 def test_a_server_that_answers_is_waited_for_no_more() -> None:
     with started(Script()) as engine:
         assert engine.waits_for == ""
+
+
+class Probed(Script):
+    """Behind a proxy that answers requests from number `first` on with `status`, or every other one of them."""
+
+    first, last, step, status = 3, 20, 1, 503
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if len(self.asked) in range(self.first, self.last, self.step):
+            return self.status, {"error": {"message": "upstream is not up"}}
+        return super().answer(path, body)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_server_that_goes_away_while_it_is_probed_is_probed_anew_when_it_is_back(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it refused meanwhile counted as not offered, and failed the questions that needed it."""
+    monkeypatch.setattr("workers.engines.openai.awaiting.WAIT_S", 0.01)
+    script = Probed(context=50)
+    script.status = status
+    with serving(script) as url:
+        engine = make_engine(settings_for(url, max_retries=0).model_copy(update={"server_startup_timeout": PATIENCE_S}))
+        engine.start()
+        offers = engine.describe()["offers"]
+        engine.close()
+    with started(Script(context=50)) as untroubled:
+        assert offers == untroubled.describe()["offers"]
+
+
+def test_a_proxy_that_limits_requests_hides_nothing_that_its_server_offers() -> None:
+    """As nginx, which calls that 503: the small request that finds out whether anybody is served may be let through."""
+    script = Probed(context=50)
+    script.step, script.last = 3, 1000
+    with serving(script) as url:
+        engine = make_engine(settings_for(url, max_retries=0))
+        engine.start()
+        offers = engine.describe()["offers"]
+        engine.close()
+    with started(Script(context=50)) as untroubled:
+        assert offers == untroubled.describe()["offers"]
