@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -144,13 +145,17 @@ class Connection:
         """Raise OpenAIError if another model answered than `asked`, which has answered by that name before.
 
         A proxy may fall back to another model while it does not reach the one that it is asked for, or for a prompt
-        that is too long for that. Only the name in the answer tells, which many servers write in their own way.
+        that is too long for that. Only the name in the answer tells, which many servers write in their own way, or with
+        the model's date behind it.
         """
         from openai import OpenAIError
 
         if answered == asked:
             self._answering.add(asked)
-        elif answered and isinstance(answered, str) and asked in self._answering:
+            return
+        named = answered if isinstance(answered, str) else ""
+        dated = re.fullmatch(rf"{re.escape(asked)}[-@:]\d[\d-]*", named)
+        if named and not dated and asked in self._answering:
             raise OpenAIError(f"an answer of {answered!r} instead of {asked!r}: does a proxy fall back to that model?")
 
     def says(self, trouble: Exception | str) -> str:

@@ -67,6 +67,14 @@ def test_a_server_that_calls_its_model_otherwise_may_call_it_anything(name: str)
         assert [each.error for each in engine.generate([WRITE, LETTERS])] == [None, None]
 
 
+@pytest.mark.parametrize("name", ["grader-2026-10-01", "grader@20261001"])
+def test_a_model_may_be_called_by_its_date_as_well(name: str) -> None:
+    script = FallingBack()
+    with started(script) as engine:
+        script.name = name
+        assert [each.error for each in engine.generate([WRITE, LETTERS])] == [None, None]
+
+
 def test_while_another_model_grades_the_judge_is_waited_for() -> None:
     script = FallingBack(text='{"correct": true, "reason": "fine"}')
     own, judges = Writer(lambda _: ["It is four."]), JudgeEngines(load_settings(None, []))
