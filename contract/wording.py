@@ -18,9 +18,9 @@ def broken_down(questions: Sequence[tuple[int, str]]) -> str:
     return f"{number(total, 'question')}: " + " · ".join(f"{count:,} {what}" for count, what in questions if count)
 
 
-def percent(share: float) -> str:
-    """Return a share in percent: `78.7`.
+def percent(share: float, sign: str = "") -> str:
+    """Return a share in percent: `78.7`. `sign` as in a format specification.
 
     It is rounded as where it is shown as 0.787: otherwise 63 of 80 would be 78.8.
     """
-    return f"{100 * round(share, 3):.1f}"
+    return f"{100 * round(share, 3):{sign}.1f}"

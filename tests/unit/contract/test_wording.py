@@ -18,3 +18,7 @@ def test_a_share_is_the_same_figure_in_percent_as_with_three_decimals() -> None:
     for count in range(801):
         share = count / 800
         assert percent(share) == f"{float(f'{share:.3f}') * 100:.1f}"
+
+
+def test_a_difference_in_percentage_points_has_a_sign_where_a_template_asks_for_it() -> None:
+    assert [percent(share, "+") for share in (0.0754, 0.0, -0.0754)] == ["+7.5", "+0.0", "-7.5"]
