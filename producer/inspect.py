@@ -20,7 +20,7 @@ from producer.intake.profile import MOST_GUESSED, Lengths, Profile
 from producer.intake.survey import Inspector
 from producer.options import as_json, run_config_options
 from producer.output import Lines, echo_json, echo_lines
-from producer.question_view import key_shown, shown_prompts
+from producer.question_view import key_shown, rendered_prompts
 from producer.readers import opened, understand
 from producer.runs.runconfig import NO_QUESTIONS, load_run_config, refuse_free
 from producer.session import Session
@@ -89,7 +89,7 @@ def _content(inspector: Inspector, profile: Profile, shown: list[Question], spec
         "compression": file.compression,
         **inspector.rows_json(),
         **profile.to_json(),
-        "prompts": [shown_prompts(spec, each, None)[0] for each in shown],
+        "prompts": [rendered_prompts(spec, each)[0] for each in shown],
         "keys": [each.right for each in shown],
     }
 
@@ -120,7 +120,7 @@ def _lines(inspector: Inspector, profile: Profile, shown: list[Question], spec: 
         needed = f"max_model_len {profile.needed_tokens.longest} or more for the longest prompt and its answer"
         lines.append(("", f"{needed}, plus passages and the chat template"))
     for each in shown:
-        lines += [("prompt", f"for {each.id}:\n{shown_prompts(spec, each, None)[0]}"), ("key", key_shown(each))]
+        lines += [("prompt", f"for {each.id}:\n{rendered_prompts(spec, each)[0]}"), ("key", key_shown(each))]
     return lines
 
 

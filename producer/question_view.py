@@ -19,7 +19,7 @@ from producer.export.formats.text import named_infinities
 from producer.output import Lines
 from producer.stats.retrieval import was_searched_for
 
-__all__ = ["key_shown", "question_json", "question_lines", "shown_prompts", "verdict_facts"]
+__all__ = ["key_shown", "question_json", "question_lines", "rendered_prompts", "shown_prompts", "verdict_facts"]
 
 #: `Verdict.retrieval_hit` in words.
 _HIT = {True: "a relevant passage was shown", False: "no relevant passage was shown", None: ""}
@@ -66,18 +66,23 @@ def key_shown(question: Question) -> str:
 
 
 def shown_prompts(spec: RunSpec, question: Question, verdict: Verdict | None) -> list[str]:
+    """Return `rendered_prompts`; if the template fails on this question, which is then `failed`, a placeholder."""
+    try:
+        return rendered_prompts(spec, question, verdict)
+    except RunConfigError as trouble:
+        return [f"‹none: {trouble.message}›"]
+
+
+def rendered_prompts(spec: RunSpec, question: Question, verdict: Verdict | None = None) -> list[str]:
     """Return the prompts the model saw, with a placeholder for passages that were not, or not yet, retrieved.
 
-    If the template fails on this question, which is then `failed`, the prompt is a placeholder that says so.
+    Raises RunConfigError if the template fails on this question.
     """
     passages = verdict.passages if verdict else ()
     searched = verdict is not None and was_searched_for(verdict)
     if not searched and wants_passages(question, spec):
         passages = (UNKNOWN_PASSAGES,)
-    try:
-        return prompts_of(question, spec, passages)
-    except RunConfigError as trouble:
-        return [f"‹none: {trouble.message}›"]
+    return prompts_of(question, spec, passages)
 
 
 def verdict_facts(verdict: Verdict) -> dict[str, str]:

@@ -122,6 +122,19 @@ def test_a_prompt_has_the_place_of_passages_that_are_not_retrieved_yet(
     assert found["prompts"][0] in "\n".join(map(str.strip, producer("inspect", *words).stdout.splitlines()))
 
 
+def test_a_template_that_fails_on_a_question_that_is_shown_is_an_error(
+    tmp_path: Path, write_rows: WriteRows, producer: Producer
+) -> None:
+    template = tmp_path / "mine.j2"
+    template.write_text("{{ question }} {{ choices[7].text }}")
+
+    found = producer("inspect", write_rows(*yes_or_no("AB")), "--set", f"prompt={template}", exit_code=1)
+
+    assert "cannot be rendered for question" in found.stderr
+    assert "A template may use question, choices" in found.stderr
+    assert found.stdout == ""
+
+
 def test_a_mode_for_prompts_is_refused_as_no_command_would_ask_questions_in_it(five: Path, producer: Producer) -> None:
     """The questions were shown as they would be asked, without their choices."""
     for command in ("inspect", "enqueue"):
