@@ -16,7 +16,7 @@ class Case(NamedTuple):
 
     layout: str
     title: str
-    content: Any
+    content: str
     questions: list[tuple[str, list[str], str]]
 
 

@@ -81,11 +81,7 @@ def order(engine: Engine, contexts: int, each: int, rounds: int) -> dict[str, An
         prefix_order.add(question)
     by_id = {question.id: question for question in shuffled}
     together = [by_id[name] for name in prefix_order.grouped(list(by_id))]
-
-    def side(in_order: Sequence[Question], name: str) -> Side:
-        return lambda mark: score(engine, [Item(each, marked(spec, f"{name}, {mark}.")) for each in in_order])
-
-    sides = {"shuffled": side(shuffled, "Shuffled"), "together": side(together, "Together")}
+    sides = {"shuffled": side(engine, shuffled, spec, "Shuffled"), "together": side(engine, together, spec, "Together")}
     return {"pair": "order", "questions": len(shuffled), **compared(sides, rounds)}
 
 
@@ -93,15 +89,13 @@ def warm_up(engine: Engine, rounds: int) -> dict[str, Any]:
     """Compare asking all at once with asking the first one alone before."""
     first = questions(BATCH)
     spec = asked("mode=letter", "few_shot.k=8", f"few_shot.file={DEMO / 'examples.jsonl'}")
+    sides = {"at once": side(engine, first, spec, "At once"), "warmed": side(engine, first, spec, "Warmed", alone=1)}
+    return {"pair": "warm-up", "questions": BATCH, **compared(sides, rounds)}
 
-    def at_once(mark: str) -> tuple[float, float]:
-        return score(engine, [Item(each, marked(spec, f"At once, {mark}.")) for each in first])
 
-    def warmed(mark: str) -> tuple[float, float]:
-        items = [Item(each, marked(spec, f"Warmed, {mark}.")) for each in first]
-        return score(engine, items, alone=1)
-
-    return {"pair": "warm-up", "questions": BATCH, **compared({"at once": at_once, "warmed": warmed}, rounds)}
+def side(engine: Engine, in_order: Sequence[Question], spec: RunSpec, name: str, alone: int = 0) -> Side:
+    """Return what asks these questions, in prompts that begin with `name`; `alone` is as in `score`."""
+    return lambda mark: score(engine, [Item(each, marked(spec, f"{name}, {mark}.")) for each in in_order], alone)
 
 
 def compared(sides: Mapping[str, Side], rounds: int) -> dict[str, Any]:

@@ -107,10 +107,8 @@ class Raw:
 
     def _encoded(self, mode: str, mark: str, count: int) -> Iterator[tuple[Request, Encoded]]:
         """Yield the requests of `count` questions, with their tokens."""
-        asking = replace(self._bench.asking(mode), limit=count)
-        requests: list[Request] = []
-        for item in asking.items(self._bench.at.settings, mark):
-            requests += requests_of(item)
+        items = self._bench.asking(mode, count).items(self._bench.at.settings, mark)
+        requests = [request for item in items for request in requests_of(item)]
         for request, encoded in zip(requests, self._encoder.encode(requests), strict=True):
             if isinstance(encoded, RequestRejected):
                 raise encoded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -42,13 +42,13 @@ class Bench:
     boot_within_s: float | None = None
     call_within_s: float | None = None
 
-    def asking(self, mode: str) -> Asking:
-        """Return the questions, asked in that mode."""
-        return Asking(self.source, MODES_ASKED[mode], self.limit)
+    def asking(self, mode: str, count: int) -> Asking:
+        """Return the first `count` questions, asked in that mode."""
+        return Asking(self.source, MODES_ASKED[mode], count)
 
     def whole_path(self, mode: str, served: Settings, mark: str, count: int) -> float:
         """Return the seconds for the first `count` questions through queue, worker and ledger."""
-        return whole_path(self.at, replace(self.asking(mode), limit=count), served, mark)
+        return whole_path(self.at, self.asking(mode, count), served, mark)
 
 
 def questions_of(at: Stand, source: Source, limit: int) -> int:

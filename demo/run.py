@@ -38,6 +38,7 @@ STATE = ROOT / ".mcqueue"
 QUESTIONS = Path("demo/questions.jsonl")
 CORPUS = Path("demo/corpus.jsonl")
 INDEX = STATE / "indexes" / "demo"
+LOGS = STATE / "logs"
 RUN_CONFIG = Path("configs/runs/rag.yaml")
 #: Passages shown per question; more would make the small model slower, not better.
 PASSAGES = 3
@@ -151,7 +152,8 @@ def watch(run_id: str, launchers: Sequence[subprocess.Popen[bytes]]) -> int:
     try:
         while watching.poll() is None:
             if any(launcher.poll() not in (None, 0) for launcher in launchers):
-                say(f"The workers gave up; {(STATE / 'logs' / 'up.log').relative_to(ROOT)} ends with:\n{last_lines()}")
+                said = "\n".join((LOGS / "up.log").read_text(errors="replace").splitlines()[-25:])
+                say(f"The workers gave up; {(LOGS / 'up.log').relative_to(ROOT)} ends with:\n{said}")
                 return 1
             time.sleep(0.2)
     finally:
@@ -165,25 +167,21 @@ def flower_and_workers(unserved: Sequence[str]) -> Iterator[list[subprocess.Pope
 
     They have sessions of their own, so that Ctrl-C reaches only us.
     """
-    logs = STATE / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    LOGS.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    started: list[subprocess.Popen[bytes]] = []
-    commands = {
-        "flower.log": celery(
-            "flower", "--address=127.0.0.1", f"--port={port}", "--read_only=True", "--logging=warning"
-        ),
-    }
+    flower = ["flower", "--address=127.0.0.1", f"--port={port}", "--read_only=True", "--logging=warning"]
+    commands = {"flower.log": [sys.executable, "-m", "celery", "-q", "-A", "workers.app", *flower]}
     if unserved:
-        commands["up.log"] = [sys.executable, "-m", "workers", "up", "--logs", str(logs), *serving(unserved)]
+        commands["up.log"] = [sys.executable, "-m", "workers", "up", "--logs", str(LOGS), *serving(unserved)]
+    started: list[subprocess.Popen[bytes]] = []
     try:
         for name, command in commands.items():
-            with (logs / name).open("wb") as output:
+            with (LOGS / name).open("wb") as output:
                 started.append(
                     subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
                 )
         say(f"Flower      http://127.0.0.1:{port}")
-        say(f"Workers     {begun(unserved)} (logs in {logs.relative_to(ROOT)}/)")
+        say(f"Workers     {begun(unserved)} (logs in {LOGS.relative_to(ROOT)}/)")
         yield started
     finally:
         end(started)
@@ -217,16 +215,6 @@ def end(processes: list[subprocess.Popen[bytes]], within_s: float = STOP_WITHIN_
 def producer(*arguments: str) -> list[str]:
     """Return a command of the producer."""
     return [sys.executable, "-m", "producer", *arguments]
-
-
-def celery(*arguments: str) -> list[str]:
-    """Return a command of the workers' Celery app."""
-    return [sys.executable, "-m", "celery", "-q", "-A", "workers.app", *arguments]
-
-
-def last_lines() -> str:
-    """Return the end of the log of `workers up`."""
-    return "\n".join((STATE / "logs" / "up.log").read_text(errors="replace").splitlines()[-25:])
 
 
 def say(line: str) -> None:

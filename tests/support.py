@@ -196,6 +196,24 @@ def process(
             end(child)
 
 
+def command(
+    *words: str, environment: Mapping[str, str] | None = None, exit_code: int = 0, timeout_s: float = 600.0
+) -> subprocess.CompletedProcess[str]:
+    """Run `python …`, which must end with `exit_code` and without a traceback; by default, it has time to boot vLLM."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == exit_code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
 def listen_to_ctrl_c() -> None:
     """In a child before exec: handle SIGINT as in a terminal, even if the tests run in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,7 +18,7 @@ import pytest
 from contract import RedisLedger, load_settings
 from demo.valkey import free_port
 from producer.export.columns import NAMES
-from tests.support import ROOT, booted_pids, process, url_of, valkey, wait_until
+from tests.support import ROOT, booted_pids, command, process, url_of, valkey, wait_until
 
 DEPLOY = "configs/deploy/laptop.yaml"
 #: Time limit for a boot of vLLM, or a command that may wait for one. On two shared cores a boot takes over a minute.
@@ -88,24 +88,6 @@ def found_by(script: str, given: Any, environment: Mapping[str, str] = {}) -> li
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line.removeprefix("FOUND ")) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-
-
-def command(
-    *arguments: str, environment: Mapping[str, str], exit_code: int = 0, timeout_s: float = BOOT_S
-) -> subprocess.CompletedProcess[str]:
-    """Run `python …`, which must end with `exit_code` and without a traceback."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert done.returncode == exit_code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
 
 
 @pytest.fixture(scope="session")

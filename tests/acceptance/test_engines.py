@@ -20,8 +20,8 @@ import pytest
 
 from contract import Outcome, RedisLedger, Verdict, load_settings
 from contract.errors import EXIT_RETRY
-from tests.acceptance.conftest import BOOT_S, command
-from tests.support import ROOT, booted_pids, process, processes_of_session, url_of, valkey, wait_until
+from tests.acceptance.conftest import BOOT_S
+from tests.support import ROOT, booted_pids, command, process, processes_of_session, url_of, valkey, wait_until
 from workers.engines.vllm_folder import vllm_folder
 from workers.host.launcher import worker_command
 
@@ -139,13 +139,13 @@ def test_an_engine_that_cannot_boot_is_tried_once_and_its_cause_told_here_and_to
     laptop: None, tmp_path: Path, chosen: dict[str, str], cause: str
 ) -> None:
     asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/letter.yaml", "--limit", "4", "--json")
-    run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
+    run_id = json.loads(command("-m", "producer", *asked).stdout)["run_id"]
     up = command("-m", "workers", "up", "--logs", str(tmp_path), environment=chosen, exit_code=1)
     assert up.stderr.count("booting (pid") == 1
     (told,) = [line for line in up.stderr.splitlines() if "ended with exit code 78" in line]
     assert cause in told
     assert "See vllm_args in the deploy file" in told
-    status = json.loads(command("-m", "producer", "status", run_id, "--json", environment={}).stdout)
+    status = json.loads(command("-m", "producer", "status", run_id, "--json").stdout)
     (unbooted,) = status["unbooted"]
     assert cause in unbooted["reason"]
 
@@ -169,7 +169,7 @@ def test_a_worker_whose_engine_is_ended_ends_at_once_and_gives_its_questions_bac
 ) -> None:
     # So many that it still writes when it is seen to, however busy the machine is.
     asked = ("enqueue", "demo/questions.jsonl", "--config", "configs/runs/generate.yaml", "--limit", "160", "--json")
-    run_id = json.loads(command("-m", "producer", *asked, environment={}).stdout)["run_id"]
+    run_id = json.loads(command("-m", "producer", *asked).stdout)["run_id"]
     wait_until(lambda: with_core.core.cpu_percent() > 50, "it to generate")
     with_core.core.send_signal(ending)
     wait_until(lambda: with_core.process.poll() is not None, "the worker to end")
@@ -177,7 +177,7 @@ def test_a_worker_whose_engine_is_ended_ends_at_once_and_gives_its_questions_bac
     counts = with_core.ledger.counts(run_id)
     assert (counts.todo + counts.settled, counts.outcomes.get(Outcome.FAILED, 0)) == (160, 0)
     assert counts.todo > 0
-    status = json.loads(command("-m", "producer", "status", run_id, "--json", environment={}).stdout)
+    status = json.loads(command("-m", "producer", "status", run_id, "--json").stdout)
     assert sum(status["queues"].values()) > 0
 
 

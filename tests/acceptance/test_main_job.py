@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from contract.fleet import Fleet
-from tests.acceptance.conftest import BOOT_S, Stack, command, rows_of, summary_of
+from tests.acceptance.conftest import BOOT_S, Stack, rows_of, summary_of
 from tests.metric_names import VLLM
-from tests.support import ROOT, wait_until
+from tests.support import ROOT, command, wait_until
 from workers.engines.packaged import prepare
 
 QUESTIONS = ROOT / "demo" / "questions.jsonl"

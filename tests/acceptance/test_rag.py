@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import Stack, command, rows_of, summary_of
-from tests.support import ROOT, process, wait_until
+from tests.acceptance.conftest import Stack, rows_of, summary_of
+from tests.support import ROOT, command, process, wait_until
 
 QUESTIONS, CORPUS = ROOT / "demo" / "questions.jsonl", ROOT / "demo" / "corpus.jsonl"
 #: Of the demo set; enough for a gain of its size to be seen.
@@ -21,7 +21,7 @@ ASKED = 48
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("indexes") / "elements"
-    command("-m", "producer", "index", str(CORPUS), "-o", str(folder), environment={})
+    command("-m", "producer", "index", str(CORPUS), "-o", str(folder))
     return folder
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.stand import set_words
 from contract import RedisLedger
 from contract.fleet import Fleet
 from contract.settings import load_fleet
-from tests.support import PATIENCE_S, ROOT, process, wait_until
+from tests.support import PATIENCE_S, ROOT, command, process, wait_until
 from workers.gpus.groups import Device
 from workers.gpus.nvidia import visible_gpus
 from workers.host.machine import Machine
@@ -62,7 +63,7 @@ def test_a_worker_on_one_gpu_scores(devices: list[Device], redis_ledger: RedisLe
         "vllm_args.gpu_memory_utilization=0.3",
         "vllm_args.enforce_eager=true",
     )
-    settings = [word for each in wanted for word in ("--set", each)]
+    settings = set_words(wanted)
     log = tmp_path / "up.log"
     with process("-m", "workers", "up", *settings, "--logs", str(tmp_path), log=log) as launcher:
         wait_until(
@@ -74,14 +75,6 @@ def test_a_worker_on_one_gpu_scores(devices: list[Device], redis_ledger: RedisLe
         (record,) = Fleet(redis_ledger.client).alive()
         assert (record.gpus, record.engine["device"]) == (devices[0].name, "cuda")
         asked = (str(ROOT / "demo" / "questions.jsonl"), "--limit", "20", "--watch", "--json", "--out", str(tmp_path))
-        done = subprocess.run(
-            [sys.executable, "-m", "producer", "enqueue", *asked],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = command("-m", "producer", "enqueue", *asked, timeout_s=PATIENCE_S)
         verdicts = [verdict for _, verdict in redis_ledger.results(json.loads(done.stdout)["run_id"])]
         assert all(verdict and verdict.error is None for verdict in verdicts)

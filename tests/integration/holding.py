@@ -10,15 +10,13 @@ import time
 from collections import Counter
 
 import redis
-from celery import Celery
 
-from contract import RedisLedger, Run, keys
+from contract import RedisLedger, keys
 from contract.fleet import Fleet, WorkerRecord, WorkerState
-from contract.queue import publish
 from tests.integration.runs import QUEUE, messages_in
-from tests.support import ROOT, SIMULATED_MODEL, make_questions, open_run
+from tests.support import ROOT, SIMULATED_MODEL
 
-__all__ = ["book", "die_holding", "queued", "sent_run"]
+__all__ = ["book", "die_holding", "queued"]
 
 #: A worker as far as the broker can tell: it takes messages into its own books, and is killed.
 DIES_HOLDING = """
@@ -46,13 +44,6 @@ def die_holding(fleet: Fleet, worker: str, messages: int) -> None:
     command = [sys.executable, "-c", DIES_HOLDING, worker, QUEUE, str(messages)]
     dead = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert dead.returncode == -signal.SIGKILL, dead.stderr
-
-
-def sent_run(ledger: RedisLedger, app: Celery, questions: int, batch_size: int) -> Run:
-    """A run whose questions are all on the queue."""
-    run = open_run(ledger, make_questions(questions))
-    publish(app, QUEUE, run.run_id, ledger.unsettled(run.run_id), batch_size)
-    return run
 
 
 def book(ledger: RedisLedger, worker: str, message: str) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.stand import set_words
 from contract import RedisLedger, Run, keys
 from contract.fleet import Fleet
 from tests.integration.runs import verdicts
 from tests.support import (
     NOT_BY_ITSELF,
     PATIENCE_S,
-    ROOT,
     SIMULATED_MODEL,
     booted_pids,
+    command,
     process,
     wait_until,
 )
@@ -44,17 +44,14 @@ class Launched:
 def launched(folder: Path, *settings: str, logs: str = "") -> Iterator[Launched]:
     """A launcher with these settings, its own lines and, unless `logs` says otherwise, its workers' in `folder`."""
     given = ("engine=simulated", f"model={SIMULATED_MODEL}", NOT_BY_ITSELF, *settings)
-    chosen = [word for each in given for word in ("--set", each)]
+    chosen = set_words(given)
     with process("-m", "workers", "up", *chosen, "--logs", logs or str(folder), log=folder / "up.log") as launcher:
         yield Launched(launcher, folder)
 
 
 def workers_command(*words: str, exit_code: int = 0) -> str:
-    """`python -m workers …`, which must end so, and without a traceback; what it said."""
-    command = [sys.executable, "-m", "workers", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == exit_code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    """What `python -m workers …` said, which must end so, and without a traceback."""
+    done = command("-m", "workers", *words, exit_code=exit_code, timeout_s=PATIENCE_S)
     return done.stdout + done.stderr
 
 

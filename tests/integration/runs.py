@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import redis
 from celery import Celery
 
-from contract import RedisLedger, Run, Verdict, keys
+from contract import RedisLedger, Run, Verdict, fair_share, keys
 from contract.priority import Priority
 from contract.queue import publish, queue_length, queued_batches
 from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until
@@ -36,10 +36,20 @@ def send(app: Celery, ledger: RedisLedger, run: Run, batch_size: int = 4, priori
     return publish(app, queue, run.run_id, ledger.unsettled(run.run_id), batch_size, priority)
 
 
-def sent(app: Celery, ledger: RedisLedger, count: int, name: str = "test") -> Run:
+def sent(
+    app: Celery,
+    ledger: RedisLedger,
+    count: int,
+    name: str = "test",
+    *,
+    batch_size: int = 4,
+    priority: Priority = Priority.NORMAL,
+    weight: int = 1,
+) -> Run:
     """A run of so many questions that are on the queue."""
     run = open_run(ledger, make_questions(count), name=name)
-    send(app, ledger, run)
+    fair_share.weigh(ledger, run.run_id, weight)
+    send(app, ledger, run, batch_size, priority)
     return run
 
 

@@ -17,15 +17,15 @@ from contract.fleet import Fleet
 from contract.priority import Priority
 from contract.queue import held_batches, publish, queue_length, queued_batches, restore_held
 from contract.spec import IndexKind, Retrieval
-from tests.integration.holding import die_holding, queued, sent_run
-from tests.integration.runs import QUEUE, messages_in
+from tests.integration.holding import die_holding, queued
+from tests.integration.runs import QUEUE, messages_in, sent
 from tests.support import make_question, make_questions, open_run, settle
 
 
 def test_nothing_is_missing_while_every_question_is_queued_held_or_settled(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=6, batch_size=2)
+    run = sent(app, redis_ledger, 6, batch_size=2)
     fleet = Fleet(client)
     die_holding(fleet, "gpu0", messages=1)
     assert missing(redis_ledger, run) == []
@@ -42,7 +42,7 @@ def test_nothing_is_missing_while_every_question_is_queued_held_or_settled(
 def test_what_a_lost_message_carried_is_found_in_input_order_and_sent_again_once(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=12, batch_size=4)
+    run = sent(app, redis_ledger, 12, batch_size=4)
     client.lpop(keys.broker_lists(QUEUE)[2])
     settle(redis_ledger, run.run_id, "q9")
     assert missing(redis_ledger, run) == ["q8", "q10", "q11"]
@@ -72,7 +72,7 @@ def and_then(happening: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -
 def test_no_question_is_missing_whose_message_a_worker_takes_while_the_audit_reads(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    run = sent(app, redis_ledger, 2, batch_size=2)
     and_then(partial(die_holding, Fleet(client), "gpu0", messages=1), monkeypatch)
     assert missing(redis_ledger, run) == []
     assert (queue_length(client, QUEUE), client.hlen(keys.unacked("gpu0"))) == (0, 1)
@@ -98,7 +98,7 @@ def test_no_question_is_missing_that_goes_on_to_be_scored_while_the_audit_reads(
 def test_no_queue_is_reordered_while_the_audit_reads_it(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    run = sent(app, redis_ledger, 2, batch_size=2)
     moving: list[bool] = []
     monkeypatch.setattr(
         "contract.audit.queued_batches",
@@ -118,7 +118,7 @@ def test_a_run_is_stalled_only_when_no_message_can_be_carrying_what_is_unsettled
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
 ) -> None:
     fleet = Fleet(client)
-    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    run = sent(app, redis_ledger, 2, batch_size=2)
     assert not looks_stalled(redis_ledger, run), "queued"
     die_holding(fleet, "gpu0", messages=1)
     assert fleet.alive(), "this process stands in for the worker's"
@@ -173,7 +173,7 @@ def test_a_halted_run_is_neither_stalled_nor_healed_and_goes_on_with_what_is_in_
 def test_what_a_worker_puts_aside_just_before_its_run_goes_on_is_sent_although_it_still_holds_the_message(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=2, batch_size=2)
+    run = sent(app, redis_ledger, 2, batch_size=2)
     die_holding(Fleet(client), "gpu0", messages=1)
     redis_ledger.halt(run.run_id, RunState.PAUSED)
     resume = redis_ledger.resume

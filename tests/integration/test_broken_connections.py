@@ -12,7 +12,7 @@ from contract import Outcome, RedisLedger, keys, load_settings
 from contract.queue import make_celery, publish, queue_length
 from tests.integration.holding import book
 from tests.integration.launching import begun
-from tests.integration.runs import QUEUE, send, verdicts, wait_acknowledged, wait_finished
+from tests.integration.runs import QUEUE, send, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run, url_of, valkey, wait_until, worker
 
 
@@ -36,8 +36,7 @@ def waiting_workers(ledger: RedisLedger) -> int:
 def test_a_batch_goes_on_where_it_runs_however_often_the_connections_break(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(8))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 8)
     busy, idle = tmp_path / "busy", tmp_path / "idle"
     with worker(busy, batch_size=8, max_attempts=2, simulated={"call_ms": 15_000}):
         wait_until(lambda: begun(redis_ledger, run), "the batch to begin")
@@ -56,8 +55,7 @@ def test_a_batch_goes_on_where_it_runs_however_often_the_connections_break(
 def test_messages_that_wait_for_a_batch_go_back_when_the_worker_stops_after_a_reconnect(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(12))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 12)
     log, held = tmp_path / "log", keys.unacked("w0@test")
     slow = {"call_ms": 8_000}
     with worker(
@@ -120,15 +118,13 @@ def test_a_restarted_redis_costs_nothing_and_partial_batches_still_leave(
         monkeypatch.setenv("MCQUEUE_REDIS_URL", url_of(server))
         settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
         ledger, app, port = RedisLedger.connect(settings), make_celery(settings), server.port
-        run = open_run(ledger, make_questions(90))
-        send(app, ledger, run)
+        run = sent(app, ledger, 90)
         with worker(tmp_path / "log", batch_size=16, simulated={"call_ms": 150}):
             wait_until(lambda: ledger.counts(run.run_id).settled > 0, "the first batch")
             server.stop()
             with valkey(folder, port):
                 wait_finished(RedisLedger.connect(settings), run)
-                late = open_run(ledger, make_questions(3), name="late")
-                send(app, ledger, late)
+                late = sent(app, ledger, 3, "late")
                 wait_finished(ledger, late)
                 assert (len(verdicts(ledger, run)), len(verdicts(ledger, late))) == (90, 3)
         ledger.client.close()

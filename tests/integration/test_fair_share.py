@@ -16,44 +16,44 @@ from contract.errors import RedisUnreachable
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.ledger import RunState
 from contract.priority import Priority
-from tests.integration.runs import QUEUE, messages_in
-from tests.integration.turns import LIST, sent, take, turns
+from tests.integration.runs import QUEUE, messages_in, sent
+from tests.integration.turns import LIST, take, turns
 from tests.support import SIMULATED_MODEL
 from workers.janitor import Janitor
 
 
 def test_runs_take_turns_and_the_one_that_came_first_begins(app: Celery, redis_ledger: RedisLedger) -> None:
     for name, questions in (("a", 24), ("b", 8), ("c", 16)):
-        sent(app, redis_ledger, name, questions)
+        sent(app, redis_ledger, questions, name)
     assert turns(redis_ledger) == "aaaaaabbcccc"
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "abcabcacacaa"
 
 
 def test_turns_are_counted_in_questions_not_in_messages(app: Celery, redis_ledger: RedisLedger) -> None:
-    sent(app, redis_ledger, "large", 64, size=16)
-    sent(app, redis_ledger, "small", 32, size=4)
+    sent(app, redis_ledger, 64, "large", batch_size=16)
+    sent(app, redis_ledger, 32, "small", batch_size=4)
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "lsssslssssll"
 
 
 def test_messages_of_a_single_question_take_turns_as_well(app: Celery, redis_ledger: RedisLedger) -> None:
-    sent(app, redis_ledger, "large", 12, size=4)
-    sent(app, redis_ledger, "single", 3, size=1)
+    sent(app, redis_ledger, 12, "large", batch_size=4)
+    sent(app, redis_ledger, 3, "single", batch_size=1)
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "lsssll"
 
 
 def test_a_run_of_weight_three_gets_three_turns_where_another_gets_one(app: Celery, redis_ledger: RedisLedger) -> None:
-    sent(app, redis_ledger, "light", 80)
-    sent(app, redis_ledger, "heavy", 240, weight=3)
+    sent(app, redis_ledger, 80, "light")
+    sent(app, redis_ledger, 240, "heavy", weight=3)
     fair_share.level(redis_ledger, QUEUE)
     assert Counter(turns(redis_ledger, 40)) == {"h": 30, "l": 10}
 
 
 def test_a_weight_that_is_no_number_is_none(app: Celery, redis_ledger: RedisLedger) -> None:
     """Somebody wrote it with `redis-cli`."""
-    strange, *_ = [sent(app, redis_ledger, name, 4, size=1) for name in "ab"]
+    strange, *_ = [sent(app, redis_ledger, 4, name, batch_size=1) for name in "ab"]
     redis_ledger.client.hset(keys.weights(), strange.run_id, "heavy")
     assert fair_share.weight_of(redis_ledger, strange.run_id) == 1
     fair_share.level(redis_ledger, QUEUE)
@@ -64,7 +64,7 @@ def test_runs_of_equal_weight_take_turns_however_large_that_is_and_however_small
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
     for name in "ab":
-        sent(app, redis_ledger, name, 4, size=1, weight=8)
+        sent(app, redis_ledger, 4, name, batch_size=1, weight=8)
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "abababab"
 
@@ -75,7 +75,7 @@ def test_however_often_a_list_is_levelled_while_it_is_taken_from_the_shares_are_
 ) -> None:
     draw = random.Random(1)
     for name, weight in zip("ab", weights, strict=True):
-        sent(app, redis_ledger, name, 4 * 200, weight=weight)
+        sent(app, redis_ledger, 4 * 200, name, weight=weight)
     taken = ""
     while len(taken) < 210:
         fair_share.level(redis_ledger, QUEUE)
@@ -87,8 +87,8 @@ def test_however_often_a_list_is_levelled_while_it_is_taken_from_the_shares_are_
 
 
 def test_a_list_that_is_in_order_is_left_alone(app: Celery, redis_ledger: RedisLedger) -> None:
-    sent(app, redis_ledger, "a", 40)
-    sent(app, redis_ledger, "b", 400, weight=3)
+    sent(app, redis_ledger, 40, "a")
+    sent(app, redis_ledger, 400, "b", weight=3)
     fair_share.level(redis_ledger, QUEUE)
     take(redis_ledger, 7)
     before = redis_ledger.client.lrange(LIST, 0, -1)
@@ -99,8 +99,8 @@ def test_a_list_that_is_in_order_is_left_alone(app: Celery, redis_ledger: RedisL
 def test_a_message_that_is_no_more_than_its_own_turn_late_stays_where_it_is(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
-    sent(app, redis_ledger, "a", 8)
-    sent(app, redis_ledger, "b", 4)
+    sent(app, redis_ledger, 8, "a")
+    sent(app, redis_ledger, 4, "b")
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "aab", "as after `b` was taken off `baab`"
 
@@ -108,7 +108,7 @@ def test_a_message_that_is_no_more_than_its_own_turn_late_stays_where_it_is(
 def test_runs_that_are_put_off_wait_behind_the_others_but_for_one_message_which_tries_again(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
-    judged, *_ = [sent(app, redis_ledger, name, n) for name, n in (("a", 24), ("b", 8), ("c", 16))]
+    judged, *_ = [sent(app, redis_ledger, n, name) for name, n in (("a", 24), ("b", 8), ("c", 16))]
     fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
     assert turns(redis_ledger) == "abcbcccaaaaa"
     take(redis_ledger, 1)
@@ -121,8 +121,8 @@ def test_runs_that_are_put_off_wait_behind_the_others_but_for_one_message_which_
 def test_of_a_run_that_is_put_off_one_message_tries_again_also_if_messages_are_small(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
-    judged = sent(app, redis_ledger, "a", 3, size=1)
-    sent(app, redis_ledger, "b", 8)
+    judged = sent(app, redis_ledger, 3, "a", batch_size=1)
+    sent(app, redis_ledger, 8, "b")
     fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
     assert turns(redis_ledger) == "abbaa"
 
@@ -130,7 +130,7 @@ def test_of_a_run_that_is_put_off_one_message_tries_again_also_if_messages_are_s
 def test_a_run_that_one_worker_puts_off_keeps_its_turns_while_another_serves_it(
     app: Celery, redis_ledger: RedisLedger, settings: Settings
 ) -> None:
-    run, _ = [sent(app, redis_ledger, name, 16) for name in "ab"]
+    run, _ = [sent(app, redis_ledger, 16, name) for name in "ab"]
     fleet = Fleet(redis_ledger.client)
     for name, puts_off in (("gpu0", {run.run_id: "update the worker"}), ("gpu1", {})):
         fleet.join(
@@ -143,8 +143,8 @@ def test_a_run_that_one_worker_puts_off_keeps_its_turns_while_another_serves_it(
 
 
 def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedger) -> None:
-    run = sent(app, redis_ledger, "a", 80)
-    sent(app, redis_ledger, "b", 80)
+    run = sent(app, redis_ledger, 80, "a")
+    sent(app, redis_ledger, 80, "b")
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger, 8) == "abababab"
     fair_share.weigh(redis_ledger, run.run_id, 3)
@@ -153,20 +153,20 @@ def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedg
 
 
 def test_a_weight_can_be_taken_back(app: Celery, redis_ledger: RedisLedger) -> None:
-    run = sent(app, redis_ledger, "a", 16, weight=3)
+    run = sent(app, redis_ledger, 16, "a", weight=3)
     assert fair_share.weight_of(redis_ledger, run.run_id) == 3
     fair_share.weigh(redis_ledger, run.run_id, 1)
     assert fair_share.weight_of(redis_ledger, run.run_id) == 1
-    sent(app, redis_ledger, "b", 16)
+    sent(app, redis_ledger, 16, "b")
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "abababab"
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
 def test_a_halted_run_takes_no_turn_that_another_wants(app: Celery, redis_ledger: RedisLedger, state: RunState) -> None:
-    halted = sent(app, redis_ledger, "halted", 16)
+    halted = sent(app, redis_ledger, 16, "halted")
     for name in ("a", "b"):
-        sent(app, redis_ledger, name, 8)
+        sent(app, redis_ledger, 8, name)
     redis_ledger.halt(halted.run_id, state)
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "ababhhhh"
@@ -175,8 +175,8 @@ def test_a_halted_run_takes_no_turn_that_another_wants(app: Celery, redis_ledger
 def test_a_purged_runs_messages_wait_behind_the_others_and_its_weight_is_forgotten(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
-    gone = sent(app, redis_ledger, "gone", 8, weight=7)
-    sent(app, redis_ledger, "a", 8)
+    gone = sent(app, redis_ledger, 8, "gone", weight=7)
+    sent(app, redis_ledger, 8, "a")
     redis_ledger.purge(gone.run_id)
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger) == "aagg"
@@ -184,8 +184,8 @@ def test_a_purged_runs_messages_wait_behind_the_others_and_its_weight_is_forgott
 
 
 def test_rubbish_in_the_list_stays_in_it_and_is_taken_first(app: Celery, redis_ledger: RedisLedger) -> None:
-    sent(app, redis_ledger, "a", 40)
-    sent(app, redis_ledger, "b", 8)
+    sent(app, redis_ledger, 40, "a")
+    sent(app, redis_ledger, 8, "b")
     rubbish = ["", "no message", '"argsrepr": "', '"argsrepr": "x: 1 questions']
     redis_ledger.client.lpush(LIST, *rubbish)
     fair_share.level(redis_ledger, QUEUE)
@@ -195,7 +195,7 @@ def test_rubbish_in_the_list_stays_in_it_and_is_taken_first(app: Celery, redis_l
 
 def test_each_priority_is_ordered_by_itself(app: Celery, redis_ledger: RedisLedger) -> None:
     for name, priority in (("a", Priority.LOW), ("b", Priority.LOW), ("c", Priority.HIGH)):
-        sent(app, redis_ledger, name, 12, priority=priority)
+        sent(app, redis_ledger, 12, name, priority=priority)
     fair_share.level(redis_ledger, QUEUE)
     lists = keys.broker_lists(QUEUE)
     orders = ["".join(each.run_id[0] for each in messages_in(redis_ledger.client, name)) for name in lists]

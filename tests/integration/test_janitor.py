@@ -16,7 +16,7 @@ from contract.audit import missing
 from contract.errors import RedisUnreachable, WritesRefused
 from contract.fleet import LEASE_S, Fleet
 from contract.queue import queued_batches
-from tests.integration.runs import QUEUE, send, wait_finished
+from tests.integration.runs import QUEUE, send, sent, wait_finished
 from tests.support import SIMULATED_MODEL, make_questions, open_run, settle, worker
 from workers.janitor import Janitor
 
@@ -59,8 +59,7 @@ def _raise_unreachable(*_: object) -> None:
 def test_a_janitor_reads_what_an_open_run_asks_once_and_not_in_every_round(
     settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = open_run(redis_ledger, make_questions(4))
-    send(app, redis_ledger, run)
+    sent(app, redis_ledger, 4)
     janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     monkeypatch.setattr(RedisLedger, "run", lambda *_: pytest.fail("read again"))
@@ -74,8 +73,7 @@ def test_a_run_that_is_purged_while_a_janitor_looks_around_is_no_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run = open_run(redis_ledger, make_questions(4))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 4)
     janitor = Janitor(settings, app, "w0@test", QUEUE)
     monkeypatch.setattr(RedisLedger, "open_runs", lambda _: ["asked-by-http", run.run_id])
     janitor.round()
@@ -202,8 +200,7 @@ def test_a_janitor_says_nothing_of_runs_of_which_nothing_is_lost_and_remembers_n
     settings: Settings, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The HTTP server makes a run of each request."""
-    run = open_run(redis_ledger, make_questions(1))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 1)
     janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
     janitor.round()
@@ -245,8 +242,7 @@ def test_a_run_that_this_version_cannot_read_is_not_the_others_trouble(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     open_unreadable_run(redis_ledger)
-    run = open_run(redis_ledger, make_questions(20))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 20)
     assert redis_ledger.client.lpop(keys.broker_lists(keys.score_queue(SIMULATED_MODEL))[2]) is not None
     with worker(tmp_path / "log"):
         wait_finished(redis_ledger, run)

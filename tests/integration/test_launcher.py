@@ -25,7 +25,7 @@ from contract.fleet import Fleet
 from contract.metrics import RedisMetrics
 from contract.settings import load_settings
 from tests.integration.launching import Launched, launched, names, workers_command
-from tests.integration.runs import send, verdicts, wait_finished
+from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (
     PATIENCE_S,
     ROOT,
@@ -45,8 +45,7 @@ from workers.host.redis_watch import RedisWatch
 def test_the_launcher_restarts_what_dies_and_leaves_nothing_behind_when_it_ends(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(120))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 120)
     with launched(tmp_path, "cpu_workers=2", "simulated.call_ms=200", "batch_size=8") as up:
         up.wait_ready(2)
         os.kill(up.pids()[0], signal.SIGKILL)
@@ -68,8 +67,7 @@ def test_in_a_container_the_workers_lines_are_among_the_launchers_and_each_has_i
         up.wait_ready(1)
         os.kill(up.pids()[0], signal.SIGKILL)
         up.wait_ready(2)
-        run = open_run(redis_ledger, make_questions(16))
-        send(app, redis_ledger, run)
+        run = sent(app, redis_ledger, 16)
         wait_finished(redis_ledger, run)
         up.process.send_signal(signal.SIGTERM)
         assert up.process.wait(timeout=PATIENCE_S) == 0

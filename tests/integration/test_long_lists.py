@@ -18,8 +18,8 @@ from celery import Celery
 from contract import RedisLedger, fair_share, keys
 from contract.ledger import RunState
 from contract.locks import LOCK_S, Lock
-from tests.integration.runs import QUEUE
-from tests.integration.turns import LIST, sent, take, turns
+from tests.integration.runs import QUEUE, sent
+from tests.integration.turns import LIST, take, turns
 from tests.support import ROOT
 
 #: Levels a queue without an end, in small steps, and is killed.
@@ -39,8 +39,8 @@ while True:
 def test_a_run_that_is_put_off_does_not_keep_others_from_the_head_of_a_long_list(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
-    judged = sent(app, redis_ledger, "a", 4 * 80)
-    sent(app, redis_ledger, "b", 4 * 5)
+    judged = sent(app, redis_ledger, 4 * 80, "a")
+    sent(app, redis_ledger, 4 * 5, "b")
     fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
     assert Counter(turns(redis_ledger, 6)) == {"b": 5, "a": 1}
     assert Counter(turns(redis_ledger)) == {"a": 80, "b": 5}
@@ -61,7 +61,7 @@ def test_in_a_long_list_the_head_is_shared_by_all_runs_wherever_they_lie(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
     for name, questions in (("a", 800), ("b", 400), ("c", 8), ("d", 400)):
-        sent(app, redis_ledger, name, questions)
+        sent(app, redis_ledger, questions, name)
     before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger, 20) == "abcdabcdabdabdabdabd"
@@ -73,9 +73,9 @@ def test_a_run_gets_its_turn_wherever_its_only_message_lies(
     app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(fair_share, "AT_ONCE", at_once)
-    sent(app, redis_ledger, "long", 4 * 60)
+    sent(app, redis_ledger, 4 * 60, "long")
     long = cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))
-    sent(app, redis_ledger, "short", 4)
+    sent(app, redis_ledger, 4, "short")
     short = cast("str", redis_ledger.client.lindex(LIST, 0))
     for place in range(len(long) + 1):
         messages = [*long[:place], short, *long[place:]]
@@ -89,7 +89,7 @@ def test_a_run_gets_its_turn_wherever_its_only_message_lies(
 @pytest.mark.usefixtures("short_steps")
 def test_the_head_of_a_long_list_is_filled_again_as_it_is_used_up(app: Celery, redis_ledger: RedisLedger) -> None:
     for name in "abc":
-        sent(app, redis_ledger, name, 800)
+        sent(app, redis_ledger, 800, name)
     taken = ""
     while len(taken) < 300:
         fair_share.level(redis_ledger, QUEUE)
@@ -104,13 +104,13 @@ def test_a_long_list_is_only_moved_for_a_run_that_its_head_lacks_and_then_to_its
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
     for name, questions in (("a", 4 * 82), ("b", 4 * 81)):
-        sent(app, redis_ledger, name, questions)
+        sent(app, redis_ledger, questions, name)
     fair_share.level(redis_ledger, QUEUE)
     take(redis_ledger, 3)
     behind_the_head = redis_ledger.client.lrange(LIST, 0, -41)
     fair_share.level(redis_ledger, QUEUE)
     assert redis_ledger.client.lrange(LIST, 0, -41) == behind_the_head
-    sent(app, redis_ledger, "c", 4)  # alone behind four steps
+    sent(app, redis_ledger, 4, "c")  # alone behind four steps
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger, 20).count("c") == 1
 
@@ -119,7 +119,7 @@ def test_of_large_messages_fewer_are_moved_at_a_time(
     app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, questions in (("a", 800), ("b", 8), ("c", 800)):
-        sent(app, redis_ledger, name, questions)
+        sent(app, redis_ledger, questions, name)
     largest = max(len(each) for each in cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
     monkeypatch.setattr(fair_share, "BYTES_AT_ONCE", 40 * (largest + 10))
     fair_share.level(redis_ledger, QUEUE)
@@ -132,7 +132,7 @@ def test_no_step_takes_more_messages_than_the_server_may_be_blocked_for_nor_too_
     app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, large_one_is: str
 ) -> None:
     for name in ("a", "large", "b"):
-        sent(app, redis_ledger, name, 200 if name == "large" else 100, size=200 if name == "large" else 4)
+        sent(app, redis_ledger, 200 if name == "large" else 100, name, batch_size=200 if name == "large" else 4)
     small, large = (cast("list[str]", redis_ledger.client.lrange(LIST, *where)) for where in ((0, 24), (25, 25)))
     messages = [*small, *small] + (large if large_one_is == "last" else [])
     messages = (large if large_one_is == "first" else []) + messages
@@ -160,7 +160,7 @@ def test_thousands_of_messages_are_all_still_there_once_each_when_they_have_chan
 ) -> None:
     monkeypatch.setattr(fair_share, "AT_ONCE", 2400)
     for name, questions in (("a", 1300), ("b", 1300), ("c", 1)):  # c is behind the first step
-        sent(app, redis_ledger, name, questions, size=1)
+        sent(app, redis_ledger, questions, name, batch_size=1)
     before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
     fair_share.level(redis_ledger, QUEUE)
     assert turns(redis_ledger, 7) == "abcabab"
@@ -169,7 +169,7 @@ def test_thousands_of_messages_are_all_still_there_once_each_when_they_have_chan
 
 def test_who_reads_the_list_in_pieces_is_not_deceived(app: Celery, redis_ledger: RedisLedger) -> None:
     for name in "ab":
-        sent(app, redis_ledger, name, 40)
+        sent(app, redis_ledger, 40, name)
     with fair_share.at_rest(redis_ledger, QUEUE):
         fair_share.level(redis_ledger, QUEUE)
         assert turns(redis_ledger) == 10 * "a" + 10 * "b"
@@ -180,7 +180,7 @@ def test_who_reads_the_list_in_pieces_is_not_deceived(app: Celery, redis_ledger:
 def test_killed_at_any_moment_it_loses_nothing_and_doubles_nothing(app: Celery, redis_ledger: RedisLedger) -> None:
     draw = random.Random(7)
     for name in "abc":
-        sent(app, redis_ledger, name, 1200)
+        sent(app, redis_ledger, 1200, name)
     before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
     for _ in range(8):
         with subprocess.Popen(
@@ -196,8 +196,8 @@ def test_killed_at_any_moment_it_loses_nothing_and_doubles_nothing(app: Celery, 
 @pytest.mark.usefixtures("short_steps")
 def test_a_long_list_is_not_moved_for_a_halted_run_that_its_head_lacks(app: Celery, redis_ledger: RedisLedger) -> None:
     for name in "ab":
-        sent(app, redis_ledger, name, 4 * 80)
-    halted = sent(app, redis_ledger, "halted", 40)
+        sent(app, redis_ledger, 4 * 80, name)
+    halted = sent(app, redis_ledger, 40, "halted")
     redis_ledger.halt(halted.run_id, RunState.PAUSED)
     fair_share.level(redis_ledger, QUEUE)
     before = redis_ledger.client.lrange(LIST, 0, -1)

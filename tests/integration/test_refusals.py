@@ -20,7 +20,6 @@ from contract import RedisLedger, Run, Settings, keys, load_settings
 from contract.errors import EXIT_RETRY, RedisUnreachable, WritesRefused
 from contract.fleet import LEASE_S, Fleet
 from contract.queue import make_celery, publish, restore_held
-from demo.valkey import CONFIGURATION, free_port
 from tests.integration.runs import QUEUE, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
     PATIENCE_S,
@@ -30,6 +29,8 @@ from tests.support import (
     open_run,
     process,
     settle,
+    url_of,
+    valkey,
     wait_until,
     worker,
 )
@@ -41,12 +42,11 @@ from workers.host.machine import Machine
 class Refusing:
     """A server of the test's own, made to take no writes in one of several ways, and mended."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.server = ValkeyServer(port=free_port(), data_dir=folder, persist=True, config=dict(CONFIGURATION))
-        self.server.start()
-        self.url = f"redis://{self.server.host}:{self.server.port}/0"
-        self._admin = redis.Redis(host=self.server.host, port=self.server.port, decode_responses=True)
+    def __init__(self, server: ValkeyServer, folder: Path) -> None:
+        self.server = server
+        self.url = url_of(server)
+        self._folder = folder
+        self._admin = redis.Redis.from_url(self.url, decode_responses=True)
 
     def refuse(self, word: str) -> None:
         if word == "NOREPLICAS":
@@ -57,7 +57,7 @@ class Refusing:
             self._admin.replicaof("127.0.0.1", 1)
             self._admin.config_set("replica-serve-stale-data", "no")
         elif word == "MISCONF":
-            (self.folder / "dump.rdb" / "not a file").mkdir(parents=True)  # no snapshot can be put there
+            (self._folder / "dump.rdb" / "not a file").mkdir(parents=True)  # no snapshot can be put there
             self._admin.config_set("save", "3600 1")
             self._admin.bgsave()
             wait_until(lambda: self._admin.info()["rdb_last_bgsave_status"] == "err", "the snapshot to fail")
@@ -78,15 +78,15 @@ class Refusing:
     def close(self) -> None:
         self.mend()  # else it would not stop by itself
         self._admin.close()
-        self.server.stop()
 
 
 @pytest.fixture
 def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refusing]:
-    made = Refusing(tmp_path / "valkey")
-    monkeypatch.setenv("MCQUEUE_REDIS_URL", made.url)
-    yield made
-    made.close()
+    with valkey(tmp_path / "valkey") as server:
+        made = Refusing(server, tmp_path / "valkey")
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", made.url)
+        yield made
+        made.close()
 
 
 @pytest.fixture

@@ -19,15 +19,15 @@ from contract import RedisLedger, Settings, keys, load_settings
 from contract.errors import RedisUnreachable
 from contract.fleet import Fleet
 from contract.queue import MESSAGE_VERSION, held_question_ids, queue_length, restore_held
-from tests.integration.holding import die_holding, queued, sent_run
-from tests.integration.runs import QUEUE, messages_in, queued_question_ids
+from tests.integration.holding import die_holding, queued
+from tests.integration.runs import QUEUE, messages_in, queued_question_ids, sent
 from tests.tls import relay
 
 
 def test_what_a_dead_worker_held_is_seen_under_its_name_and_run(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=6, batch_size=2)
+    run = sent(app, redis_ledger, 6, batch_size=2)
     die_holding(Fleet(client), "gpu0", messages=2)
     held = held_question_ids(client, ["gpu0"], run.run_id)
     assert held == {"q0", "q1", "q2", "q3"}
@@ -40,7 +40,7 @@ def test_what_a_dead_worker_held_is_seen_under_its_name_and_run(
 def test_what_a_dead_worker_held_goes_back_once_and_is_next_in_its_own_list(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=6, batch_size=2)
+    run = sent(app, redis_ledger, 6, batch_size=2)
     die_holding(Fleet(client), "gpu0", messages=2)
     assert restore_held(settings, "gpu0") == 2
     assert held_question_ids(client, ["gpu0"], run.run_id) == set()
@@ -56,7 +56,7 @@ def test_what_a_dead_worker_held_goes_back_once_and_is_next_in_its_own_list(
 def test_two_who_restore_at_once_put_each_message_back_once(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
 ) -> None:
-    sent_run(redis_ledger, app, questions=40, batch_size=1)
+    sent(app, redis_ledger, 40, batch_size=1)
     die_holding(Fleet(client), "gpu0", messages=40)
     assert queue_length(client, QUEUE) == 0
     together = threading.Barrier(2)
@@ -74,7 +74,7 @@ def test_two_who_restore_at_once_put_each_message_back_once(
 def test_a_worker_killed_while_it_restored_does_not_lock_its_messages_in(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
 ) -> None:
-    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    sent(app, redis_ledger, 2, batch_size=1)
     die_holding(Fleet(client), "gpu0", messages=2)
     client.set(keys.unacked_options("gpu0")["unacked_mutex_key"], "held by the dead", ex=300)
     assert restore_held(settings, "gpu0") == 2
@@ -84,7 +84,7 @@ def test_a_worker_killed_while_it_restored_does_not_lock_its_messages_in(
 def test_restoring_one_worker_leaves_the_others_hands_alone(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
 ) -> None:
-    run = sent_run(redis_ledger, app, questions=4, batch_size=1)
+    run = sent(app, redis_ledger, 4, batch_size=1)
     for worker in ("gpu0", "gpu1"):
         die_holding(Fleet(client), worker, messages=2)
     assert restore_held(settings, "gpu1") == 2
@@ -95,7 +95,7 @@ def test_restoring_one_worker_leaves_the_others_hands_alone(
 def test_what_a_dead_worker_held_goes_back_although_its_clock_was_ahead(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
 ) -> None:
-    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    sent(app, redis_ledger, 2, batch_size=1)
     die_holding(Fleet(client), "gpu0", messages=2)
     taken_at = keys.unacked_options("gpu0")["unacked_index_key"]
     tags = cast("list[str]", client.zrange(taken_at, 0, -1))
@@ -107,7 +107,7 @@ def test_what_a_dead_worker_held_goes_back_although_its_clock_was_ahead(
 def test_what_cannot_be_put_back_is_not_said_to_be(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings
 ) -> None:
-    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    sent(app, redis_ledger, 2, batch_size=1)
     die_holding(Fleet(client), "gpu0", messages=2)
     client.hset(keys.unacked("gpu0"), "rubbish", "no message, and taken at no time")
     assert restore_held(settings, "gpu0") == 2
@@ -120,7 +120,7 @@ def test_a_worker_that_held_nothing_has_nothing_to_put_back(settings: Settings) 
 def test_what_a_dead_worker_held_goes_back_over_tls_too(
     redis_ledger: RedisLedger, app: Celery, client: redis.Redis, settings: Settings, tmp_path: Path
 ) -> None:
-    sent_run(redis_ledger, app, questions=2, batch_size=1)
+    sent(app, redis_ledger, 2, batch_size=1)
     die_holding(Fleet(client), "gpu0", messages=2)
     plain = urlsplit(settings.redis_url.get_secret_value())
     with relay(plain.hostname or "", plain.port or 0, tmp_path) as (port, certificate):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from celery import Celery
 
+from benchmarks.stand import set_words
 from contract import RedisLedger, keys
 from contract.fleet import LEASE_S, Fleet, WorkerRecord, WorkerState
 from tests.integration.launching import attempts, begun, launched, names, workers_command
@@ -37,7 +38,7 @@ def test_one_worker_of_the_plan_is_started_alone_beside_those_that_go_on(
 
 def up_again(folder: Path, *settings: str) -> str:
     """A second `workers up` of the simulated engine, which must be refused; what it said."""
-    chosen = [word for each in ("engine=simulated", f"model={SIMULATED_MODEL}", *settings) for word in ("--set", each)]
+    chosen = set_words(["engine=simulated", f"model={SIMULATED_MODEL}", *settings])
     return workers_command("up", *chosen, "--logs", str(folder / "second"), exit_code=1)
 
 

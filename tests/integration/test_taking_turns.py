@@ -19,8 +19,7 @@ from click.testing import CliRunner
 
 from contract import RedisLedger, Run, fair_share, keys
 from producer.cli import main
-from tests.integration.runs import QUEUE, send, verdicts, wait_finished
-from tests.integration.turns import sent
+from tests.integration.runs import QUEUE, send, sent, verdicts, wait_finished
 from tests.support import make_questions, open_run, wait_until, worker
 
 
@@ -45,7 +44,7 @@ def stopped(*workers: subprocess.Popen[bytes]) -> Iterator[None]:
 def test_a_short_run_behind_a_long_one_ends_after_about_twice_its_own_time(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    long, short = sent(app, redis_ledger, "long", 2000), sent(app, redis_ledger, "short", 160)
+    long, short = sent(app, redis_ledger, 2000, "long"), sent(app, redis_ledger, 160, "short")
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 40}):
         wait_finished(redis_ledger, short)
     order = settled_in_order(redis_ledger, [long, short])
@@ -56,10 +55,10 @@ def test_a_short_run_behind_a_long_one_ends_after_about_twice_its_own_time(
 def test_a_run_that_comes_while_others_are_under_way_gets_its_turns_soon(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    long = sent(app, redis_ledger, "long", 4000)
+    long = sent(app, redis_ledger, 4000, "long")
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 50}):
         wait_until(lambda: redis_ledger.counts(long.run_id).settled > 0, "the long run to begin")
-        short = sent(app, redis_ledger, "short", 40)
+        short = sent(app, redis_ledger, 40, "short")
         wait_finished(redis_ledger, short)
         assert redis_ledger.counts(long.run_id).settled < 2000
 
@@ -68,11 +67,11 @@ def test_a_run_that_only_a_newer_worker_can_read_does_not_hold_up_what_was_sent_
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     """Its messages went round in the queue, one batch a second, and the other run waited for each of them."""
-    newer = sent(app, redis_ledger, "newer", 3200)
+    newer = sent(app, redis_ledger, 3200, "newer")
     meta = keys.RunKeys(newer.run_id).meta
     spec = json.loads(cast("str", redis_ledger.client.get(meta)))
     redis_ledger.client.set(meta, json.dumps({**spec, "a_later_field": 1}))
-    mine = sent(app, redis_ledger, "mine", 40)
+    mine = sent(app, redis_ledger, 40, "mine")
     with worker(tmp_path / "log", batch_size=4):
         wait_finished(redis_ledger, mine)
     assert "a_later_field cannot be read here" in (tmp_path / "log").read_text()
@@ -87,7 +86,7 @@ def test_three_runs_on_two_workers_go_on_by_their_weights(
         worker(tmp_path / "w1", name="w1", batch_size=8, simulated={"call_ms": 40}) as other,
     ):
         with stopped(one, other):  # both are there when it begins, and so is all of it
-            runs = [sent(app, redis_ledger, name, 400, weight=of) for name, of in (("a", 1), ("b", 1), ("c", 3))]
+            runs = [sent(app, redis_ledger, 400, name, weight=of) for name, of in (("a", 1), ("b", 1), ("c", 3))]
             fair_share.level(redis_ledger, QUEUE)
         wait_finished(redis_ledger, *runs)
     assert {verdict.worker for run in runs for verdict in verdicts(redis_ledger, run)} == {"w0@test", "w1@test"}
@@ -98,7 +97,7 @@ def test_three_runs_on_two_workers_go_on_by_their_weights(
 def test_a_worker_killed_while_runs_take_turns_costs_no_question(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    runs = [sent(app, redis_ledger, name, 300) for name in "ab"]
+    runs = [sent(app, redis_ledger, 300, name) for name in "ab"]
     with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 40}) as first:
         wait_until(lambda: redis_ledger.counts(runs[1].run_id).settled >= 40, "a part of the second run")
         first.kill()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from celery import Celery
 
+from benchmarks.stand import set_words
 from contract import RedisLedger
 from tests.integration.launching import attempts, begun
 from tests.integration.runs import sent
@@ -61,7 +62,7 @@ def test_a_terminal_that_is_gone_has_the_workers_drained_and_the_reason_told_in_
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     chosen = ["engine=simulated", f"model={SIMULATED_MODEL}", "batch_size=8", "simulated.call_ms=3000"]
-    command = ["-m", "workers", "up", *(word for each in chosen for word in ("--set", each)), "--logs", str(tmp_path)]
+    command = ["-m", "workers", "up", *set_words(chosen), "--logs", str(tmp_path)]
     with on_terminal(*command) as (launcher, terminal):
         log = tmp_path / "cpu0.log"
         wait_until(lambda: log.exists() and "ready: takes" in log.read_text(), "the worker to be ready")

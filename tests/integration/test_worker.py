@@ -25,7 +25,7 @@ from contract.priority import Priority
 from contract.queue import held_question_ids
 from contract.spec import Mode, Sampling
 from demo.valkey import free_port
-from tests.integration.runs import send, verdicts, wait_acknowledged, wait_finished
+from tests.integration.runs import send, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
     PATIENCE_S,
     SIMULATED_MODEL,
@@ -41,8 +41,7 @@ from tests.unit.workers.engines.openai.server import Script, serving
 def test_every_question_gets_its_verdict_and_every_message_its_acknowledgement(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(103))
-    send(app, redis_ledger, run, batch_size=8)
+    run = sent(app, redis_ledger, 103, batch_size=8)
     with worker(tmp_path / "log", batch_size=16):
         wait_finished(redis_ledger, run)
         wait_acknowledged(redis_ledger)
@@ -53,8 +52,7 @@ def test_every_question_gets_its_verdict_and_every_message_its_acknowledgement(
 def test_the_messages_of_a_batch_are_acknowledged_together(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(64))
-    send(app, redis_ledger, run, batch_size=2)
+    run = sent(app, redis_ledger, 64, batch_size=2)
     redis_ledger.client.config_resetstat()
     with worker(tmp_path / "log", batch_size=32, simulated={"call_ms": 100}):
         wait_finished(redis_ledger, run)
@@ -66,8 +64,7 @@ def test_the_messages_of_a_batch_are_acknowledged_together(
 
 def test_a_single_question_leaves_by_the_timeout(app: Celery, redis_ledger: RedisLedger, tmp_path: Path) -> None:
     with worker(tmp_path / "log", batch_size=64, batch_timeout=0.2):
-        run = open_run(redis_ledger, make_questions(1))
-        send(app, redis_ledger, run)
+        run = sent(app, redis_ledger, 1)
         wait_finished(redis_ledger, run)
     assert re.search(r"batch 1: 1 question in .*flushed by timeout", (tmp_path / "log").read_text())
 
@@ -76,8 +73,7 @@ def test_a_question_of_high_priority_does_not_wait_for_others_while_the_engine_i
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     with worker(tmp_path / "log", batch_size=64, batch_timeout=600):
-        run = open_run(redis_ledger, make_questions(1))
-        send(app, redis_ledger, run, priority=Priority.HIGH)
+        run = sent(app, redis_ledger, 1, priority=Priority.HIGH)
         wait_finished(redis_ledger, run)
     assert re.search(r"batch 1: 1 question in .*flushed by idle", (tmp_path / "log").read_text())
 
@@ -85,8 +81,7 @@ def test_a_question_of_high_priority_does_not_wait_for_others_while_the_engine_i
 def test_batches_are_full_while_the_engine_is_busy_and_two_overlap(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(32))
-    send(app, redis_ledger, run, batch_size=4)
+    run = sent(app, redis_ledger, 32, batch_size=4)
     with worker(tmp_path / "log", batch_size=8, batches_in_flight=2, simulated={"call_ms": 2000}):
         wait_finished(redis_ledger, run)
     settled = verdicts(redis_ledger, run)
@@ -143,8 +138,7 @@ def test_a_worker_killed_while_one_text_is_awaited_leaves_that_one_alone_to_ask_
 def test_no_more_is_taken_than_the_running_batches_and_one_more_can_use(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(400))
-    send(app, redis_ledger, run, batch_size=4)
+    run = sent(app, redis_ledger, 400, batch_size=4)
     held: list[int] = []
 
     def finished_while_watched() -> bool:
@@ -173,8 +167,7 @@ def test_a_slow_worker_holds_no_more_than_a_fast_one_which_does_the_more(
         worker(tmp_path / "slow", name="slow", batch_size=8, simulated={"call_ms": 1000}),
         worker(tmp_path / "fast", name="fast", batch_size=8, simulated={"call_ms": 100}),
     ):
-        run = open_run(redis_ledger, make_questions(400))
-        send(app, redis_ledger, run)
+        run = sent(app, redis_ledger, 400)
         wait_until(finished_while_watched, "all verdicts")
     done = Counter(verdict.worker.partition("@")[0] for verdict in verdicts(redis_ledger, run))
     assert max(most.values()) <= (2 + 1) * 8 + 4

@@ -18,7 +18,7 @@ from celery import Celery
 from contract import RedisLedger, keys, load_settings
 from contract.errors import EXIT_RETRY
 from contract.spec import Mode, Sampling
-from tests.integration.runs import send, verdicts, wait_finished
+from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (
     PATIENCE_S,
     ROOT,
@@ -50,8 +50,7 @@ def test_sigterm_while_the_engine_boots_ends_the_worker_and_frees_its_name(redis
 def test_a_worker_told_to_stop_ends_running_batches_and_gives_the_rest_back(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path, *, from_afar: bool
 ) -> None:
-    run = open_run(redis_ledger, make_questions(100))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 100)
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 2000}) as leaving:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         if from_afar:
@@ -85,8 +84,7 @@ def hang_up(request: pytest.FixtureRequest) -> Iterator[signal.Handlers]:
 def test_the_end_of_its_terminal_drains_a_worker_but_not_one_under_nohup(
     hang_up: signal.Handlers, app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = open_run(redis_ledger, make_questions(24))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 24)
     with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 600}) as hearing:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
         hearing.send_signal(signal.SIGHUP)
@@ -100,8 +98,7 @@ def test_the_end_of_its_terminal_drains_a_worker_but_not_one_under_nohup(
 
 
 def test_sigterm_drains_a_worker_whose_log_is_on_a_full_disk(app: Celery, redis_ledger: RedisLedger) -> None:
-    run = open_run(redis_ledger, make_questions(100))
-    send(app, redis_ledger, run)
+    run = sent(app, redis_ledger, 100)
     given = {
         "MCQUEUE_ENGINE": "simulated",
         "MCQUEUE_MODEL": SIMULATED_MODEL,

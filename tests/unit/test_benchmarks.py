@@ -10,7 +10,6 @@ import threading
 import time
 from argparse import ArgumentTypeError, Namespace
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -294,7 +293,7 @@ def test_no_mode_finds_the_prompts_of_another_in_the_cache(monkeypatch: pytest.M
     prompts: dict[str, set[str]] = {"letter": set(), "generate": set()}
 
     def asked(bench: Bench, mode: str, served: Settings, mark: str, count: int) -> float:
-        items = replace(bench.asking(mode), limit=count).items(served, mark)
+        items = bench.asking(mode, count).items(served, mark)
         prompts[mode] |= {render(item.spec.prompt, item.question, None) for item in items}
         return 1.0
 

@@ -1,4 +1,4 @@
-"""A run of a file, as it is planned where nothing is configured."""
+"""A run of a file, as it is planned where nothing else is configured."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ from producer.runs.runconfig import RunConfig
 __all__ = ["planned"]
 
 
-def planned(path: Path, selection: Selection | None = None, **options: Any) -> Plan:
-    return plan(Source(path, path.name), RunConfig(), Settings(), selection or Selection(), **options)
+def planned(path: Path, selection: Selection | None = None, config: RunConfig | None = None, **options: Any) -> Plan:
+    return plan(Source(path, path.name), config or RunConfig(), Settings(), selection or Selection(), **options)

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.stand import set_words
 from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
@@ -119,7 +120,7 @@ def test_enqueue_says_what_stands_around_the_questions(producer: Producer, five:
 
     write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
     around = ("few_shot={k: 1, file: dev.jsonl}", "description=Say yes or no.", "shuffle=true", "mode=letter")
-    told = producer("enqueue", five, *(word for each in around for word in ("--set", each))).stdout
+    told = producer("enqueue", five, *set_words(around)).stdout
     assert "chat template never · a description · 1 example, fixed · choices shuffled\n" in told
 
 
@@ -170,7 +171,7 @@ def test_choices_that_would_follow_the_prompt_without_a_space_are_warned_of(
 ) -> None:
     write_rows({"question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
     Path("mine.j2").write_text(template, encoding="utf-8")
-    words = [word for each in ("prompt=mine.j2", *settings) for word in ("--set", each)]
+    words = set_words(["prompt=mine.j2", *settings])
 
     said = producer("enqueue", five, "--dry-run", *words).stderr
     assert ("a choice follows it without a space" in said) == warned

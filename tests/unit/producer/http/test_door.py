@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.stand import set_words
 from contract.errors import (
     DeadlineMissed,
     InputError,
@@ -221,7 +222,7 @@ def test_what_no_question_could_be_asked_by_is_refused_before_the_door_opens(
         (("prompt=gone.j2",), "gone.j2: no such prompt template"),
         (("rag.enabled=true", "rag.index=gone"), "gone"),
     ):
-        words = [word for each in overrides for word in ("--set", each)]
+        words = set_words(overrides)
         assert says in producer("serve", *words, exit_code=1).stderr
 
 

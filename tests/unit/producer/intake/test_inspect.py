@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.layout_files import CASES, lines
+from benchmarks.stand import set_words
 from contract.ledger import MemoryLedger
 from producer.intake.profile import Lengths
 from tests.support import build_test_index
@@ -87,7 +88,7 @@ def test_examples_without_the_reasons_that_their_prompt_asks_for_are_told(
     path = str(write_rows(*yes_or_no("AB")))
 
     def told(*settings: str) -> bool:
-        words = [word for each in ("few_shot={k: 1, file: dev.jsonl}", *settings) for word in ("--set", each)]
+        words = set_words(["few_shot={k: 1, file: dev.jsonl}", *settings])
         found = producer("enqueue", path, "--dry-run", *words)
         return "its examples answer with a letter alone" in found.stderr
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.stand import set_words
 from producer.runs.choice_references import refers_to_others
 from tests.support import make_question
 from tests.unit.producer.conftest import Producer, WriteRows
@@ -50,7 +51,7 @@ def test_who_moves_choices_that_speak_of_each_other_is_warned(producer: Producer
     path = write_rows(BOTH, ABOVE, PLAIN)
 
     def warned(*settings: str) -> bool:
-        words = [word for setting in settings for word in ("--set", setting)]
+        words = set_words(settings)
         return "warning: 2 questions with a choice that refers to others" in producer("enqueue", path, *words).stderr
 
     assert warned("mode=letter", "circular=true")

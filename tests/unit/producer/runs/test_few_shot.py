@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from contract.errors import RunConfigError
-from contract.settings import Settings
 from contract.spec import ExampleSelection
-from producer.intake.selection import Selection
-from producer.readers import Source
 from producer.runs.parts import FewShotConfig
-from producer.runs.planning import Plan, plan
+from producer.runs.planning import Plan
 from producer.runs.runconfig import RunConfig
 from tests.unit.producer.conftest import WriteRows
+from tests.unit.producer.planning import planned
 
 
 def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: WriteRows) -> None:
@@ -26,7 +24,7 @@ def test_subjects_with_too_few_examples_of_their_own_are_named(write_rows: Write
     path = write_rows(row("q0", "law"), row("q1", "art"), row("q2", "music"), row("q3", "music"), row("q4", None))
 
     with pytest.raises(RunConfigError) as caught:
-        plan(Source(path, path.name), config, Settings(), Selection())
+        planned(path, config=config)
 
     assert str(caught.value) == (
         "few_shot: fewer than 2 examples of the same subject for questions of music (2 asked, 0 examples), art (1"
@@ -47,7 +45,7 @@ def test_all_examples_of_a_file_may_be_shown_unless_one_of_them_is_asked(
 
     def planned_of(*names: str) -> Plan:
         path = write_rows(*map(row, names))
-        return plan(Source(path, path.name), config, Settings(), Selection())
+        return planned(path, config=config)
 
     assert planned_of("q1", "q2").survey.digest.count == 2
     with pytest.raises(RunConfigError, match=r"1 question among the 2 examples, each left with fewer than 2 others"):
@@ -59,4 +57,4 @@ def test_a_file_whose_questions_all_read_alike_has_examples_among_its_own(write_
     path = write_rows(*({**asked, "id": f"q{n}", "context": f"Text {n}."} for n in range(4)))
     config = RunConfig(few_shot=FewShotConfig(k=3, file=path.name))
 
-    assert plan(Source(path, path.name), config, Settings(), Selection()).survey.digest.count == 4
+    assert planned(path, config=config).survey.digest.count == 4

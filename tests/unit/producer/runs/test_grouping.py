@@ -6,16 +6,13 @@ import pytest
 
 from contract import prefix_order
 from contract.ledger import MemoryLedger
-from contract.settings import Settings
 from contract.spec import ChatTemplate, ExampleSelection
 from producer.broker import MemoryBroker
-from producer.intake.selection import Selection
-from producer.readers import Source
 from producer.runs.parts import FewShotConfig, RagConfig
-from producer.runs.planning import plan
 from producer.runs.runconfig import RunConfig
 from producer.runs.submit import State, submit
 from tests.unit.producer.conftest import WriteRows
+from tests.unit.producer.planning import planned
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -30,7 +27,7 @@ def test_questions_about_one_text_are_sent_together_if_it_is_shown(
     path = write_rows(*rows)
     config = RunConfig(rag=RagConfig(use_context_field=shown))
 
-    done = submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+    done = submit(planned(path, config=config), ledger, broker)
 
     together, as_they_stood = ["q0", "q3", "q6", "q1", "q2", "q5", "q4"], [f"q{n}" for n in range(7)]
     assert [each for _, _, ids in broker.messages for each in ids] == (together if shown else as_they_stood)
@@ -47,7 +44,7 @@ def test_a_long_file_is_grouped_by_text_part_by_part(
     ]
     path, config = write_rows(*rows), RunConfig(rag=RagConfig(use_context_field=True))
 
-    submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+    submit(planned(path, config=config), ledger, broker)
 
     assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q2", "q1", "q3", "q4", "q5", "q6"]
 
@@ -79,7 +76,7 @@ def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(
     )
     path = write_rows(*rows)
 
-    submit(plan(Source(path, path.name), config, Settings(), Selection()), ledger, broker)
+    submit(planned(path, config=config), ledger, broker)
 
     together = ["q0", "q3", "q1", "q5", "q2", "q4"]
     assert [each for _, _, ids in broker.messages for each in ids] == together
@@ -95,10 +92,10 @@ def test_questions_that_are_sent_again_are_grouped_by_text_as_at_first(
         for n, text in enumerate("xyxy")
     ]
     path, config = write_rows(*rows), RunConfig(rag=RagConfig(use_context_field=True))
-    planned = plan(Source(path, path.name), config, Settings(), Selection())
-    submit(planned, ledger, broker)
+    ready = planned(path, config=config)
+    submit(ready, ledger, broker)
     broker.messages.clear()
 
-    assert submit(planned, ledger, broker).state is State.RESUMED
+    assert submit(ready, ledger, broker).state is State.RESUMED
 
     assert [each for _, _, ids in broker.messages for each in ids] == ["q0", "q2", "q1", "q3"]

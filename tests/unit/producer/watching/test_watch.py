@@ -10,18 +10,14 @@ from contract.errors import LedgerError, RedisUnreachable, UnknownRun
 from contract.fleet import BootFailure
 from contract.ledger import REQUEST_ENDED, Counts, MemoryLedger, Run, RunState
 from contract.names import request_id
-from contract.settings import Settings
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
-from producer.intake.selection import Selection
-from producer.readers import Source
-from producer.runs.planning import plan
-from producer.runs.runconfig import RunConfig
 from producer.runs.submit import submit
 from producer.watching.status import status_lines
 from producer.watching.watch import Watcher, watch
 from tests.support import open_run, settle
 from tests.unit.producer.conftest import WriteRows
+from tests.unit.producer.planning import planned
 from tests.unit.producer.watching.looking import FULL, WAITING, Screen, Script, settle_open, worker
 
 
@@ -298,7 +294,7 @@ def test_a_run_without_any_key_is_watched_without_an_accuracy(
     ledger: MemoryLedger, broker: MemoryBroker, write_rows: WriteRows
 ) -> None:
     file = write_rows(*({"question": f"{n}?", "choices": ["a", "b"], "answer": None} for n in range(4)))
-    run = submit(plan(Source(file, file.name), RunConfig(), Settings(), Selection()), ledger, broker).run
+    run = submit(planned(file), ledger, broker).run
     first, *others = ledger.unsettled(run.run_id)
     failed = [Verdict(question_id=first, outcome=Outcome.FAILED)]
     rest = [Verdict(question_id=each, outcome=Outcome.ANSWERED) for each in others]

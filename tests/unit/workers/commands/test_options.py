@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.stand import set_words
 from workers.commands.options import settings_options
 
 
@@ -18,7 +19,7 @@ def command(config: Path | None, overrides: tuple[str, ...]) -> None:
 
 
 def told(*given: str) -> str:
-    result = CliRunner().invoke(command, [word for each in given for word in ("--set", each)])
+    result = CliRunner().invoke(command, set_words(given))
     assert result.exit_code == 0, result.output
     return result.stderr
 
