@@ -100,8 +100,8 @@ def submit(
     """
     wanted = planned.run(Priority.NORMAL if priority is None else priority)
     with broker.sole_sender(wanted.run_id), _explaining_purge(wanted.run_id):
+        is_new = not ledger.runs([wanted.run_id])  # nobody else makes it meanwhile
         run = ledger.open_run(wanted)
-        is_new = run == wanted  # an older one was created at another time
         if only_new and not is_new:
             return Submitted(run, State.TAKEN, unsettled=0, sent=0, messages=0)
         priority = run.priority if priority is None else priority

@@ -29,6 +29,17 @@ def test_a_new_run_is_written_and_sent(five: Path, ledger: MemoryLedger, broker:
     assert [each[2] for each in broker.messages] == [["q0", "q1"], ["q2", "q3"], ["q4"]]
 
 
+def test_a_run_that_another_command_made_in_the_same_millisecond_is_not_new(
+    five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would have sent all of its questions, and of two that ask afresh, each is to make a run of its own."""
+    monkeypatch.setattr("producer.runs.planning.now", lambda: 1_800_000_000.123)
+
+    states = [submit(planned(five), ledger, broker, only_new=only_new).state for only_new in (True, True, False)]
+
+    assert states == [State.NEW, State.TAKEN, State.RESUMED]
+
+
 class EagerWorkers(MemoryBroker):
     """Workers that settle whatever is sent to them at once, up to a number of questions, and then lose Redis."""
 
