@@ -433,6 +433,24 @@ def test_questions_that_share_contexts_prove_no_more_than_others() -> None:
     assert contexts(("a", 1), ("b", 0)).p_value(Pairs(0, 0, 1, 1)) is None
 
 
+@pytest.mark.parametrize("sizes", [[500] + [1] * 20, [60, 30, 2, 1, 1], [200, 1]])
+@pytest.mark.parametrize("lowest", [-1, 0], ids=["differences", "accuracies"])
+def test_the_error_of_contexts_of_different_sizes_is_that_of_means_without_one_of_them(
+    sizes: list[int], lowest: int
+) -> None:
+    generator, count = np.random.default_rng(3), len(sizes)
+    groups = [generator.integers(lowest, 2, size) for size in sizes]
+    groups[1:] = [np.where(each < 1, lowest, each) for each in groups[1:]]
+    every = np.concatenate(groups)
+    found = Contexts(Counter((int(each.sum()), len(each)) for each in groups))
+
+    without = np.array([np.concatenate(groups[:at] + groups[at + 1 :]).mean() for at in range(count)])
+    by_hand = np.sqrt((count - 1) / count * ((without - every.mean()) ** 2).sum())
+
+    assert found._jackknife == pytest.approx(by_hand)
+    assert found._error(every.var()) >= found._jackknife
+
+
 def test_where_few_contexts_have_most_questions_the_error_is_by_analysis_of_variance() -> None:
     """B wins seven of a context's eight questions, one of another's four, and as many of the single ones as A."""
     groups = [np.array([0] + [1] * 7), np.array([0, 0, 0, 1]), *np.array([[1], [-1]] * 12)]
