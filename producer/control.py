@@ -206,19 +206,21 @@ def _with_verdicts(session: Session, run: Run) -> str:
 
 def _purge(session: Session, runs: Sequence[Run]) -> None:
     """Delete the runs and say what becomes of their messages, for which each queue is read once for all runs."""
-    for at, run in enumerate(runs):
-        try:
+    gone: list[str] = []
+    try:
+        for run in runs:
             session.ledger.purge(run.run_id)
-        except LedgerError:
-            if at:
-                note(f"deleted before that: {' '.join(each.run_id for each in runs[:at])}")
-            raise
-    last_of = {queue: run.run_id for run in runs for queue in keys.route(run.spec)}
-    dropped: Counter[str] = Counter()
-    for queue, run_id in last_of.items():
-        dropped[run_id] += session.broker.drop_leftovers(queue)
-    # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
-    left = session.broker.messages_of(runs)
+            gone.append(run.run_id)
+        last_of = {queue: run.run_id for run in runs for queue in keys.route(run.spec)}
+        dropped: Counter[str] = Counter()
+        for queue, run_id in last_of.items():
+            dropped[run_id] += session.broker.drop_leftovers(queue)
+        # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
+        left = session.broker.messages_of(runs)
+    except LedgerError:
+        if gone:
+            note(f"deleted before that: {' '.join(gone)}")
+        raise
     for run in runs:
         click.echo(f"deleted {run.run_id}{_of_messages(dropped[run.run_id], left[run.run_id])}")
 

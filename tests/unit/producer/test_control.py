@@ -450,6 +450,23 @@ def test_a_purge_that_breaks_off_says_which_runs_are_gone(
     assert sorted(ledger.run_ids()) == sorted(ids[2:])
 
 
+def test_a_purge_that_breaks_off_at_the_messages_says_that_all_runs_are_gone(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said nothing of them: only that Redis was gone."""
+    ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two")]
+
+    def breaks_off(*_: object) -> int:
+        raise LedgerError("Redis is gone.")
+
+    monkeypatch.setattr(type(broker), "messages_of", breaks_off)
+
+    told = producer("purge", *ids, "--yes", exit_code=1)
+
+    assert told.stderr == f"deleted before that: {ids[0]} {ids[1]}\nerror: Redis is gone.\n"
+    assert ledger.run_ids() == []
+
+
 def test_several_runs_are_deleted_after_one_question_that_names_them(
     producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
