@@ -59,7 +59,8 @@ def warnings_of(found: Tuned) -> Iterator[str]:
 
 def context_note(found: Tuned) -> str:
     """Return what the chosen `max_model_len` is for; a user may serve other runs by the same file."""
-    return f"max_model_len {found.needs.context} fits this run; longer prompts, e.g. with examples or passages, fail."
+    fits = "fits only a part of this run" if found.needs.beyond else "fits this run"
+    return f"max_model_len {found.needs.context} {fits}; longer prompts, e.g. with examples or passages, fail."
 
 
 def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:

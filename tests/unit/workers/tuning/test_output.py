@@ -31,6 +31,7 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
     text = (tmp_path / "tuned.yaml").read_text()
     assert text.startswith(f"# python -m workers tune {run.run_id}, ")
     assert "12.50" in text.split("hf_model_id")[0]
+    assert "# max_model_len 64 fits this run; longer prompts" in text
     assert yaml.safe_load(text) == {
         "hf_model_id": "some/model",
         "batch_size": 64,
@@ -139,6 +140,7 @@ def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: P
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
     assert "# Warning: max_model_len 64 is too small for 3 of 100 questions: they would fail, or be shown fewer" in head
+    assert "# max_model_len 64 fits only a part of this run; longer prompts" in head
 
 
 def test_a_file_by_one_trial_of_too_few_questions_says_that_nothing_was_compared(tmp_path: Path) -> None:
