@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +13,10 @@ from dataclasses import replace
 
 from contract.errors import EngineError, McqueueError
 from contract.settings import Settings
+from workers import pipeline
 from workers.engines import JudgeEngines, make_engine
 from workers.engines.base import Engine
 from workers.parent import follow_parent
-from workers.pipeline import score_batch
 from workers.retries import reason_of
 from workers.scoring import Item
 from workers.tuning.trials import SIZES, Shape, Trial, all_marked, score_repeatedly
@@ -72,10 +73,23 @@ def _measure(items: list[Item], shape: Shape, least_s: float) -> Trial:
         raise _trouble or EngineError("The engine did not boot.")
     if not _is_warm:
         for size in WARM_UP:
-            score_batch(all_marked(items[:size], f"Before, {size}."), _engine, _judges.engine_of)
+            pipeline.score_batch(all_marked(items[:size], f"Before, {size}."), _engine, _judges.engine_of)
         _is_warm = True
     sizes = {name: value for name, value in _engine.describe().items() if name in SIZES}
-    return replace(score_repeatedly(_engine, items, shape, least_s, _judges.engine_of), engine=sizes)
+    with _told_of_no_question():
+        return replace(score_repeatedly(_engine, items, shape, least_s, _judges.engine_of), engine=sizes)
+
+
+@contextmanager
+def _told_of_no_question() -> Iterator[None]:
+    """Log no reasons why questions fail: the warm-up did, and a trial may ask them thousands of times."""
+    log = logging.getLogger(pipeline.__name__)
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _close() -> None:

@@ -90,6 +90,16 @@ def test_how_fast_an_engine_refuses_every_question_is_no_result() -> None:
         score_in_batches(engine, [Item(each, make_spec()) for each in make_questions(4)], Shape(16, 2))
 
 
+def test_why_a_question_fails_is_told_while_its_engine_warms_up_and_not_whenever_it_is_repeated(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    spec = judged(9)
+    items = [Item(make_question(0), spec), Item(make_question(1, answer=None), spec)]
+    with engine_process.engine_in_process(load_settings(None, ["engine=simulated", "model=x"]), 0.05) as measure:
+        assert measure(items, Shape(16, 2)).failed > len(engine_process.WARM_UP)
+    assert capfd.readouterr().err.count("question q0 cannot be read: no valid grade") == len(engine_process.WARM_UP)
+
+
 def test_questions_that_an_engine_refuses_make_it_no_faster_and_are_told() -> None:
     engine = SimulatedEngine(load_settings(None, ["simulated.call_ms=50", "simulated.reject_text=0 plus 0"]))
     engine.start()
