@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -98,17 +98,21 @@ def _queues(ledger: RedisLedger, models: Sequence[Settings], records: Sequence[W
     if any(each.indexes for each in models):
         yield from map(_reranker, sorted(rerankers))
     names = {keys.score_queue(each.served_model) for each in models}.union(*unsettled)
-    served = {each.queue for each in records if each.state is WorkerState.READY}
-    queues = [_queue(ledger, name, served=name in served) for name in sorted(names)]
+    ready: defaultdict[str, list[str]] = defaultdict(list)
+    for each in records:
+        if each.state is WorkerState.READY:
+            ready[each.queue].append(each.name)
+    queues = [_queue(ledger, name, ready[name]) for name in sorted(names)]
     yield from (Finding("ok", "queue", f"{each.name}: {number(each.messages, 'message')} waiting") for each in queues)
     yield from put_off(records)
     yield from fleet_at_work(records, queues, unsettled)
 
 
-def _queue(ledger: RedisLedger, name: str, *, served: bool) -> Queue:
-    """Look at a queue, and at its messages if no worker takes them: all may be of runs that need them no more."""
-    if served:
-        return Queue(name, queue_length(ledger.client, name))
+def _queue(ledger: RedisLedger, name: str, ready: Sequence[str]) -> Queue:
+    """Look at a queue, and at its messages if no `ready` worker takes them: runs may need none of them any more."""
+    if ready:
+        waiting = queue_length(ledger.client, name)  # first: what is taken meanwhile is held
+        return Queue(name, waiting, held=any(ledger.client.hlen(keys.unacked(each)) for each in ready))
     by_run = queued_runs(ledger.client, name)
     wanted = ledger.open_runs()  # after the messages: a run is open before its first one is sent
     return Queue(name, by_run.total(), sum(n for run_id, n in by_run.items() if run_id not in wanted))

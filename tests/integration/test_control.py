@@ -15,6 +15,7 @@ from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.queue import held_question_ids, queue_length
 from contract.settings import Settings
 from producer.cli import main
+from tests.integration.holding import book
 from tests.integration.runs import QUEUE, send, sent, wait_acknowledged, wait_finished
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
 from workers.check_redis import check_redis
@@ -219,6 +220,23 @@ def test_what_a_rescoring_that_was_cut_short_lacks_is_not_said_to_be_lost(
     Fleet(redis_ledger.client).join(ready)
     open_run(redis_ledger, make_questions(2), "rescored", rescored_from="another")
     assert said_by_check(settings) == [f"{QUEUE}: 0 messages waiting"]
+
+
+def test_a_worker_that_has_just_taken_messages_is_not_said_to_be_idle(
+    settings: Settings, app: Celery, redis_ledger: RedisLedger
+) -> None:
+    """What it runs was asked of its record, which is as old as its last heartbeat."""
+    client = redis_ledger.client
+    Fleet(client).join(WorkerRecord(name="gpu0@test", model=SIMULATED_MODEL, state=WorkerState.READY, queue=QUEUE))
+    run = sent(app, redis_ledger, 2, batch_size=2)
+    (taken,) = (str(each) for name in keys.broker_lists(QUEUE) for each in client.lrange(name, 0, -1))
+    client.delete(*keys.broker_lists(QUEUE))
+    lost = f"{QUEUE} is empty and its workers are idle, despite 2 questions without a verdict"
+    assert said_by_check(settings) == [f"{QUEUE}: 0 messages waiting", lost]
+
+    book(redis_ledger, "gpu0@test", taken)
+    assert said_by_check(settings) == [f"{QUEUE}: 0 messages waiting"]
+    assert redis_ledger.counts(run.run_id).todo == 2
 
 
 def said_by_check(settings: Settings) -> list[str]:

@@ -49,6 +49,8 @@ class Queue:
     messages: int
     #: Waiting messages of runs that are purged, settled, paused or cancelled; workers drop them.
     needless: int = 0
+    #: Whether its ready workers hold messages that they took from it.
+    held: bool = False
 
 
 def check_durability(info: Mapping[str, Any]) -> Iterator[Finding]:
@@ -178,7 +180,7 @@ def fleet_at_work(
             yield Finding("warning", "queue", found, remedy)
         if queue.needless and not ready:
             yield _needless(queue, needed)
-        if ready and not queue.messages and not any(each.running for each in ready):
+        if ready and not queue.messages and not queue.held:
             idle.add(queue.name)
     for route, count in unsettled.items():
         if count and idle.issuperset(route):

@@ -99,22 +99,21 @@ def test_messages_without_a_worker_and_questions_without_a_message() -> None:
     assert "no worker is ready" in unserved.found
     (lost,) = fleet_at_work([worker()], [Queue(QUEUE, 0)], {(QUEUE,): 80})
     assert lost.found == f"{QUEUE} is empty and its workers are idle, despite 80 questions without a verdict"
-    assert list(fleet_at_work([worker(running=1)], [Queue(QUEUE, 0)], {(QUEUE,): 80})) == []
+    assert list(fleet_at_work([worker()], [Queue(QUEUE, 0, held=True)], {(QUEUE,): 80})) == []
 
 
 def test_a_model_that_waits_for_passages_misses_no_message() -> None:
     search = "retrieve.facts"
     route: dict[tuple[str, ...], int] = {(search, QUEUE): 80}
     model = worker()
-    searching = worker(queue=search, running=1)
+    searching = worker(queue=search)
     (nobody_searches,) = fleet_at_work([model], [Queue(search, 5), Queue(QUEUE, 0)], route)
     assert "no worker is ready" in nobody_searches.found
     assert nobody_searches.remedy == (
         "Start one: python -m workers up --only retrieve-facts --set 'indexes=[FOLDER OF facts]'"
     )
-    assert list(fleet_at_work([model, searching], [Queue(search, 0), Queue(QUEUE, 0)], route)) == []
-    idle = searching.model_copy(update={"running": 0})
-    (lost,) = fleet_at_work([model, idle], [Queue(search, 0), Queue(QUEUE, 0)], route)
+    assert list(fleet_at_work([model, searching], [Queue(search, 0, held=True), Queue(QUEUE, 0)], route)) == []
+    (lost,) = fleet_at_work([model, searching], [Queue(search, 0), Queue(QUEUE, 0)], route)
     assert lost.found.startswith(f"{search} and {QUEUE} are empty and their workers are idle, despite 80 questions")
 
 
