@@ -96,8 +96,13 @@ class McqueueError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def said(self) -> str:
+        """The message with the place that it is about, without the remedy."""
+        return self.message
+
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        return f"{self.said} {self.hint}".strip()
 
 
 class InputError(McqueueError):
@@ -124,10 +129,11 @@ class QuestionFileError(InputError):
         #: Key under which errors of this kind are counted: the message without its specific values.
         self.kind = kind or message.rstrip(".")
 
-    def __str__(self) -> str:
+    @property
+    def said(self) -> str:
         place = f"{self.path}:{self.line}" if self.line is not None else self.path
         field = f" field {self.field!r}:" if self.field else ""
-        return f"{place}:{field} {super().__str__()}"
+        return f"{place}:{field} {self.message}"
 
 
 class SettingsError(InputError):
@@ -157,8 +163,9 @@ class IndexUnusable(InputError):
         super().__init__(message, hint=hint)
         self.path = str(path)
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}. {self.hint}"
+    @property
+    def said(self) -> str:
+        return f"{self.path}: {self.message}."
 
 
 class NameTaken(InputError):

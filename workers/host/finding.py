@@ -22,7 +22,7 @@ class Finding:
     @classmethod
     def of(cls, level: Literal["warning", "error"], what: str, trouble: McqueueError) -> Self:
         """Return what an error says, and its remedy."""
-        return cls(level, what, str(trouble).removesuffix(trouble.hint).strip(), trouble.hint)
+        return cls(level, what, trouble.said, trouble.hint)
 
     def __str__(self) -> str:
         return f"{self.found}. {self.remedy}".strip()
