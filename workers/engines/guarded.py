@@ -75,6 +75,7 @@ class GuardedEngine(Engine):
                 for part in self._timed(self._engine.answers([requests[i] for i in asked])):
                     ended = {asked[k]: completion for k, completion in part}
                     left = [i for i in left if i not in ended]
+                    shared_tries = 0 if ended else shared_tries
                     yield list(ended.items())
                 if not set(asked).isdisjoint(left):  # the engine left some out, and would again: the caller judges
                     return

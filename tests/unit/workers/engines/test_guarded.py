@@ -144,6 +144,25 @@ def test_of_calls_that_do_not_fit_together_the_largest_says_what_fits(sizes: tup
     door.close()
 
 
+def test_of_many_requests_asked_alone_each_is_asked_again_where_others_took_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those before it in its call had used its tries up, and it was failed as too big by itself."""
+    engine = Counting("simulated.room=1")
+    door = guarded(engine)
+    door.generate(requests(2))  # teaches that one fits
+    answer, shortages = engine.generate, iter([True, False] * (SHARED_TRIES + 2))
+
+    def beside_others(asked: Sequence[Request]) -> list[Completion]:
+        if next(shortages):
+            raise EngineOutOfMemory("full", shared=True)
+        return answer(asked)
+
+    monkeypatch.setattr(engine, "generate", beside_others)
+    assert [each.error for each in door.generate(requests(SHARED_TRIES + 2))] == [None] * (SHARED_TRIES + 2)
+    door.close()
+
+
 def test_a_request_that_never_fits_beside_another_fails_in_the_end() -> None:
     door = guarded(Together(calls=2, times=1 + SHARED_TRIES))
     types = [each.error and each.error.type for completions in at_once(door, 1, 1) for each in completions]
