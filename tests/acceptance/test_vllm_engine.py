@@ -44,8 +44,11 @@ print("FOUND", json.dumps([said, described, [each.texts[0].tokens for each in wr
 """
 
 #: The same two questions of the model without an adapter and with each, all in one call, and one for an adapter that
-#: it lacks. Then one text that vLLM refuses to write, between two that it writes, twice; and another one.
+#: it lacks. Then one text that vLLM refuses to write, between two that it writes, twice; and another one. At last, what
+#: it says once a step had no memory.
 ASK = """
+from contract.errors import EngineOutOfMemory
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 engine = make_engine(load_settings(None, with_adapters))
 engine.start()
 names = ["", "zeros", "random"]
@@ -89,8 +92,18 @@ computed = [with_nothing_cached(each).logprobs[0] for each in ends]
 sharing = with_nothing_cached(*ends)
 (again,) = engine.generate([ScoreRequest(passage, ends)])
 cached = [computed, sharing.logprobs, again.logprobs, again.prefill_tokens, again.cached_tokens]
+execute = GPUModelRunner.execute_model
+def without_memory(*_, **__):
+    GPUModelRunner.execute_model = execute
+    raise MemoryError("full")
+GPUModelRunner.execute_model = without_memory
+try:
+    with_nothing_cached(*ends)
+except EngineOutOfMemory:
+    (later,) = engine.generate([ScoreRequest(passage, ends)])
 engine.close()
-print("FOUND", json.dumps([scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text, cached]))
+said = [scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text, cached, later.logprobs]
+print("FOUND", json.dumps(said))
 """
 
 #: A text and labels in one call, of an engine that drafts tokens. The last one: none boots after it in its process.
@@ -121,6 +134,8 @@ class Answers:
     #: Log-probabilities of two continuations that begin alike: asked alone when nothing was cached, together then, and
     #: once more; and the tokens in these last prefills, and those of them that came from the cache.
     cached: tuple[list[float], list[float], list[float], int, int]
+    #: Those of the same, after a step that ran out of memory.
+    later: list[float]
 
 
 class Found(NamedTuple):
@@ -196,6 +211,11 @@ def test_what_continuations_share_is_scored_alike_from_the_cache_without_all_bef
     assert again == pytest.approx(computed, abs=1e-4)
     assert computed[0] != pytest.approx(computed[1], abs=0.1)
     assert prefilled - cached < prefilled / 2, "the passage is not computed again"
+
+
+def test_what_a_step_ran_out_of_memory_for_is_computed_anew(answers: Answers) -> None:
+    """vLLM had its blocks for cached, and the call, made again with fewer requests, got answers to random memory."""
+    assert answers.later == pytest.approx(answers.cached[0], abs=1e-4)
 
 
 def test_an_engine_that_drafts_tokens_writes_texts_and_refuses_labels_with_the_setting_at_fault(found: Found) -> None:

@@ -256,8 +256,14 @@ class EngineThread(threading.Thread):
         self._capacity.leave(pending.slots)
 
     def _drop_everything(self, reason: EngineError) -> None:
-        """Abort all requests; the engine itself keeps running."""
+        """Abort all requests; the engine itself keeps running.
+
+        It forgets what it has cached: vLLM caches a block when it plans the step that is to compute it
+        (`allocate_slots` of its KVCacheManager), and this step has not. Raises EngineDead if it cannot.
+        """
         self.engine.abort_request(list(self._pending))
+        if not self.engine.reset_prefix_cache():
+            raise EngineDead("it ran out of memory, and cannot tell what it has cached from what it has not computed")
         self._fail_pending(reason)
 
     def _die(self, reason: EngineDead) -> None:

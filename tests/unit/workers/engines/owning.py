@@ -63,6 +63,9 @@ class Sampler:
         for each in names:
             del self._asked[each]
 
+    def reset_prefix_cache(self) -> bool:
+        return True
+
 
 def booted(
     monkeypatch: pytest.MonkeyPatch,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from contract.errors import EngineOutOfMemory, RequestRejected
+from contract.errors import EngineDead, EngineOutOfMemory, RequestRejected
 from contract.spec import Sampling
 from contract.turns import one_turn
 from tests.support import PATIENCE_S, wait_until
@@ -143,6 +143,31 @@ def test_a_call_that_memory_does_not_suffice_for_ends_and_the_engine_has_room_fo
     assert sorted(found) == list(range(10))
     room.get(timeout=PATIENCE_S)
     owner.stop()
+
+
+@pytest.mark.parametrize("is_possible", [True, False])
+def test_what_a_step_without_memory_was_to_compute_is_not_taken_from_the_cache(
+    monkeypatch: pytest.MonkeyPatch, is_possible: bool
+) -> None:
+    """vLLM took the blocks of that step for cached: the call, made again, got log-probabilities of random memory."""
+    done: list[str] = []
+
+    class Caching(Small):
+        def abort_request(self, names: list[str]) -> None:
+            super().abort_request(names)
+            done.append(f"{len(names)} aborted")
+
+        def reset_prefix_cache(self) -> bool:
+            done.append("forgotten")
+            return is_possible
+
+    engine = Caching()
+    engine.have_come.set()
+    owner = booted(monkeypatch, engine)
+    call = owner.call([Prefill([number]) for number in range(12)], part_s=PATIENCE_S)
+    end_of(call, EngineOutOfMemory if is_possible else EngineDead)
+    owner.stop()
+    assert done == ["12 aborted", "forgotten"]
 
 
 def test_calls_that_ran_out_of_memory_together_are_told_of_the_same_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
