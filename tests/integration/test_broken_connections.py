@@ -95,15 +95,22 @@ def test_a_batch_that_still_gathers_when_the_connection_breaks_leaves_when_its_t
     assert [each.attempts for each in verdicts(redis_ledger, run)] == [1] * 3
 
 
+def refusals(ledger: RedisLedger) -> int:
+    """How often Redis has refused a command on a key of the wrong type."""
+    return int(ledger.client.info("errorstats").get("errorstat_WRONGTYPE", {}).get("count", 0))
+
+
 def test_messages_that_went_back_to_the_queue_are_taken_again_by_the_same_worker(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     run = open_run(redis_ledger, make_questions(40))
     attempts = keys.RunKeys(run.run_id).attempts
     redis_ledger.client.set(attempts, "no hash: every beginning fails")
+    redis_ledger.client.config_resetstat()
     with worker(tmp_path / "log", batch_size=64):
         send(app, redis_ledger, run)
-        wait_until(lambda: (tmp_path / "log").read_text().count("is requeued") >= 3, "refusals")
+        wait_until(lambda: refusals(redis_ledger) >= 3, "refusals")
+        assert f"run {run.run_id} is put off: Redis at " in (tmp_path / "log").read_text()
         redis_ledger.client.delete(attempts)
         wait_finished(redis_ledger, run)
         wait_acknowledged(redis_ledger)

@@ -154,7 +154,7 @@ def test_what_could_not_go_back_to_the_queue_goes_back_once_redis_takes_writes(
     redis_ledger.client.set(attempts, "no hash: every beginning fails")
     log = tmp_path / "log"
     with worker(log, batch_size=64):
-        wait_until(lambda: "batch 1 is requeued" in log.read_text(), "a batch that could not be begun")
+        wait_until(lambda: "is put off" in log.read_text(), "a batch that could not be begun")
         refusing.refuse("OOM")
         wait_until(lambda: "a message will be requeued later" in log.read_text(), "a message to be refused")
         refusing.mend()

@@ -6,7 +6,7 @@ import abc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun, WaitEnded
@@ -16,7 +16,7 @@ from contract.verdict import Failure
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
-from workers.retries import reason_of, too_many
+from workers.retries import reason_of
 from workers.scoring import Item
 from workers.stages import pauses
 from workers.stages.isolation import Isolation
@@ -164,16 +164,22 @@ class BatchWork(abc.ABC):
     def _begin_what_can_be(
         self, batch: Batch, run_id: str, asked: dict[str, HeldMessage]
     ) -> tuple[list[Work], Endings]:
-        """Begin what can be begun; return it, and the endings of the rest: halted, put off, or unreadable."""
+        """Begin what can be begun; return it, and the endings of the rest: halted, put off, or unreadable.
+
+        A ledger that is away is waited for: other runs of the batch may have begun, and their attempts are counted.
+        """
         try:
-            return self._begin(run_id, asked), {}
+            begin = partial(self._begin, run_id, asked)
+            return self._recorder.despite_outages(number(len(asked), "question"), begin), {}
         except RunHalted as halt:
             self._put_offs.end(run_id)
             return [], _not_begun(run_id, asked, halt)
         except NotNow as why:
             return [], self._put_offs.add(run_id, asked, str(why))
-        except LedgerError:
-            raise
+        except LedgerError as trouble:
+            if trouble.retryable:  # the worker stops
+                raise
+            return [], self._put_offs.add(run_id, asked, str(trouble))  # damaged; others of the batch may not be
         except Exception as trouble:  # an unreadable question must not fail its batch
             if len(asked) == 1:
                 ((question_id, held),) = asked.items()
@@ -228,7 +234,7 @@ class BatchWork(abc.ABC):
         """Return the failure of a question that has had all its attempts; None if it has any left."""
         if work.attempts <= self._settings.max_attempts:
             return None
-        return too_many(self._settings.max_attempts, self._ledger.troubles(work.run_id, work.question_id))
+        return self._recorder.exhausted(work.run_id, work.question_id, self._settings.max_attempts)
 
     def _attempt_alone(self, batch: Batch, work: Work) -> Endings:
         """Begin a suspect while nothing else is running: if this worker dies now, the ledger knows the culprit."""

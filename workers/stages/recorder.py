@@ -144,8 +144,13 @@ class Recorder:
             log.warning("question %s: attempt %d failed: %s", question_id, attempts, reason)
             batch.retry_after_s = max(batch.retry_after_s, pause_s(attempts))
             return {(held.run_id, question_id): AGAIN}
-        error = too_many(attempts, self._ledger.troubles(held.run_id, question_id))
+        error = self.exhausted(held.run_id, question_id, attempts)
         return self.commit([self.failed(batch, held, question_id, attempts, error)])
+
+    def exhausted(self, run_id: str, question_id: str, attempts: int) -> Failure:
+        """Return the failure of a question after so many attempts, the last."""
+        reasons = self.despite_outages("1 failed question", partial(self._ledger.troubles, run_id, question_id))
+        return too_many(attempts, reasons)
 
     def note_reason(self, works: Sequence[Work], reason: str) -> None:
         """Record why these attempts failed; if the ledger is unavailable, they have no reason."""

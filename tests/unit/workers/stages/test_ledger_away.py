@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from contract import MemoryLedger
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
+from contract.ledger import Begun
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
 from tests.unit.workers.messages.batches import away_at_first, batch_of, message
-from tests.unit.workers.stages.support import SETTINGS, CountingEngine, score, scorer, verdict_of
+from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, score, scorer, verdict_of
 from workers.messages.batch import Settlement
 
 
@@ -117,6 +119,60 @@ def test_a_ledger_that_is_away_between_begin_and_verdict_costs_no_question_an_at
 
     assert engine.calls == [2]
     assert [verdict_of(books, run, each).attempts for each in ("q0", "q1")] == [1, 1]
+    assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
+
+
+def test_a_ledger_that_goes_away_before_the_last_run_of_a_batch_is_begun_costs_those_before_it_no_attempt(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch was requeued, and questions that had not been asked once became suspects, to be asked alone."""
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    one, other = (open_run(books, make_questions(2), name) for name in ("one", "other"))
+    begin, away = books.begin, away_at_first(books.begin, SETTINGS.max_attempts + 1)
+    monkeypatch.setattr(books, "begin", lambda run, *more: (away if run == other.run_id else begin)(run, *more))
+
+    batch = score(books, engine, message(one, "q0", "q1"), message(other, "q0", "q1"))
+
+    assert engine.calls == [4]
+    assert [verdict_of(books, run, each).attempts for run in (one, other) for each in ("q0", "q1")] == [1] * 4
+    assert [each.settlement for each in batch.held] == [Settlement.ACKNOWLEDGE] * 2
+
+
+def test_a_run_whose_data_are_damaged_is_put_off_alone(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a message in every batch, as runs take turns: none of the others was ever asked."""
+    sound, damaged = (open_run(books, make_questions(2), name) for name in ("sound", "damaged"))
+    begin = books.begin
+
+    def refuse(run_id: str, *more: Any) -> list[Begun]:
+        if run_id == damaged.run_id:
+            raise LedgerError("Redis refuses: WRONGTYPE.")
+        return begin(run_id, *more)
+
+    monkeypatch.setattr(books, "begin", refuse)
+    stage, batch = scorer(books, engine), batch_of(message(sound, "q0", "q1"), message(damaged, "q0", "q1"))
+    stage.run(batch)
+    assert engine.calls == [2]
+    assert books.counts(sound.run_id).finished
+    assert [each.settlement for each in batch.held] == [Settlement.ACKNOWLEDGE, Settlement.REQUEUE]
+    assert stage.puts_off == {damaged.run_id: "Redis refuses: WRONGTYPE."}
+
+
+def test_a_ledger_that_is_away_when_a_question_is_given_up_costs_its_neighbours_no_attempt(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    run = open_run(books, make_questions(2))
+    for _ in range(SETTINGS.max_attempts):
+        books.begin(run.run_id, ["q1"])
+    monkeypatch.setattr(books, "troubles", away_at_first(books.troubles, 1))
+
+    batch = batch_of(message(run, "q0", "q1"))
+    scorer(books, engine).run(batch)
+
+    assert verdict_of(books, run, "q0").attempts == 1
+    assert error_of(books, run, "q1").type == "TooManyAttempts"
     assert batch.held[0].settlement is Settlement.ACKNOWLEDGE
 
 
