@@ -105,13 +105,13 @@ def _read(name: str, path: str) -> _Adapter:
 
 
 def _weights(name: str, folder: Path) -> dict[str, tuple[int, int]]:
-    """Return module → rank and width of its input, by the header of the weights. Empty for pickled ones.
+    """Return module → rank and width of its input, by the header of the weights. Empty where all are pickled.
 
     Raises ModelNotFound if weights are missing.
     """
-    if any((folder / f"adapter_model.{suffix}").is_file() for suffix in ("bin", "pt")):
+    file = folder / "adapter_model.safetensors"  # which vLLM takes before all others
+    if not file.is_file() and any((folder / f"adapter_model.{suffix}").is_file() for suffix in ("bin", "pt")):
         return {}  # left to vLLM
-    file = folder / "adapter_model.safetensors"
     try:
         with file.open("rb") as weights:
             (length,) = struct.unpack("<Q", weights.read(8))

@@ -72,6 +72,13 @@ def test_weights_of_another_rank_than_the_configuration_says_are_refused(tmp_pat
         adapter_arguments({"law": adapter(tmp_path / "x", 8, r=4)})
 
 
+def test_weights_beside_the_same_ones_pickled_are_looked_at_as_vllm_loads_them(tmp_path: Path) -> None:
+    folder = adapter(tmp_path / "x", 16, r=8)
+    (tmp_path / "x" / "adapter_model.bin").touch()
+    with pytest.raises(ModelNotFound, match=r"of rank 16, adapter_config\.json says 8"):
+        adapter_arguments({"law": folder})
+
+
 def test_weights_of_modules_that_the_configuration_does_not_name_are_refused_as_vllm_would_leave_them_out(
     tmp_path: Path,
 ) -> None:
@@ -152,8 +159,9 @@ def test_an_adapter_without_weights_that_can_be_read_is_refused(tmp_path: Path, 
     weights.unlink() if content is None else weights.write_bytes(content)
     with pytest.raises(ModelNotFound, match=r"adapters\.law: .*adapter_model\.safetensors cannot be read"):
         adapter_arguments({"law": folder})
+    weights.unlink(missing_ok=True)
     (Path(folder) / "adapter_model.bin").touch()
-    assert adapter_arguments({"law": folder})["max_lora_rank"] == 8, "vLLM reads those alone"
+    assert adapter_arguments({"law": folder})["max_lora_rank"] == 8, "pickled ones are left to vLLM"
 
 
 @pytest.mark.parametrize("modules", ["all-linear", ["q_proj", "lm_head"]])
