@@ -89,7 +89,8 @@ def _try_settings(
     until, least_s = time.monotonic() + limit_s, min(TRIAL_S, limit_s / TRIALS_OF_A_LIMIT) / 2
     base = {name: settings.vllm_args[name] for name in SIZES if name in settings.vllm_args}
     shape = Shape(settings.batch_size, settings.batches_in_flight)
-    shapes = [shape, *(Shape(*each) for each in SHAPES if each[0] <= len(items))]
+    most = settings.max_batches_in_flight
+    shapes = [shape, *(Shape(size, min(batches, most)) for size, batches in SHAPES if size <= len(items))]
     for engine, shapes_to_try in _plan(base, list(dict.fromkeys(shapes)), trials):
         if time.monotonic() > until and trials:
             break

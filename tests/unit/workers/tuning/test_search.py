@@ -82,6 +82,26 @@ def test_a_proxys_page_that_a_judge_answered_with_is_one_line_of_the_deploy_file
     assert load_settings(tmp_path / "tuned.yaml").batch_size == found.best.shape.batch_size
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_batches_are_tried_in_flight_than_the_deploy_file_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The file with what had won could not be read: batches_in_flight 4 is more than max_batches_in_flight."""
+
+    @contextmanager
+    def faster_with_more(*_: object) -> Iterator[Measure]:
+        yield lambda _, shape: Trial(shape, {}, questions_per_s=float(shape.batches_in_flight), batch_s=0.1)
+
+    monkeypatch.setattr(search, "engine_in_process", faster_with_more)
+    base = tmp_path / "base.yaml"
+    base.write_text(f"max_batches_in_flight: {most}\nbatches_in_flight: 1\n")
+    items = [Item(each, make_spec()) for each in make_questions(40)]
+    found = tune(load_settings(base), items, NEEDS, limit_s=60.0)
+    assert {(each.shape.batch_size, each.shape.batches_in_flight) for each in found.trials} >= {(16, most), (32, most)}
+    write_deploy_file(tmp_path / "tuned.yaml", base, (), open_run(MemoryLedger(), make_questions(2)), found)
+    assert load_settings(tmp_path / "tuned.yaml").batches_in_flight == most
+
+
 def test_a_setting_that_a_person_must_mend_is_told_as_such_and_not_as_a_want_of_memory() -> None:
     settings = load_settings(None, ["hf_model_id=nowhere"])
     with pytest.raises(ModelNotFound, match="'nowhere' is neither a folder"):
