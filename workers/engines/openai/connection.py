@@ -159,11 +159,14 @@ class Connection:
             raise OpenAIError(f"an answer of {answered!r} instead of {asked!r}: does a proxy fall back to that model?")
 
     def says(self, trouble: Exception | str) -> str:
-        """Return the trouble as text safe to show: some servers repeat the key, which is removed."""
+        """Return the trouble as text safe to show and store.
+
+        Some servers repeat the key, which is removed. Others quote half of a surrogate pair, which no UTF-8 can hold.
+        """
         key = self.server.api_key.get_secret_value()
         way = _proxy_to(self.server.base_url) if may_be_of_a_proxy(trouble) else ""
         text = " ".join(f"{self.server.base_url}{way}: {_in_words(trouble)}{_redirected(trouble)}".split())
-        return text.replace(key, "…") if key else text
+        return (text.replace(key, "…") if key else text).encode("utf-8", "backslashreplace").decode()
 
 
 def _interruptible(

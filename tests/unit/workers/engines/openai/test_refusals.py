@@ -64,6 +64,18 @@ def test_a_refusal_sent_as_a_success_that_cannot_pass_is_final_at_once() -> None
     assert len(script.asked) == 2, "that one, and one to see whether everybody is refused"
 
 
+def test_half_of_an_emoji_in_a_refusal_does_not_keep_the_verdicts_of_its_batch_from_being_written() -> None:
+    """A proxy in JavaScript had cut what it quoted; the whole batch was asked anew, and that question five times."""
+    script = Script()
+    with started(script) as engine:
+        script.cut_off = [r'{"error": {"code": 400, "message": "too rude: \ud83d"}}']
+        (completion,) = engine.generate([WRITE])
+    assert completion.error is not None
+    assert r"too rude: \ud83d" in completion.error.message
+    verdict = Verdict(question_id="q0", outcome=Outcome.FAILED, error=completion.error)
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+
+
 def test_a_model_that_is_down_for_now_is_waited_for_also_if_that_is_sent_as_a_success() -> None:
     script = Script()
     with started(script, max_retries=0) as engine:
