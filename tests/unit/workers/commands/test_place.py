@@ -33,3 +33,17 @@ def test_an_engine_is_pinned_to_the_gpus_of_the_first_worker_and_told_who_is_the
 
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "2,3"
     assert "other workers use the same GPUs: gpu2-3@a" in capsys.readouterr().err
+
+
+def test_an_engine_without_a_gpu_has_the_cores_of_the_first_worker_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tune` measured with those of all `cpu_workers` what each of them does with its own."""
+    bound: list[object] = []
+    monkeypatch.setattr(Fleet, "connect", lambda _: SimpleNamespace(alive=list))
+    monkeypatch.setattr(place, "this_machine", lambda: Machine([], range(8)))
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *to: bound.append(to))
+
+    take_first_place(load_settings(None, ["cpu_workers=2"]))
+
+    assert bound == [(0, (0, 1, 2, 3))]
+    assert os.environ["OMP_NUM_THREADS"] == "4"
