@@ -70,6 +70,11 @@ def tune_for_run(
         raise SettingsError(
             f"engine: {settings.engine}; tune tries vLLM's own settings.", hint="Name a deploy file with engine: vllm."
         )
+    if not settings.enable_batching:
+        raise SettingsError(
+            "enable_batching: false; tune tries sizes of batches, which have no effect then.",
+            hint="Name a deploy file without it, or add --set enable_batching=true.",
+        )
     refuse_lacking_adapter(settings, run)
     refuse_unwritable(out)
     take_first_place(settings)
