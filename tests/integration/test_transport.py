@@ -165,6 +165,21 @@ def test_what_was_just_taken_is_not_restored_as_what_has_been_held_for_too_long(
         assert (held(client), waiting(client)) == (2, 1)
 
 
+def test_what_a_consumer_has_is_not_restored_because_the_clock_was_set_or_the_machine_suspended(
+    redis_url: str, client: redis.Redis
+) -> None:
+    """Another worker began its questions, too, while they were being answered."""
+    send(redis_url, "1", "2", "3")
+    with consuming(redis_url, at_most=3) as (connection, channel, taken):
+        connection.drain_events(timeout=PATIENCE_S)
+        channel.qos.kept = lambda: [each.delivery_tag for each in taken[1:]]
+        client.zadd(BOOKS["unacked_index_key"], {each.delivery_tag: 0.0 for each in taken})
+        channel.qos.restore_visible(num=10, interval=1)
+        assert (held(client), waiting(client)) == (2, 1), "only what was never delivered"
+        channel.qos.restore_visible(num=10, interval=1)
+        assert (held(client), waiting(client)) == (2, 1)
+
+
 def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3")
     with consuming(redis_url, at_most=3) as (connection, channel, _):

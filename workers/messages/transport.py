@@ -138,8 +138,18 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
                 if tag not in kept:
                     self.restore_by_tag(tag, client)
 
-    def renew(self, delivery_tags: Iterable[str]) -> None:
+    def restore_visible(self, *arguments: Any, **options: Any) -> None:
+        """Requeue what has been on record for too long and was never delivered.
+
+        What the consumer has may only seem to be: the system's clock was set forward, or the machine suspended.
+        """
+        self.renew(self.kept())
+        super().restore_visible(*arguments, **options)
+
+    def renew(self, delivery_tags: Collection[str]) -> None:
         """Restart the visibility timeout of these messages, as far as they are unacknowledged."""
+        if not delivery_tags:
+            return
         try:
             with self.channel.conn_or_acquire() as client:
                 client.zadd(self.unacked_index_key, dict.fromkeys(delivery_tags, time.time()), xx=True)
