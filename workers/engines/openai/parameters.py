@@ -158,7 +158,8 @@ def _remedy_of(name: str) -> str:
 
 def _refused(refusal: APIStatusError) -> dict[str, bool]:
     """Return the parameters that are refused, with whether only this value is; none if anything else is refused too."""
-    if refusal.param and (code := _code(refusal)) in UNSUPPORTED:
+    # The client passes on whatever a server calls `param`.
+    if refusal.param and isinstance(refusal.param, str) and (code := _code(refusal)) in UNSUPPORTED:
         return {refusal.param: code == "unsupported_value"}
     if unknown := _unknown(refusal.body):
         return dict.fromkeys(unknown, False)

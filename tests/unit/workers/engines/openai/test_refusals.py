@@ -76,6 +76,22 @@ def test_half_of_an_emoji_in_a_refusal_does_not_keep_the_verdicts_of_its_batch_f
     assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
 
 
+@pytest.mark.parametrize("param", [["body", "seed"], {"name": "seed"}])
+def test_a_refusal_that_names_its_parameter_in_an_unknown_way_is_a_refusal_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, param: object
+) -> None:
+    """It was taken for an answer that cannot be read, and at boot it ended the worker with a traceback."""
+    script = Script()
+    error = {"code": "unsupported_parameter", "message": "no seed here", "param": param}
+    with started(script) as engine:
+        answer = script.answer
+        odd = iter([(400, {"error": error})])
+        monkeypatch.setattr(script, "answer", lambda *asked: next(odd, None) or answer(*asked))
+        (completion,) = engine.generate([WRITE])
+    assert completion.error is not None
+    assert (completion.error.type, "no seed here" in completion.error.message) == ("BadRequestError", True)
+
+
 def test_a_model_that_is_down_for_now_is_waited_for_also_if_that_is_sent_as_a_success() -> None:
     script = Script()
     with started(script, max_retries=0) as engine:
