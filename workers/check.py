@@ -154,7 +154,7 @@ def _server(settings: Settings) -> Finding:
         connection = Connection(settings.openai)
         with connection.client:
             offers = find_out(connection, timeout_s=0)
-            unusual = remarks(connection, offers)
+            unusual = remarks(connection, offers, settings.adapters.values())
     except McqueueError as trouble:
         return Finding.of("error", "engine", trouble)
     found = f"{settings.answers_with} answers: {offers.described()}"

@@ -82,15 +82,19 @@ class OpenAiEngine(Engine):
         self._connection = Connection(self._server, self.stopping)
         self._pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         self._client = JudgeClient(self._connection) if self._is_judge else self._model_client(self._connection)
-        named = self.settings.adapters if self._local is None else {name: name for name in self.settings.adapters}
-        self._asker = Asker(self._client, self._offers, self._server, named)
+        self._asker = Asker(self._client, self._offers, self._server, self._adapters())
+
+    def _adapters(self) -> dict[str, str]:
+        """Return by which name the server is asked for each adapter."""
+        names = self.settings.adapters
+        return names if self._local is None else {name: name for name in names}
 
     def _model_client(self, connection: Connection) -> ModelClient:
         """Return a client of the model's server, once that answers and it is known what it offers."""
         self._waits_for = f"the server at {self._server.base_url}"
         self._offers = find_out(connection, self.settings.server_startup_timeout)
         self._waits_for = ""
-        if unusual := remarks(connection, self._offers):
+        if unusual := remarks(connection, self._offers, self._adapters().values()):
             log.warning("%s", connection.says(f"{self._server.model} {'; it '.join(unusual)}"))
         is_ours = self._local is not None
         patience = Patience(connection, self.stopping, in_chat=self._offers.chat, is_ours=is_ours)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -269,8 +269,11 @@ def _may_be_of_all(trouble: OpenAIError) -> bool:
     return may_pass(trouble) or is_no_answer(trouble)
 
 
-def remarks(connection: Connection, offers: Offers) -> list[str]:
-    """Return in words what runs should know of the server; empty if there is nothing unusual."""
+def remarks(connection: Connection, offers: Offers, adapters: Iterable[str] = ()) -> list[str]:
+    """Return in words what runs should know of the server; empty if there is nothing unusual.
+
+    `adapters` has the names by which the server is asked for LoRA adapters.
+    """
     found = connection.parameters.remarks()
     if offers.only_greedy:
         found.append("writes the same text at any temperature: runs with sampling.temperature (mode vote) fail")
@@ -280,6 +283,8 @@ def remarks(connection: Connection, offers: Offers) -> list[str]:
             f"is not among the models that the server lists ({', '.join(known[:5])}): some servers answer by the model "
             "that they have, whatever the name"
         )
+    if unlisted := sorted({*adapters} - {*known}) if known else []:
+        found.append(f"does not list {', '.join(unlisted)}, which `adapters` names: runs with such an adapter may fail")
     return found
 
 

@@ -249,14 +249,16 @@ def serving(script: Script) -> Iterator[str]:
             thread.join()
 
 
-def settings_for(url: str, **more: object) -> Settings:
-    overrides = [f"openai.{name}={value}" for name, value in {"url": url, "model": "grader", **more}.items()]
-    return load_settings(None, ["engine=openai", "server_startup_timeout=0.1", *overrides])
+def settings_for(url: str, *overrides: str, **more: object) -> Settings:
+    """The settings of this server, with `more` of `openai` and other `overrides`."""
+    of_server = [f"openai.{name}={value}" for name, value in {"url": url, "model": "grader", **more}.items()]
+    return load_settings(None, ["engine=openai", "server_startup_timeout=0.1", *of_server, *overrides])
 
 
-def checked(url: str, **more: object) -> Finding:
+def checked(url: str, *overrides: str, **more: object) -> Finding:
     """What `workers check` says of the engine on this server."""
-    return next(each for each in check([settings_for(url, **more)], Machine([], [0])) if each.what == "engine")
+    settings = settings_for(url, *overrides, **more)
+    return next(each for each in check([settings], Machine([], [0])) if each.what == "engine")
 
 
 @contextmanager

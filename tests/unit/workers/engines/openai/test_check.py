@@ -83,6 +83,17 @@ def test_check_warns_of_a_name_that_the_server_answers_to_and_does_not_list() ->
     assert "it is not among the models that the server lists (grader)" in found.found
 
 
+def test_check_names_the_adapters_that_the_server_does_not_list() -> None:
+    listing = {"object": "list", "data": [{"id": each, "object": "model"} for each in ("grader", "chem-lora")]}
+    with serving(Script(listing=listing)) as url:
+        assert checked(url, "adapters={chem: chem-lora}").level == "ok"
+        found = checked(url, "adapters={chem: chem-lora, physics: physics-lora, law: law-lora}")
+    assert found.level == "warning"
+    assert found.found.endswith(
+        "it does not list law-lora, physics-lora, which `adapters` names: runs with such an adapter may fail"
+    )
+
+
 @pytest.mark.parametrize(
     ("no_proxy", "way"),
     [
