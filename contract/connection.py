@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
+from typing import cast
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -60,6 +61,11 @@ _TLS_REMEDY = (
     "Renew its certificate if that has expired. MCQUEUE_REDIS_URL must name the host as the certificate does, and its "
     "CA (?ssl_ca_certs=FILE); if it asks for a certificate, also ssl_certfile and ssl_keyfile."
 )
+#: Major and minor version of the first one that has all commands of `contract/lua`, such as SMISMEMBER. Valkey began as
+#: a later one.
+_OLDEST = (6, 2)
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_TOO_OLD = "mcqueue needs Redis 6.2 or newer, or Valkey: install one, or start it with `make redis`."
 #: redis-py and server-side scripts put their own words before it.
 _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
@@ -122,12 +128,21 @@ def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> red
 
 
 def _ping(client: redis.Redis) -> None:
-    """Ask whether Redis answers. One whose disk is full refuses PING, but no command that reads."""
+    """Ask whether Redis answers. One whose disk is full refuses PING, but no command that reads.
+
+    Raises LedgerError if it is too old: commands would fail later, one by one.
+    """
     try:
         client.ping()
     except redis.ResponseError as answer:
         if refusal(answer) != "MISCONF":
             raise
+    connection = client.connection_pool.get_connection()
+    version = cast("dict[str, str]", connection.handshake_metadata).get("version", "")
+    client.connection_pool.release(connection)
+    found = _VERSION.match(version)  # servers that only resemble Redis may have versions of another kind
+    if found and (int(found[1]), int(found[2])) < _OLDEST:
+        raise LedgerError(f"Redis at {place_of(client)} is too old, version {version}.", hint=_TOO_OLD)
 
 
 def connect_hurried(settings: Settings) -> redis.Redis:
@@ -178,8 +193,11 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
         return RedisUnreachable(f"Redis at {place} was started and is still loading its data.", hint=hint)
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
         return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=_remedy(trouble))
-    knows_it = not str(trouble).startswith("unknown command")
-    hint = "" if knows_it else "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address."
+    hint = ""
+    if str(trouble).startswith("unknown command `HELLO`"):  # that of the client itself, which came with Redis 6
+        hint = _TOO_OLD
+    elif str(trouble).startswith("unknown command"):
+        hint = "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address."
     return LedgerError(f"Redis at {place} refuses: {trouble}.", hint=hint)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
+import socketserver
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -106,6 +108,46 @@ def test_who_names_a_sentinel_is_told_what_to_name_instead() -> None:
     found = r"refuses: unknown command .* Sentinel, .* the primary's address"
     with pytest.raises(LedgerError, match=found), translating(HERE):
         raise redis.ResponseError("unknown command 'ZREVRANGE', with args beginning with: 'mcqueue:runs' '0' ")
+
+
+class Greeting(socketserver.StreamRequestHandler):
+    """A Redis of this version, which says so when a client greets it, and nothing else."""
+
+    version = "7.0.15"
+
+    def handle(self) -> None:
+        while head := self.rfile.readline():
+            command = [(self.rfile.readline(), self.rfile.readline())[1].strip() for _ in range(int(head[1:]))]
+            said = f"%2\r\n$7\r\nversion\r\n+{self.version}\r\n$5\r\nproto\r\n:3\r\n"
+            self.wfile.write(said.encode() if command[0] == b"HELLO" else b"+OK\r\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"),
+    [("6.0.16", False), ("5.0.14", False), ("6.2.14", True), ("10.0.1", True), ("df-v1.30.3", True)],
+)
+def test_a_redis_that_lacks_commands_is_refused_at_once(
+    version: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ubuntu 22.04 has 6.0: questions were enqueued, and workers ended in a traceback."""
+    monkeypatch.setattr(Greeting, "version", version)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Greeting) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        settings = Settings(redis_url=SecretStr(f"redis://127.0.0.1:{server.server_address[1]}/0"))
+        try:
+            if is_taken:
+                connect(settings).close()
+            else:
+                with pytest.raises(LedgerError, match=rf"too old, version {version}\. .* needs Redis 6\.2") as caught:
+                    connect(settings)
+                assert not caught.value.retryable
+        finally:
+            server.shutdown()
+
+
+def test_who_names_a_redis_that_clients_cannot_greet_is_told_that_it_is_too_old() -> None:
+    with pytest.raises(LedgerError, match=r"needs Redis 6\.2 or newer"), translating(HERE):
+        raise redis.ResponseError("unknown command `HELLO`, with args beginning with: `3`, ")
 
 
 def test_a_redis_that_got_a_password_says_so_and_not_how_clients_greet_it() -> None:
