@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import pytest
 from rich.console import Console
 
-from contract.ledger import Counts, RunState
+from contract.ledger import Counts, Run, RunState
 from contract.verdict import Outcome
+from producer.suite.cell import Cell
 from producer.suite.progress import Board
 from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
 from producer.watching.screens import BarScreen, LineScreen
 from producer.watching.worker_status import Member
 from tests.unit.producer.suite.conftest import cell
+
+
+def worker(state: str = "ready", queue: str = "score.m") -> Member:
+    return Member(f"of {queue}", state, queue, None, None, None, on_gpu=False)
+
+
+def board_of(*cells: Cell) -> Board:
+    """A board that shows one line for the cells' runs."""
+    return Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
+
+
+def put(
+    board: Board,
+    run: Run,
+    settled: int,
+    state: RunState = RunState.RUNNING,
+    crew: Sequence[Member] = (worker(),),
+    *,
+    served: bool = True,
+    put_off: bool = False,
+) -> None:
+    """Tell the board that so many of a run's questions are settled."""
+    counts = Counts(total=run.questions, todo=run.questions - settled, outcomes={Outcome.CORRECT: settled}, state=state)
+    rates = Rates(0.0, 0.0, 0.0, 1.0)
+    board.put(Snapshot(run.run_id, counts, rates, crew, served=served, put_off=put_off))
 
 
 def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
@@ -37,45 +64,26 @@ def test_a_terminal_gets_a_bar_for_each_run_under_way() -> None:
     assert "4/4" not in said
 
 
-def test_the_boot_of_the_first_worker_does_not_slow_the_mean_pace() -> None:
-    text = io.StringIO()
-    waiting, done = cell("a", "m", 0, 60, unsettled=60), cell("a", "m", 20, 60, unsettled=40)
-    board = Board(LineScreen(Console(file=text, width=200)), "mine", [("a", waiting.run)])
+@pytest.mark.parametrize("others", [[], [worker(queue="retrieve.wiki")]], ids=["alone", "beside a retriever"])
+def test_the_boot_of_the_first_worker_of_the_model_does_not_slow_the_mean_pace(others: list[Member]) -> None:
+    found = cell("a", "m", 0, 60, unsettled=60)
+    board = board_of(found)
 
-    for second, state in ((0, "booting"), (30, "booting"), (40, "ready")):
-        member = Member("w", state, "score.m", None, None, None, on_gpu=False)
-        counts = done.counts if second == 40 else waiting.counts
-        board.put(Snapshot(waiting.run.run_id, counts, Rates(1.0, 1.0, 1.0, 1.0), [member]))
+    for second, settled, state in ((0, 0, "booting"), (30, 0, "booting"), (40, 20, "ready")):
+        put(board, found.run, settled, crew=[*others, worker(state)])
         board.draw(second)
 
     assert "mine: 20/60" in board.line()
-    assert "2.0/s over 0:10" in board.line()
-
-
-def test_a_retriever_that_is_ready_before_the_model_has_booted_does_not_slow_the_mean_pace() -> None:
-    waiting, done = cell("a", "m", 0, 60, unsettled=60), cell("a", "m", 20, 60, unsettled=40)
-    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [("a", waiting.run)])
-    retriever = Member("r", "ready", "retrieve.wiki", None, None, None, on_gpu=False)
-
-    for second, state in ((0, "booting"), (30, "booting"), (40, "ready")):
-        crew = [retriever, Member("w", state, "score.m", None, None, None, on_gpu=True)]
-        counts = done.counts if second == 40 else waiting.counts
-        board.put(Snapshot(waiting.run.run_id, counts, Rates(1.0, 1.0, 1.0, 1.0), crew))
-        board.draw(second)
-
     assert "2.0/s over 0:10" in board.line(), "as of the run alone"
 
 
 def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
-    run = cell("a", "m", 0, 60, unsettled=60).run
-    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [("a", run)])
-    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
-    settled = {0: 0, 10: 20, 11: 20, 1000: 20, 1001: 20, 1010: 40}
+    found = cell("a", "m", 0, 60, unsettled=60)
+    board = board_of(found)
 
-    for second, count in settled.items():
+    for second, settled in {0: 0, 10: 20, 11: 20, 1000: 20, 1001: 20, 1010: 40}.items():
         state = RunState.PAUSED if 10 < second <= 1000 else RunState.RUNNING
-        counts = Counts(total=60, todo=60 - count, outcomes={Outcome.CORRECT: count}, state=state)
-        board.put(Snapshot(run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member]))
+        put(board, found.run, settled, state)
         board.draw(second)
         assert board.line().endswith("paused") == (state is RunState.PAUSED)
 
@@ -87,15 +95,12 @@ def test_the_time_left_of_a_suite_is_as_short_after_a_pause_as_before() -> None:
     ("state", "left"), [(RunState.CANCELLED, "0:10 left"), (RunState.PAUSED, "0:10 left, 1 run paused")]
 )
 def test_questions_that_nobody_begins_are_not_in_the_time_left_of_a_suite(state: RunState, left: str) -> None:
-    cells = [cell(entry, "m", 0, 60, unsettled=60) for entry in ("a", "b")]
-    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
-    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+    going, halted = (cell(entry, "m", 0, 60, unsettled=60) for entry in ("a", "b"))
+    board = board_of(going, halted)
 
     for second, settled in ((0, 0), (20, 40)):
-        for each, how in zip(cells, (RunState.RUNNING, state), strict=True):
-            of_run = settled if how is RunState.RUNNING else 0
-            counts = Counts(total=60, todo=60 - of_run, outcomes={Outcome.CORRECT: of_run}, state=how)
-            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member]))
+        put(board, going.run, settled)
+        put(board, halted.run, 0, state)
         board.draw(second)
 
     assert board.line().endswith(f" · {left}")
@@ -107,13 +112,11 @@ def test_questions_that_nobody_begins_are_not_in_the_time_left_of_a_suite(state:
 )
 def test_runs_that_workers_put_off_are_not_in_the_time_left_of_a_suite(put_off: list[bool], left: str) -> None:
     cells = [cell(entry, "m", 0, 60, unsettled=60) for entry in ("a", "b")]
-    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
-    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+    board = board_of(*cells)
 
     for second, settled in ((0, 0), (20, 40)):
         for each, off, of_run in zip(cells, put_off, (settled, 0), strict=True):
-            counts = Counts(total=60, todo=60 - of_run, outcomes={Outcome.CORRECT: of_run})
-            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member], put_off=off))
+            put(board, each.run, of_run, put_off=off)
         board.draw(second)
 
     assert board.line().endswith(f" · {left}")
@@ -121,13 +124,11 @@ def test_runs_that_workers_put_off_are_not_in_the_time_left_of_a_suite(put_off: 
 
 def test_the_mean_of_a_suite_leaves_out_its_pause_but_not_the_work_before_it() -> None:
     found = cell("a", "m", 0, 60, unsettled=60)
-    board = Board(LineScreen(Console(file=io.StringIO(), width=200)), "mine", [("a", found.run)])
-    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+    board = board_of(found)
 
     running, paused = RunState.RUNNING, RunState.PAUSED
     for second, settled, state in ((0, 0, running), (10, 0, running), (70, 0, paused), (80, 20, running)):
-        counts = Counts(total=60, todo=60 - settled, outcomes={Outcome.CORRECT: settled}, state=state)
-        board.put(Snapshot(found.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member]))
+        put(board, found.run, settled, state)
         board.draw(second)
 
     assert "1.0/s over 0:20" in board.line()
@@ -135,7 +136,7 @@ def test_the_mean_of_a_suite_leaves_out_its_pause_but_not_the_work_before_it() -
 
 def test_a_cancelled_suite_is_not_done_while_workers_finish_what_they_have_begun() -> None:
     found = cell("a", "m", 0, 60, unsettled=60, state=RunState.CANCELLED)
-    board = Board(LineScreen(Console(file=io.StringIO(), width=200)), "mine", [("a", found.run)])
+    board = board_of(found)
 
     for in_flight, told in ((True, "0 of 1 run done"), (False, "1 of 1 run done")):
         rates = Rates(0.0, 0.0, 0.0, 1.0)
@@ -151,14 +152,12 @@ def test_a_cancelled_suite_is_not_done_while_workers_finish_what_they_have_begun
     [([False, False], "no worker for 2 runs"), ([True, False], "no worker for 1 run"), ([True, True], "0:04 left")],
 )
 def test_a_suite_with_a_run_that_no_worker_serves_shows_no_time_left(served: list[bool], left: str) -> None:
-    cells = [cell(entry, "m", 2, 4, unsettled=2) for entry in ("a", "b")]
-    board = Board(LineScreen(Console(file=io.StringIO())), "mine", [(each.entry, each.run) for each in cells])
-    member = Member("w", "ready", "score.m", None, None, None, on_gpu=False)
+    cells = [cell(entry, "m", 0, 4, unsettled=4) for entry in ("a", "b")]
+    board = board_of(*cells)
 
     for second, settled in ((0, 0), (4, 2)):
         for each, there in zip(cells, served, strict=True):
-            counts = Counts(total=4, todo=4 - settled, outcomes={Outcome.CORRECT: settled})
-            board.put(Snapshot(each.run.run_id, counts, Rates(0.0, 0.0, 0.0, 1.0), [member], served=there))
+            put(board, each.run, settled, served=there)
         board.draw(second)
 
     assert board.line().endswith(f" · {left}")
