@@ -147,52 +147,46 @@ def test_a_fingerprint_is_the_same_for_the_same_thing_and_survives_the_ledger(
     assert RunSpec.model_validate_json(made().model_dump_json()).fingerprint() == made().fingerprint()
 
 
+def of_before(spec: RunSpec, **later: set[str]) -> str:
+    """The fingerprint by a version without the fields in LATER, and without `later` inside the fields so named."""
+    exclude: dict[str, Any] = {**LATER, **later}
+    fields = spec.model_dump(mode="json", exclude=exclude)
+    return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def test_a_run_without_what_came_later_is_called_as_before_there_was_any() -> None:
-    fields = make_spec().model_dump(mode="json", exclude=LATER)
-    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     without = make_spec((), **{**dict.fromkeys(LATER, ""), "chat_template_kwargs": {}})
-    assert without.fingerprint() == sha256(canonical.encode()).hexdigest()
+    assert without.fingerprint() == of_before(make_spec())
 
 
 def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
     spec = make_spec(few_shot=FewShot(k=1, pool=tuple(make_questions(2))))
-    later: dict[str, Any] = {**LATER, "few_shot": {"rationale"}}
-    canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
-    assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
+    assert spec.fingerprint() == of_before(spec, few_shot={"rationale"})
+
+
+#: Fields of `sampling` that there were not always.
+SAMPLING_LATER = {"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"}
 
 
 def test_a_run_that_writes_is_called_as_before_it_could_say_all_that_it_can_of_sampling() -> None:
     spec = make_spec((), **{**WRITES, "sampling": Sampling(temperature=0.5, top_k=0)})
-    later: dict[str, Any] = {
-        **LATER,
-        "sampling": {"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"},
-    }
-    canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
-    assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
+    assert spec.fingerprint() == of_before(spec, sampling=SAMPLING_LATER)
 
 
 def test_a_judged_run_is_called_as_before_its_judge_could_be_told_how_much_to_reason() -> None:
     spec = make_spec((), **{**JUDGED, "judge": Judge(**ELSEWHERE)})
-    later: dict[str, Any] = {
-        **LATER,
-        "sampling": {"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"},
-        "judge": {"reasoning_effort"},
-    }
-    canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
-    assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
-
-
-def test_a_judge_that_is_the_model_itself_has_no_effort_of_its_own() -> None:
-    with pytest.raises(ValidationError, match=r"judge\.reasoning_effort has no effect without judge\.server"):
-        Judge(prompt=ELSEWHERE["prompt"], reasoning_effort="low")
+    assert spec.fingerprint() == of_before(spec, sampling=SAMPLING_LATER, judge={"reasoning_effort"})
 
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_run_with_retrieval_is_called_as_before_indexes_told_of_hashes(told: bool) -> None:
     spec = make_spec(rag=Retrieval(index="x", index_digest="0" * 64, kind=IndexKind.BM25, question_hashes=told))
-    later: dict[str, Any] = {**LATER, "rag": {"question_hashes"}}
-    canonical = json.dumps(spec.model_dump(mode="json", exclude=later), sort_keys=True, separators=(",", ":"))
-    assert spec.fingerprint() == sha256(canonical.encode()).hexdigest()
+    assert spec.fingerprint() == of_before(spec, rag={"question_hashes"})
+
+
+def test_a_judge_that_is_the_model_itself_has_no_effort_of_its_own() -> None:
+    with pytest.raises(ValidationError, match=r"judge\.reasoning_effort has no effect without judge\.server"):
+        Judge(prompt=ELSEWHERE["prompt"], reasoning_effort="low")
 
 
 def test_a_default_that_is_written_out_has_the_same_fingerprint() -> None:
