@@ -152,6 +152,13 @@ def producer(session: Session) -> Producer:
 
 
 @pytest.fixture
+def run_id(producer: Producer, five: Path) -> str:
+    """The run over `five`, nothing of which is settled."""
+    found: str = producer.json("enqueue", five)["run_id"]
+    return found
+
+
+@pytest.fixture
 def filled(ledger: MemoryLedger) -> MemoryLedger:
     spec = RunSpec(
         questions_digest="0" * 64,

@@ -34,12 +34,6 @@ def unchanged(ledger: MemoryLedger, run_id: str) -> Iterator[None]:
     assert (ledger.counts(run_id), list(ledger.results(run_id))) == before
 
 
-@pytest.fixture
-def run_id(producer: Producer, five: Path) -> str:
-    found: str = producer.json("enqueue", five)["run_id"]
-    return found
-
-
 def test_a_paused_run_goes_on_with_what_was_put_aside(
     producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
@@ -352,12 +346,6 @@ def test_a_halted_run_is_not_requeued(
         refused = producer(*words, run_id, exit_code=1).stderr
     assert f"{run_id} is {'paused' if verb == 'pause' else 'cancelled'}." in refused
     assert f"python -m producer resume {run_id}" in refused
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume", "cancel", "requeue"])
-def test_a_run_that_is_not_there_is_told(producer: Producer, run_id: str, verb: str) -> None:
-    assert "No run 'nothing'" in producer(verb, "nothing", exit_code=1).stderr
-    producer(verb, exit_code=2)
 
 
 def test_a_priority_is_shown_and_is_that_of_what_is_sent_now(

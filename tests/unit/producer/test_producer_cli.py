@@ -74,10 +74,10 @@ def test_several_files_are_refused_with_what_takes_several(producer: Producer, f
         ["enqueue"],
         ["enqueue", "x.json", "--limit", "0"],
         ["enqueue", "x.json", "--limit", "1", "--sample", "1"],
-        ["enqueue", "x.json", "--seed", "1"],
         ["enqueue", "x.json", "--priority", "urgent"],
         ["export", "--format", "xml"],
         ["show", "last"],
+        *([verb] for verb in ("pause", "resume", "cancel", "requeue")),
         ["nonsense"],
     ],
 )
@@ -430,18 +430,6 @@ def test_of_a_circular_question_without_scores_show_tells_which_rotation_had_its
 
     assert "B C D A: A chosen, correct  ← the text above\n" in said
     assert "scores" not in said
-
-
-def test_purge_asks_nobody_where_there_is_nobody(
-    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
-) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
-    broker.messages.clear()
-
-    assert "pass --yes" in producer("purge", "last", exit_code=2).stderr
-    assert len(ledger.runs()) == 1
-    assert producer("purge", "last", "--yes").stdout == f"deleted {run_id}\n"
-    assert ledger.runs() == []
 
 
 def test_a_run_is_called_simulated_by_who_answered_it_and_not_by_who_is_there_now(

@@ -17,12 +17,6 @@ from tests.support import settle
 from tests.unit.producer.conftest import Producer
 
 
-@pytest.fixture
-def run_id(producer: Producer, five: Path) -> str:
-    found: str = producer.json("enqueue", five)["run_id"]
-    return found
-
-
 def test_purge_asks_and_takes_no_for_an_answer(
     producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +31,16 @@ def test_purge_asks_and_takes_no_for_an_answer(
     assert f"deleted {run_id}; {queued}\n" in producer("purge", run_id, text="y\n").stdout
     assert ledger.runs() == []
     assert "No run" in producer("purge", run_id, "--yes", exit_code=1).stderr
+
+
+def test_purge_asks_nobody_where_there_is_nobody(
+    producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    broker.messages.clear()
+    assert "pass --yes" in producer("purge", run_id, exit_code=2).stderr
+    assert ledger.run_ids() == [run_id]
+    assert producer("purge", run_id, "--yes").stdout == f"deleted {run_id}\n"
+    assert ledger.runs() == []
 
 
 def test_messages_that_no_worker_would_drop_are_deleted_with_the_last_run_of_their_queue(
