@@ -31,8 +31,10 @@ def contents(directory: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_an_export_that_fails_leaves_the_old_files(filled: MemoryLedger, tmp_path: Path) -> None:
-    (tmp_path / "results.csv").write_text("old")
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_export_that_fails_leaves_the_old_files(filled: MemoryLedger, tmp_path: Path, name: str) -> None:
+    export(filled, "run-1", tmp_path, (name,))
+    before = contents(tmp_path)
 
     def broken(run_id: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[Question, Verdict | None]]:
         yield QUESTIONS[0], None
@@ -40,10 +42,9 @@ def test_an_export_that_fails_leaves_the_old_files(filled: MemoryLedger, tmp_pat
 
     filled.results = broken  # type: ignore[method-assign]
     with pytest.raises(RedisUnreachable):
-        export(filled, "run-1", tmp_path)
+        export(filled, "run-1", tmp_path, (name,))
 
-    assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]
-    assert (tmp_path / "results.csv").read_text() == "old"
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("formats", [(name,) for name in FORMATS] + [tuple(FORMATS)], ids="+".join)

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from contract.errors import RedisUnreachable
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import Mode, Prompt, RunSpec
@@ -147,18 +146,3 @@ def test_a_run_nobody_has_answered_is_a_table_of_unsettled_questions(filled: Mem
     assert table["outcome"].to_pylist() == ["unsettled", "unsettled"]
     assert table["choice_scores"].null_count == table["settled_at"].null_count == 2
     assert (done.content["state"], done.content["unsettled"]) == ("running", 2)
-
-
-def test_a_ledger_that_goes_away_leaves_the_old_file(filled: MemoryLedger, tmp_path: Path) -> None:
-    (tmp_path / "results.parquet").write_text("old")
-    results = filled.results
-
-    def broken(run_id: str, start: int = 0, stop: int | None = None) -> Any:
-        yield next(iter(results(run_id)))
-        raise RedisUnreachable("gone")
-
-    filled.results = broken  # type: ignore[method-assign]
-    with pytest.raises(RedisUnreachable):
-        export(filled, "run-1", tmp_path, ("parquet",))
-
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("results.parquet", "old")]
