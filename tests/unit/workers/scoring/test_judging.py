@@ -33,18 +33,6 @@ def test_the_judge_sees_question_reference_and_answer_and_decides() -> None:
     assert grading.prompt == "Capital of Italy? | Rome | It is Rome."
 
 
-def test_a_judge_reasons_as_much_as_it_is_told_and_a_model_that_grades_itself_as_for_its_answer() -> None:
-    own = Judge(prompt=GRADE)
-    other = Judge(prompt=GRADE, server="http://judge", model="wise", reasoning_effort="low")
-    writer = Writer(lambda request: ['{"correct": true, "reason": "yes"}' if "|" in request.prompt else "Rome"])
-    sampling, prompt = Sampling(reasoning_effort="high"), Prompt(name="open", text="{{ question }}")
-    for judge in (own, other):
-        spec = make_spec((), mode=Mode.JUDGE, sampling=sampling, judge=judge, prompt=prompt)
-        score_batch([Item(CAPITAL, spec)], writer, lambda _: writer)
-    efforts = [each.sampling.reasoning_effort for (each,) in writer.calls if isinstance(each, GenerateRequest)]
-    assert efforts == ["high", "high", "high", "low"]
-
-
 @pytest.mark.parametrize(
     ("answer", "rule"),
     [("", "none"), (" \n", "none"), ("<think>Rome, or is it", "unfinished-reasoning")],
@@ -140,15 +128,18 @@ def test_an_answer_that_was_cut_off_is_graded_and_its_verdict_says_that_it_was()
     assert not judged(grade)[0].truncated
 
 
-def test_a_model_that_grades_itself_does_so_as_it_answers_and_a_judge_elsewhere_by_its_own_chat_template() -> None:
-    own, elsewhere = Judge(prompt=GRADE), Judge(prompt=GRADE, server="http://judge", model="wise")
+def test_a_model_that_grades_itself_does_so_as_it_answers_and_a_judge_elsewhere_as_it_is_told() -> None:
+    own = Judge(prompt=GRADE)
+    elsewhere = Judge(prompt=GRADE, server="http://judge", model="wise", reasoning_effort="low")
     writer = Writer(lambda request: ['{"correct": true, "reason": "yes"}' if "|" in request.prompt else "Rome"])
+    sampling = Sampling(reasoning_effort="high")
     for judge in (own, elsewhere):
-        spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge, prompt=OPEN, adapter="geo")
+        spec = make_spec(mode=Mode.JUDGE, sampling=sampling, judge=judge, prompt=OPEN, adapter="geo")
         score_batch([Item(CAPITAL, spec)], writer, lambda _: writer)
-    asked = [(each.chat.template, each.adapter) for (each,) in writer.calls]
-    answers = (ChatTemplate.NEVER, "geo")
-    assert asked == [answers, answers, answers, (ChatTemplate.AUTO, "")]
+    asked = [each for (each,) in writer.calls if isinstance(each, GenerateRequest)]
+    answers = (ChatTemplate.NEVER, "geo", "high")
+    found = [(each.chat.template, each.adapter, each.sampling.reasoning_effort) for each in asked]
+    assert found == [answers, answers, answers, (ChatTemplate.AUTO, "", "low")]
 
 
 def test_a_judge_may_think_before_it_writes_its_grade() -> None:

@@ -326,6 +326,7 @@ def test_what_no_worker_of_this_queue_may_score_is_failed_with_the_reason(
     assert verdict.error is not None
     assert verdict.error.type == "WrongModel"
     assert (engine.calls, batch.begun) == ([], 1)
+    assert books.engines(run.run_id) == [], "it is not told as one that answered the run"
 
 
 @pytest.mark.parametrize(
@@ -376,11 +377,3 @@ def test_a_worker_that_began_nothing_of_a_run_is_not_told_as_one_that_answered_i
     settle(books, settled.run_id, "q0")
     score(books, engine, message(halted, "q0"), message(settled, "q0"))
     assert (books.engines(halted.run_id), books.engines(settled.run_id)) == ([], [])
-
-
-def test_a_worker_that_must_not_score_a_run_is_not_told_as_one_that_answered_it(
-    books: MemoryLedger, engine: CountingEngine
-) -> None:
-    run = open_run(books, make_questions(1), model="another")
-    score(books, engine, message(run, "q0"))
-    assert books.engines(run.run_id) == []
