@@ -442,9 +442,6 @@ def test_a_question_that_the_run_lacks_is_told_by_its_name(ledger: Ledger) -> No
         ledger.result(run.run_id, "q1")
 
 
-# Halting, going on, reopening
-
-
 def test_a_stretch_of_the_results_is_read_by_its_place_in_the_input(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(1203))
     ledger.commit(run.run_id, verdicts(700))
@@ -452,6 +449,3 @@ def test_a_stretch_of_the_results_is_read_by_its_place_in_the_input(ledger: Ledg
     assert len(whole) == 1203
     for start, stop in [(0, 500), (3, 5), (499, 1001), (499, 1010), (1200, 1300), (1203, 1300), (7, 7), (1100, None)]:
         assert list(ledger.results(run.run_id, start, stop)) == whole[start:stop]
-
-
-# Runs that are not there

@@ -17,20 +17,20 @@ from tests.support import SIMULATED_MODEL, make_questions, open_run, settle, wai
 from workers.janitor import Janitor
 
 
-def test_a_killed_worker_loses_nothing_and_doubles_nothing(
+def test_a_worker_killed_while_runs_take_turns_loses_nothing_and_doubles_nothing(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    run = sent(app, redis_ledger, 200)
-    with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 250}) as first:
-        wait_until(lambda: redis_ledger.counts(run.run_id).settled >= 40, "a part of the run")
+    runs = [sent(app, redis_ledger, 300, name) for name in "ab"]
+    with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 40}) as first:
+        wait_until(lambda: redis_ledger.counts(runs[1].run_id).settled >= 40, "a part of the second run")
         first.kill()
         first.wait()
-    assert not redis_ledger.counts(run.run_id).finished
+    assert not any(redis_ledger.counts(run.run_id).finished for run in runs)
     with worker(tmp_path / "second", batch_size=8):
-        wait_finished(redis_ledger, run)
+        wait_finished(redis_ledger, *runs)
         wait_acknowledged(redis_ledger)
-    assert len(verdicts(redis_ledger, run)) == 200
-    assert redis_ledger.counts(run.run_id).settled == 200
+    for run in runs:
+        assert redis_ledger.counts(run.run_id).settled == len(verdicts(redis_ledger, run)) == 300
 
 
 def test_a_dead_workers_messages_are_taken_over_by_another(

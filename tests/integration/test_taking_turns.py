@@ -94,20 +94,6 @@ def test_three_runs_on_two_workers_go_on_by_their_weights(
     assert {name: pytest.approx(share, abs=40) for name, share in (("a", 80), ("b", 80), ("c", 240))} == shares
 
 
-def test_a_worker_killed_while_runs_take_turns_costs_no_question(
-    app: Celery, redis_ledger: RedisLedger, tmp_path: Path
-) -> None:
-    runs = [sent(app, redis_ledger, 300, name) for name in "ab"]
-    with worker(tmp_path / "first", batch_size=8, simulated={"call_ms": 40}) as first:
-        wait_until(lambda: redis_ledger.counts(runs[1].run_id).settled >= 40, "a part of the second run")
-        first.kill()
-        first.wait()
-    with worker(tmp_path / "second", batch_size=8):
-        wait_finished(redis_ledger, *runs)
-    for run in runs:
-        assert redis_ledger.counts(run.run_id).settled == len(verdicts(redis_ledger, run)) == 300
-
-
 def test_two_producers_that_send_at_the_same_time_share_from_the_beginning(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
