@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from contract import Passage, Run, Verdict
+from contract import Passage
 from contract.index import Bm25Options, Chunking, IndexPlan, IndexSize, Manifest
 from contract.ledger import MemoryLedger
 from contract.queue import QuestionBatch
@@ -21,7 +21,7 @@ from workers.stages.retrieval import BatchRetriever
 from workers.stages.scoring import BatchScorer
 from workers.stages.work import StageContext
 
-__all__ = ["RAG", "SETTINGS", "Echo", "Outbox", "retrieve", "retriever", "score", "verdict_of"]
+__all__ = ["RAG", "SETTINGS", "Echo", "Outbox", "retrieve", "retriever", "score"]
 
 SETTINGS = load_settings(None, ["engine=simulated", f"model={SIMULATED_MODEL}"])
 MANIFEST = Manifest(
@@ -88,7 +88,3 @@ def score(books: MemoryLedger, outbox: Outbox, *held: HeldMessage) -> Batch:
     engine.start()
     BatchScorer(StageContext(SETTINGS, books, "w@host", outbox), engine).run(batch)
     return batch
-
-
-def verdict_of(books: MemoryLedger, run: Run, question_id: str) -> Verdict | None:
-    return books.result(run.run_id, question_id)[1]

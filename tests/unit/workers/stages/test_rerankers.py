@@ -8,7 +8,8 @@ from contract.errors import HubUnreachable, ModelNotFound
 from contract.ledger import MemoryLedger
 from tests.support import make_questions, open_run
 from tests.unit.workers.messages.batches import batch_of, message
-from tests.unit.workers.stages.searching import RAG, SETTINGS, Echo, Outbox, retriever, verdict_of
+from tests.unit.workers.stages.searching import RAG, SETTINGS, Echo, Outbox, retriever
+from tests.unit.workers.stages.support import error_of
 from workers.messages.batch import Settlement
 from workers.retrieval.rerank import Rerankers
 
@@ -64,10 +65,7 @@ def test_questions_wait_while_the_hub_does_not_answer_for_their_reranker(
     trouble = ModelNotFound("There is none of that name.")
     monkeypatch.setattr("workers.retrieval.rerank.time.monotonic", lambda: 1e9)
     stage.run(batch_of(message(run, "q0")))
-    verdict = verdict_of(books, run, "q0")
-    assert verdict is not None
-    assert verdict.error is not None
-    assert "There is none of that name" in verdict.error.message
+    assert "There is none of that name" in error_of(books, run, "q0").message
     assert outbox.sent == []
 
 

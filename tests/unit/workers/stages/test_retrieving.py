@@ -15,7 +15,8 @@ from contract.queue import QuestionBatch
 from contract.spec import IndexKind, Query, Stage
 from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run
 from tests.unit.workers.messages.batches import PUBLISHED_AT, away_at_first, batch_of, message
-from tests.unit.workers.stages.searching import RAG, SETTINGS, Echo, Outbox, retrieve, retriever, score, verdict_of
+from tests.unit.workers.stages.searching import RAG, SETTINGS, Echo, Outbox, retrieve, retriever, score
+from tests.unit.workers.stages.support import error_of, verdict_of
 from workers.engines.simulated import SimulatedEngine
 from workers.messages.batch import Settlement
 
@@ -86,7 +87,7 @@ def test_a_question_with_its_own_context_is_sent_on_however_often_its_run_is_pau
         books.resume(run.run_id)
         assert list(books.take_aside(run.run_id)) == ["q0"]  # to be sent again, from its first stage on
     assert len(outbox.sent) == SETTINGS.max_attempts + 1
-    assert verdict_of(books, run, "q0") is None
+    assert books.result(run.run_id, "q0")[1] is None
 
 
 def test_the_choices_are_looked_up_only_when_the_run_says_so(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
@@ -130,11 +131,10 @@ def test_a_query_that_breaks_the_search_is_tried_again_alone_and_then_fails_with
     stage = retriever(books, echo, outbox)
     for _ in range(SETTINGS.max_attempts - 1):
         stage.run(batch_of(message(run, "q5")))
-    verdict = verdict_of(books, run, "q5")
-    assert verdict is not None
-    assert verdict.error is not None
-    assert (verdict.outcome, verdict.error.type) == (Outcome.FAILED, "TooManyAttempts")
-    assert "the index is broken here" in verdict.error.message
+    assert verdict_of(books, run, "q5").outcome is Outcome.FAILED
+    error = error_of(books, run, "q5")
+    assert error.type == "TooManyAttempts"
+    assert "the index is broken here" in error.message
 
 
 def test_a_search_that_fails_once_costs_no_question(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
@@ -143,16 +143,13 @@ def test_a_search_that_fails_once_costs_no_question(books: MemoryLedger, echo: E
     retrieve(books, echo, outbox, message(run, "q0"))
     echo.breaks_at = "nothing"
     retrieve(books, echo, outbox, message(run, "q0"))
-    assert (verdict_of(books, run, "q0"), len(outbox.sent)) == (None, 1)
+    assert (books.counts(run.run_id).settled, len(outbox.sent)) == (0, 1)
 
 
 def test_a_run_without_retrieval_is_refused(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
     run = open_run(books, make_questions(1))
     retrieve(books, echo, outbox, message(run, "q0"))
-    verdict = verdict_of(books, run, "q0")
-    assert verdict is not None
-    assert verdict.error is not None
-    assert verdict.error.type == "WrongIndex"
+    assert error_of(books, run, "q0").type == "WrongIndex"
     assert (echo.calls, outbox.sent) == ([], [])
 
 
@@ -163,9 +160,7 @@ def test_the_prompt_has_the_passages_and_the_verdict_keeps_them(
     retrieve(books, echo, outbox, message(run, "q0", "q1"))
     kept = books.passages(run.run_id, ["q0"])["q0"]
     score(books, outbox, message(run, "q0", "q1"))
-    verdict = verdict_of(books, run, "q0")
-    assert verdict is not None
-    assert verdict.passages == kept
+    assert verdict_of(books, run, "q0").passages == kept
     assert books.passages(run.run_id, ["q0"]) == {}, "they live in the verdict now"
 
 
@@ -177,8 +172,7 @@ def test_a_question_that_reaches_the_model_without_its_passages_goes_back_for_th
     held = message(run, "q0", "q1", priority=Priority.LOW)
     score(books, outbox, held)
     assert outbox.sent == [("retrieve.facts", QuestionBatch(run.run_id, ["q1"], Priority.LOW, PUBLISHED_AT))]
-    assert verdict_of(books, run, "q0") is not None
-    assert verdict_of(books, run, "q1") is None
+    assert [question.id for question, verdict in books.results(run.run_id) if verdict] == ["q0"]
     assert held.settlement is Settlement.ACKNOWLEDGE
     assert "1 back to retrieval" in held.summary
 
@@ -190,24 +184,17 @@ def test_a_run_that_limits_its_passages_by_tokens_is_refused_where_nobody_counts
     run = open_run(books, make_questions(2), rag=RAG.model_copy(update={"max_context_tokens": 100}))
     books.attach(run.run_id, {each: [Passage(id="p", score=1.0, text="found")] for each in ("q0", "q1")})
     score(books, outbox, message(run, "q0"))
-    verdict = verdict_of(books, run, "q0")
-    assert verdict is not None
-    assert verdict.error is not None
-    assert "does not count tokens" in verdict.error.message
+    assert "does not count tokens" in error_of(books, run, "q0").message
     monkeypatch.setattr(SimulatedEngine, "counts_tokens", True)
     score(books, outbox, message(run, "q1"))
-    counted = verdict_of(books, run, "q1")
-    assert counted is not None
-    assert counted.error is None
+    assert verdict_of(books, run, "q1").error is None
 
 
 def test_looking_up_does_not_count_as_an_attempt_to_score(books: MemoryLedger, echo: Echo, outbox: Outbox) -> None:
     run = open_run(books, make_questions(1), rag=RAG)
     retrieve(books, echo, outbox, message(run, "q0"))
     score(books, outbox, message(run, "q0"))
-    verdict = verdict_of(books, run, "q0")
-    assert verdict is not None
-    assert verdict.attempts == 1
+    assert verdict_of(books, run, "q0").attempts == 1
 
 
 def test_a_question_that_kills_its_retrieval_worker_again_and_again_fails(
@@ -217,10 +204,7 @@ def test_a_question_that_kills_its_retrieval_worker_again_and_again_fails(
     for _ in range(SETTINGS.max_attempts):
         books.begin(run.run_id, ["q0"], stage=Stage.RETRIEVE)
     retrieve(books, echo, outbox, message(run, "q0"))
-    verdict = verdict_of(books, run, "q0")
-    assert verdict is not None
-    assert verdict.error is not None
-    assert verdict.error.type == "TooManyAttempts"
+    assert error_of(books, run, "q0").type == "TooManyAttempts"
 
 
 def test_a_search_for_a_suspect_alone_counts_as_one_more_and_not_as_an_attempt_to_score(
