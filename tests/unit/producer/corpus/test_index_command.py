@@ -104,12 +104,12 @@ def test_a_folder_of_something_else_that_is_replaced_is_not_kept(tmp_path: Path,
     assert beside(tmp_path) == {"corpus.jsonl", "x"}
 
 
-@pytest.mark.usefixtures("builder_apart")
 @pytest.mark.parametrize(("text", "message"), [("", "field 'text'"), ("the of", "No passage has a word")])
 def test_an_index_stays_as_it_was_where_the_new_one_cannot_be_built(
-    tmp_path: Path, corpus: Path, text: str, message: str
+    tmp_path: Path, corpus: Path, text: str, message: str, request: pytest.FixtureRequest
 ) -> None:
     before = index_json(corpus, "-o", "x")["digest"]
+    request.getfixturevalue("builder_apart")  # which tells its error to another process
     write_corpus(tmp_path, text)
     result = index(corpus, "-o", "x", exit_code=1)
     assert f"{message}" in result.stderr
