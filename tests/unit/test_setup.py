@@ -17,6 +17,12 @@ from scripts import setup, tools
 from tests.support import ROOT
 
 
+def set_up(monkeypatch: pytest.MonkeyPatch, target: Path, *words: str) -> int:
+    """The exit code of the program, asked for an environment in `target`."""
+    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target), *words])
+    return setup.main()
+
+
 def program(path: Path) -> None:
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
@@ -27,8 +33,7 @@ def test_an_interpreter_without_wheels_is_refused_before_anything_is_made(
     version: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.version_info", version)
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "venv")])
-    assert setup.main() == 1
+    assert set_up(monkeypatch, tmp_path / "venv") == 1
     assert "mcqueue needs Python 3.11 to 3.14; this is " in capsys.readouterr().err
     assert not (tmp_path / "venv").exists()
 
@@ -108,8 +113,7 @@ def test_a_driver_too_old_for_the_gpu_build_is_told_before_anything_is_fetched(
 
     monkeypatch.setattr(setup, "install", install)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "venv"), "--variant", "gpu"])
-    assert setup.main() == int(refused)
+    assert set_up(monkeypatch, tmp_path / "venv", "--variant", "gpu") == int(refused)
     assert fetched == ([] if refused else ["gpu"])
     assert ("VARIANT=cpu" in capsys.readouterr().err) is refused
 
@@ -119,8 +123,7 @@ def test_a_machine_that_gets_the_cpu_build_is_not_asked_for_a_driver(
 ) -> None:
     monkeypatch.setattr(setup, "install", lambda target, _: target.mkdir())
     monkeypatch.setattr(setup, "old_driver", lambda: "too old")
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "venv"), "--variant", "cpu"])
-    assert setup.main() == 0
+    assert set_up(monkeypatch, tmp_path / "venv", "--variant", "cpu") == 0
 
 
 def test_whoever_took_the_cpu_build_beside_an_old_driver_is_asked_nothing_by_the_next_command(
@@ -137,11 +140,7 @@ def test_whoever_took_the_cpu_build_beside_an_old_driver_is_asked_nothing_by_the
         installed.append(variant)
 
     monkeypatch.setattr(setup, "install", install)
-    command = ["setup.py", "--venv", str(tmp_path / "venv")]
-    codes = []
-    for words in ([], ["--variant", "cpu"], []):
-        monkeypatch.setattr("sys.argv", [*command, *words])
-        codes.append(setup.main())
+    codes = [set_up(monkeypatch, tmp_path / "venv", *words) for words in ([], ["--variant", "cpu"], [])]
     assert (codes, installed) == ([1, 0, 0], ["cpu"])
     assert capsys.readouterr().err.count("VARIANT=cpu") == 1
 
@@ -152,8 +151,7 @@ def test_a_folder_with_other_files_is_not_emptied_for_an_environment(
     (tmp_path / "thesis.txt").write_text("mine")
     monkeypatch.setattr(setup, "_pip", lambda *_, **__: None)
     monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path), "--variant", "cpu"])
-    assert setup.main() == 1
+    assert set_up(monkeypatch, tmp_path, "--variant", "cpu") == 1
     assert f"{tmp_path} has other files and is no environment" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
@@ -167,11 +165,9 @@ def test_an_environment_of_another_tool_is_installed_into_but_not_made_anew(
     installed: list[Path] = []
     monkeypatch.setattr(setup, "install", lambda folder, _: installed.append(folder))
     monkeypatch.setattr(setup, "old_driver", lambda: "")
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target), "--variant", "gpu"])
-    assert setup.main() == 1
+    assert set_up(monkeypatch, target, "--variant", "gpu") == 1
     assert "is no environment" in capsys.readouterr().err
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target)])
-    assert setup.main() == 0
+    assert set_up(monkeypatch, target) == 0
     assert installed == [target]
 
 
@@ -184,7 +180,6 @@ def test_an_environment_that_was_half_deleted_when_setup_was_interrupted_is_made
     monkeypatch.setattr(setup, "_pip", lambda *_, **__: None)
     monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
     monkeypatch.setattr(setup, "old_driver", lambda: "")
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target), "--variant", "gpu"])
     left: list[str] = []
 
     def interrupted(folder: Path, **_: object) -> None:
@@ -193,10 +188,10 @@ def test_an_environment_that_was_half_deleted_when_setup_was_interrupted_is_made
 
     monkeypatch.setattr("venv.create", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        setup.main()
+        set_up(monkeypatch, target, "--variant", "gpu")
     assert left == ["pyvenv.cfg"]
     monkeypatch.setattr("venv.create", lambda *_, **__: None)
-    assert setup.main() == 0
+    assert set_up(monkeypatch, target, "--variant", "gpu") == 0
 
 
 def test_what_an_interrupted_setup_left_is_completed_also_for_the_pins_of_before(
@@ -213,8 +208,7 @@ def test_what_an_interrupted_setup_left_is_completed_also_for_the_pins_of_before
 
         monkeypatch.setattr(setup, "install", install)
         monkeypatch.setattr(setup, "digest", lambda _: pins)
-        monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target)])
-        return setup.main()
+        return set_up(monkeypatch, target)
 
     assert asked_for("old", interrupted=False) == 0
     assert asked_for("new", interrupted=True) == 1
@@ -256,8 +250,7 @@ def test_an_environment_whose_python_is_gone_or_another_is_made_anew_with_its_bu
     monkeypatch.setattr("venv.create", lambda folder, **_: made.append(folder))
     monkeypatch.setattr(setup, "_pip", lambda _, *words, **__: installed.extend(words))
     monkeypatch.setattr(setup, "_byte_compile", lambda _: None)
-    monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(target)])
-    assert setup.main() == 0
+    assert set_up(monkeypatch, target) == 0
     assert made == [target]
     assert any(word.endswith("requirements/cpu.txt") for word in installed)
 
@@ -346,10 +339,9 @@ def test_an_environment_from_which_processes_run_is_not_replaced_unless_that_is_
     monkeypatch.setattr(setup, "old_driver", lambda: "")
 
     def asked_for(variant: str, *more: str) -> tuple[int, list[str]]:
-        monkeypatch.setattr("sys.argv", ["setup.py", "--venv", str(tmp_path / "link"), "--variant", variant, *more])
         (target / ".mcqueue-setup").unlink(missing_ok=True)
         installed.clear()
-        return setup.main(), list(installed)
+        return set_up(monkeypatch, tmp_path / "link", "--variant", variant, *more), list(installed)
 
     command = [program, "-c", MAPS_A_FILE, given]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:

@@ -13,6 +13,11 @@ from producer.readers.record import FieldTrouble
 from tests.unit.producer.readers.reading import questions, read
 
 
+def choices_of(text: str) -> tuple[str, ...] | None:
+    found = split_choices(text)
+    return found.choices if found else None
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -30,15 +35,14 @@ def test_a_choice_that_names_others_on_the_same_line_is_one_choice(text: str) ->
 
 
 def test_a_choice_may_begin_with_a_mark_of_its_own() -> None:
-    found = split_choices("Which is heavier? A) 1) iron 2) gold B) 1) gold 2) iron")
-    assert found is not None
-    assert found.choices == ("1) iron 2) gold", "1) gold 2) iron")
+    assert choices_of("Which is heavier? A) 1) iron 2) gold B) 1) gold 2) iron") == (
+        "1) iron 2) gold",
+        "1) gold 2) iron",
+    )
 
 
 def test_a_stem_may_end_with_a_mark_of_its_own() -> None:
-    found = split_choices("Find the slope in part (a) (A) 3 (B) 4")
-    assert found is not None
-    assert found.choices == ("3", "4")
+    assert choices_of("Find the slope in part (a) (A) 3 (B) 4") == ("3", "4")
 
 
 def test_choices_in_two_columns_are_refused_rather_than_joined() -> None:
@@ -55,18 +59,12 @@ def test_a_choice_behind_a_bullet_may_have_several_lines_but_the_last_one_ends_w
 
 @pytest.mark.parametrize("separator", ["; ", ", ", " | ", " / ", " - ", "； "])
 def test_what_separates_choices_on_one_line_is_no_part_of_them(separator: str) -> None:
-    found = split_choices(separator.join(["Which is a city? A) Lyon", "B) Paris", "C) Nice"]))
-    assert found is not None
-    assert found.choices == ("Lyon", "Paris", "Nice")
+    assert choices_of(separator.join(["Which is a city? A) Lyon", "B) Paris", "C) Nice"])) == ("Lyon", "Paris", "Nice")
 
 
 def test_what_also_ends_the_last_choice_or_not_all_others_is_part_of_them() -> None:
-    found = split_choices("Which? A) x; B) y; C) z;")
-    assert found is not None
-    assert found.choices == ("x;", "y;", "z;")
-    found = split_choices("Which? A) 1, B) 2 C) 3")
-    assert found is not None
-    assert found.choices == ("1,", "2", "3")
+    assert choices_of("Which? A) x; B) y; C) z;") == ("x;", "y;", "z;")
+    assert choices_of("Which? A) 1, B) 2 C) 3") == ("1,", "2", "3")
 
 
 @pytest.mark.parametrize(
@@ -110,15 +108,11 @@ def test_a_list_in_which_a_mark_is_missing_or_mistyped_is_refused(choices: str, 
 
 @pytest.mark.parametrize("last", ["E. coli", "vitamin K. Some", "both 4) and 5)", "I. and II."])
 def test_the_last_choice_may_hold_marks_that_are_none_of_the_next(last: str) -> None:
-    found = split_choices(f"Which? A) one B) two C) three D) {last}")
-    assert found is not None
-    assert found.choices == ("one", "two", "three", last)
+    assert choices_of(f"Which? A) one B) two C) three D) {last}") == ("one", "two", "three", last)
 
 
 def test_on_lines_of_their_own_such_choices_are_read() -> None:
-    found = split_choices("Which?\nA) see B) below\nB) x\nC) y")
-    assert found is not None
-    assert found.choices == ("see B) below", "x", "y")
+    assert choices_of("Which?\nA) see B) below\nB) x\nC) y") == ("see B) below", "x", "y")
 
 
 @pytest.mark.parametrize(
@@ -137,29 +131,21 @@ def test_statements_above_choices_on_one_line_are_refused_rather_than_taken_for_
 
 
 def test_the_last_choice_may_be_followed_by_numbers_that_are_no_list() -> None:
-    found = split_choices("How much?\nA) 2.5 g\nB) about\n1. 5 g")
-    assert found is not None
-    assert found.choices == ("2.5 g", "about\n1. 5 g")
+    assert choices_of("How much?\nA) 2.5 g\nB) about\n1. 5 g") == ("2.5 g", "about\n1. 5 g")
 
 
 @pytest.mark.parametrize("last", ["first 1) heat it 2) cool it", "both 1) and 2)", "a) and b)"])
 def test_the_last_choice_may_number_what_it_consists_of(last: str) -> None:
-    found = split_choices(f"What next?\nA) nothing\nB) {last}")
-    assert found is not None
-    assert found.choices == ("nothing", last)
+    assert choices_of(f"What next?\nA) nothing\nB) {last}") == ("nothing", last)
 
 
 @pytest.mark.parametrize("choice", ["P(A ∪ B) is 1", "x (see part B)", "f(x, C) and P(A | B)"])
 def test_what_closes_a_bracket_is_no_mark(choice: str) -> None:
-    found = split_choices(f"Which? A) {choice} B) y C) z")
-    assert found is not None
-    assert found.choices == (choice, "y", "z")
+    assert choices_of(f"Which? A) {choice} B) y C) z") == (choice, "y", "z")
 
 
 def test_a_bracket_that_is_left_open_hides_no_mark() -> None:
-    found = split_choices("Is it balanced? ) ( ( A) yes B) no")
-    assert found is not None
-    assert found.choices == ("yes", "no")
+    assert choices_of("Is it balanced? ) ( ( A) yes B) no") == ("yes", "no")
 
 
 def test_a_mark_that_may_be_in_brackets_or_not_is_refused() -> None:

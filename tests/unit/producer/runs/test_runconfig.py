@@ -12,7 +12,7 @@ from contract.errors import RunConfigError
 from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Mode, Normalization, Prompt, Sampling
+from contract.spec import Mode, Normalization, Prompt, RunSpec, Sampling
 from producer.runs.parts import FewShotConfig, RagConfig
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.templates import built_in, load_prompt
@@ -22,6 +22,11 @@ SHIPPED = sorted((ROOT / "configs" / "runs").glob("*.yaml"))
 QUESTION = Question(id="q", question="Is <b> & 1 > 0?", choices=("no", "yes"), context="Given.")
 
 
+def spec_of(*overrides: str, path: Path | None = None) -> RunSpec:
+    """What is asked by the configuration file in `path`, if any, with `overrides` of it."""
+    return load_run_config(path, list(overrides)).to_spec("0" * 64, Settings(model="served"))
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_run_configuration_makes_a_spec(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -29,9 +34,8 @@ def test_every_shipped_run_configuration_makes_a_spec(
     monkeypatch.chdir(ROOT)  # the files they name count from there
     index = build_test_index(tmp_path / "facts", ["A fact."])
     elsewhere = {"rag": [f"rag.index={index}"], "mmlu": ["few_shot.file=demo/examples.jsonl", "few_shot.split="]}
-    config = load_run_config(path, elsewhere.get(path.stem, []))
 
-    spec = config.to_spec("0" * 64, Settings(model="served"))
+    spec = spec_of(*elsewhere.get(path.stem, []), path=path)
 
     assert spec.model == "served"
     assert (spec.rag.index if spec.rag else "") == ("facts" if path.stem == "rag" else "")
@@ -182,20 +186,19 @@ def test_the_context_comes_first_where_it_is_wanted() -> None:
 
 def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> None:
     with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, but mode letter asks for the label"):
-        load_run_config(None, ["mode=letter", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
+        spec_of("mode=letter", "prompt=question")
 
-    assert load_run_config(None, ["mode=likelihood", "prompt=question"]).to_spec("0" * 64, Settings(model="served"))
+    assert spec_of("mode=likelihood", "prompt=question")
 
 
 def test_a_template_that_does_not_show_the_question_is_refused_unless_it_says_so(tmp_path: Path) -> None:
     """With braces as of an f-string it was scored as if it had been asked."""
     path = tmp_path / "typo.j2"
     path.write_text("{question}\nAnswer:")
-    config = load_run_config(None, [f"prompt={path}"])
     with pytest.raises(RunConfigError, match=r"prompt 'typo' does not show the question\. Add {{ question }}"):
-        config.to_spec("0" * 64, Settings(model="served"))
+        spec_of(f"prompt={path}")
     path.write_text("{% set hidden = question %}Answer:")
-    assert config.to_spec("0" * 64, Settings(model="served"))
+    assert spec_of(f"prompt={path}")
 
 
 @pytest.mark.parametrize("shown", ["{{ choices }}", "{% for each in choices %}{{ each }} {% endfor %}"])
@@ -208,22 +211,21 @@ def test_choices_that_would_be_shown_as_python_prints_them_are_refused(tmp_path:
 
 def test_a_judge_that_is_not_shown_the_answer_is_refused() -> None:
     with pytest.raises(RunConfigError, match=r"judge\.prompt 'question' does not show the answer .* {{ response }}"):
-        load_run_config(None, ["mode=judge", "judge.prompt=question"]).to_spec("0" * 64, Settings(model="served"))
+        spec_of("mode=judge", "judge.prompt=question")
 
 
 def test_a_template_may_show_choices_by_their_number(tmp_path: Path) -> None:
     """It was tried with two choices only, and refused for sets that have four."""
     path = tmp_path / "four.j2"
     path.write_text("{{ question }} {{ choices[3].text }} or {{ choices[0].text }}?")
-    assert load_run_config(None, [f"prompt={path}"]).to_spec("0" * 64, Settings(model="served"))
+    assert spec_of(f"prompt={path}")
 
 
 def test_rotations_of_choices_that_the_prompt_does_not_show_are_refused() -> None:
     with pytest.raises(RunConfigError, match="prompt 'question' shows no choices, so circular would ask the same"):
-        load_run_config(None, ["mode=likelihood", "circular=true"]).to_spec("0" * 64, Settings(model="served"))
+        spec_of("mode=likelihood", "circular=true")
 
-    shown = load_run_config(None, ["mode=likelihood", "circular=true", "prompt=lettered"])
-    assert shown.to_spec("0" * 64, Settings(model="served")).circular
+    assert spec_of("mode=likelihood", "circular=true", "prompt=lettered").circular
 
 
 @pytest.mark.parametrize("where", ["rag.enabled=true", "rag.use_context_field=true"])
@@ -234,7 +236,7 @@ def test_what_is_retrieved_or_given_for_a_prompt_that_shows_none_of_it_is_refuse
     overrides = [f"prompt={path}", where, *([f"rag.index={index}"] if "enabled" in where else [])]
 
     with pytest.raises(RunConfigError, match="prompt 'mine' shows no context"):
-        load_run_config(None, overrides).to_spec("0" * 64, Settings(model="served"))
+        spec_of(*overrides)
 
 
 def test_a_template_of_ones_own_is_named_after_its_file(tmp_path: Path) -> None:
@@ -315,9 +317,8 @@ def test_examples_come_from_the_split_that_is_named(tmp_path: Path) -> None:
     for split in ("dev", "test"):
         line = {"question": f"Which of {split}?", "choices": ["x", "y"], "answer": "B"}
         (tmp_path / f"{split}.jsonl").write_text(json.dumps(line))
-    config = RunConfig(few_shot=FewShotConfig(k=1, file=str(tmp_path), split="dev"))
 
-    few_shot = config.to_spec("0" * 64, Settings(model="m")).few_shot
+    few_shot = spec_of("few_shot.k=1", f"few_shot.file={tmp_path}", "few_shot.split=dev").few_shot
 
     assert few_shot is not None
     assert [each.question for each in few_shot.pool] == ["Which of dev?"]
@@ -343,9 +344,7 @@ def test_reasoning_that_is_not_there_or_not_asked_for_is_refused(
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     with pytest.raises(RunConfigError) as caught:
-        load_run_config(None, ["few_shot.k=1", f"few_shot.file={tmp_path / 'dev.jsonl'}", *overrides]).to_spec(
-            "0" * 64, Settings(model="m")
-        )
+        spec_of("few_shot.k=1", f"few_shot.file={tmp_path / 'dev.jsonl'}", *overrides)
 
     assert wanted in str(caught.value)
 

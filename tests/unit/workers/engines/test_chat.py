@@ -83,10 +83,13 @@ def encoded(template: str | None, spec: RunSpec) -> Encoded | RequestRejected:
     return PromptEncoder(tokenizer(template)).encode([request])[0]
 
 
-def shown(template: str | None, spec: RunSpec) -> str:
-    found = encoded(template, spec)
+def taken(found: Encoded | RequestRejected) -> Encoded:
     assert isinstance(found, Encoded), found
-    return found.text
+    return found
+
+
+def shown(template: str | None, spec: RunSpec) -> str:
+    return taken(encoded(template, spec)).text
 
 
 def refused(template: str, spec: RunSpec) -> str:
@@ -146,8 +149,7 @@ def test_the_token_ids_are_those_that_the_models_own_template_makes_of_the_turns
 ) -> None:
     spec = in_turns(mode, description=description, few_shot=few_shot)
     there, turns = tokenizer(template), turns_of(QUESTION, spec)
-    found = encoded(template, spec)
-    assert isinstance(found, Encoded)
+    found = taken(encoded(template, spec))
     assert found.prompt == there.apply_chat_template(messages(turns), add_generation_prompt=True, return_dict=False)
     begins = there.apply_chat_template(messages(turns), add_generation_prompt=True, tokenize=False)
     assert found.text == begins
@@ -160,8 +162,7 @@ def test_the_token_ids_are_those_that_the_models_own_template_makes_of_the_turns
 def test_a_space_at_a_templates_end_is_in_the_token_that_it_is_part_of(mode: Mode) -> None:
     ends_in_space = TAKES_SYSTEM.replace("[assistant]\n", "[assistant] ")
     spec, there = in_turns(mode), tokenizer(ends_in_space)
-    found = encoded(ends_in_space, spec)
-    assert isinstance(found, Encoded)
+    found = taken(encoded(ends_in_space, spec))
     begins = there.apply_chat_template(messages(turns_of(QUESTION, spec)), add_generation_prompt=True, tokenize=False)
     assert begins.endswith("[assistant] ")
     assert found.text == begins
@@ -172,8 +173,7 @@ def test_a_space_at_a_templates_end_is_in_the_token_that_it_is_part_of(mode: Mod
 
 
 def test_an_answer_begins_as_those_of_the_examples_begin() -> None:
-    found = encoded(TAKES_SYSTEM, in_turns())
-    assert isinstance(found, Encoded)
+    found = taken(encoded(TAKES_SYSTEM, in_turns()))
     assert found.continuations == ("A", "B", "C", "D")
     assert "[assistant]\nA [end]" in found.text
     assert found.text.endswith("Answer: [end][assistant]\n")
@@ -200,8 +200,7 @@ def test_a_label_is_the_token_that_it_is_in_the_examples_where_the_template_puts
     template: str, chat: ChatTemplate
 ) -> None:
     spec = in_turns(description="").model_copy(update={"chat_template": chat})
-    found, there = encoded(template, spec), tokenizer(template)
-    assert isinstance(found, Encoded)
+    found, there = taken(encoded(template, spec)), tokenizer(template)
     assert found.continuations == (" A", " B", " C", " D")
     assert found.text == there.apply_chat_template(
         messages(turns_of(QUESTION, spec)), add_generation_prompt=True, tokenize=False
@@ -220,18 +219,14 @@ def test_without_its_question_a_choice_has_the_tokens_that_it_has_behind_it(
     """By mutual information, its sum there is subtracted; " Paris" is another token than "Paris"."""
     spec = make_spec(normalization=Normalization.MUTUAL_INFO, chat_template=chat)
     asked = MODES[Mode.LIKELIHOOD].ask(make_question(1, choices=("Paris", "Rome")), one_turn("Which?"), spec)
-    with_question, without = PromptEncoder(tokenizer(template)).encode(asked)
-    assert isinstance(with_question, Encoded)
-    assert isinstance(without, Encoded)
+    with_question, without = map(taken, PromptEncoder(tokenizer(template)).encode(asked))
     assert without.tails == with_question.tails
     assert (without.text, len(without.prompt)) == ("", 1)
 
 
 @pytest.mark.parametrize("template", [None, TAKES_SYSTEM, OWN_SYSTEM, TRIMS, WANTS_ALTERNATION, THINKS])
 def test_nothing_is_put_before_a_label_where_the_template_puts_nothing_there(template: str | None) -> None:
-    found = encoded(template, in_turns(description=""))
-    assert isinstance(found, Encoded)
-    assert found.continuations == ("A", "B", "C", "D")
+    assert taken(encoded(template, in_turns(description=""))).continuations == ("A", "B", "C", "D")
 
 
 def test_a_template_that_takes_no_answers_of_the_model_scores_labels_all_the_same() -> None:
@@ -239,9 +234,7 @@ def test_a_template_that_takes_no_answers_of_the_model_scores_labels_all_the_sam
         "{% for m in messages %}{% if m.role != 'user' %}{{ raise_exception('user only') }}{% endif %}{% endfor %}"
         + EACH
     )
-    found = encoded(takes_none, in_turns(description="", few_shot=None))
-    assert isinstance(found, Encoded)
-    assert found.continuations == ("A", "B", "C", "D")
+    assert taken(encoded(takes_none, in_turns(description="", few_shot=None))).continuations == ("A", "B", "C", "D")
 
 
 def test_a_model_that_has_a_system_prompt_of_its_own_keeps_it_where_the_run_has_none() -> None:
@@ -255,8 +248,7 @@ def test_a_template_that_trims_turns_loses_nothing() -> None:
 
 
 def test_a_template_that_writes_bos_itself_has_one() -> None:
-    found = encoded(WRITES_BOS, in_turns())
-    assert isinstance(found, Encoded)
+    found = taken(encoded(WRITES_BOS, in_turns()))
     assert found.prompt[0] == tokenizer(WRITES_BOS).bos_token_id
     assert found.prompt.count(found.prompt[0]) == 1
 
@@ -314,8 +306,7 @@ def test_the_questions_of_a_call_are_counted_with_what_the_template_puts_around_
     engine = VllmEngine(load_settings())
     engine.encoder = PromptEncoder(tokenizer())
     (request,) = requests_of(in_turns())
-    found = encoded(None, in_turns())
-    assert isinstance(found, Encoded)
+    found = taken(encoded(None, in_turns()))
     tokens = len(found.prompt) + sum(map(len, found.tails))
     assert engine.count_prompt_tokens([request]) == [tokens]
     items = [Item(QUESTION, in_turns())] * 2
@@ -337,8 +328,7 @@ UNTHINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}
 @pytest.mark.parametrize("mode", [Mode.LETTER, Mode.LIKELIHOOD, Mode.GENERATE])
 def test_variables_of_the_template_are_what_the_run_says(mode: Mode) -> None:
     there, spec = tokenizer(SWITCHED), in_turns(mode, **UNTHINKING)
-    found = encoded(SWITCHED, spec)
-    assert isinstance(found, Encoded)
+    found = taken(encoded(SWITCHED, spec))
     assert found.text == shown(SWITCHED, in_turns(mode)) + "<think></think>\n"
     assert found.prompt == there.apply_chat_template(
         messages(turns_of(QUESTION, spec)), add_generation_prompt=True, return_dict=False, enable_thinking=False
@@ -357,8 +347,7 @@ def test_a_variable_of_the_template_may_change_the_space_before_a_label() -> Non
     spaced = "{% for m in messages %}{{ m.role }}:{{ ' ' * gap }}{{ m.content }}\n{% endfor %}"
     spaced += "{% if add_generation_prompt %}assistant:{% endif %}"
     for gap in (1, 0):
-        found = encoded(spaced, in_turns(description="", chat_template_kwargs={"gap": gap}))
-        assert isinstance(found, Encoded)
+        found = taken(encoded(spaced, in_turns(description="", chat_template_kwargs={"gap": gap})))
         assert found.continuations[0] == " " * gap + "A"
 
 

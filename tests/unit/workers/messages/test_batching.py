@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.messages.batching import RECENT_ITEMS, Gathering
+from workers.messages.batching import RECENT_ITEMS, Gathered, Gathering
 
 
 def gathering(batch_size: int = 8, batch_timeout_s: float = 1.0, batches_in_flight: int = 2) -> Gathering[str]:
     return Gathering(batch_size, batch_timeout_s, batches_in_flight, max_batches_in_flight=64)
+
+
+def taken(waiting: Gathering[str], now_s: float) -> Gathered[str]:
+    """The batch that leaves; one must."""
+    batch = waiting.take(now_s)
+    assert batch is not None
+    return batch
 
 
 def test_a_full_batch_leaves_at_once() -> None:
@@ -18,8 +25,7 @@ def test_a_full_batch_leaves_at_once() -> None:
     waiting.add("a", 4, now_s=0.0)
     assert waiting.take(0.0) is None
     waiting.add("b", 4, now_s=0.1)
-    batch = waiting.take(0.1)
-    assert batch is not None
+    batch = taken(waiting, 0.1)
     assert (batch.items, batch.questions, batch.flush) == (["a", "b"], 8, "size")
 
 
@@ -28,8 +34,7 @@ def test_a_single_message_leaves_when_its_time_is_up_and_not_before() -> None:
     waiting.add("a", 1, now_s=10.0)
     assert waiting.due_in_s(10.0) == pytest.approx(0.05)
     assert waiting.take(10.049) is None
-    batch = waiting.take(10.05)
-    assert batch is not None
+    batch = taken(waiting, 10.05)
     assert (batch.items, batch.flush) == (["a"], "timeout")
     assert batch.waited_s == pytest.approx(0.05)
 
@@ -39,8 +44,7 @@ def test_the_deadline_is_the_age_of_the_oldest_and_later_arrivals_do_not_move_it
     waiting.add("old", 1, now_s=0.0)
     waiting.add("new", 1, now_s=0.9)
     assert waiting.due_in_s(0.9) == pytest.approx(0.1)
-    batch = waiting.take(1.0)
-    assert batch is not None
+    batch = taken(waiting, 1.0)
     assert batch.items == ["old", "new"]
 
 
@@ -49,8 +53,7 @@ def test_what_somebody_waits_for_leaves_at_once_if_nothing_runs_and_takes_along_
     waiting.add("later", 1, now_s=0.0, priority=6)
     assert waiting.take(0.0) is None
     waiting.add("awaited", 1, now_s=0.1, awaited=True)
-    batch = waiting.take(0.1)
-    assert batch is not None
+    batch = taken(waiting, 0.1)
     assert (batch.items, batch.flush) == (["awaited", "later"], "idle")
 
 
@@ -62,8 +65,7 @@ def test_those_who_come_while_the_engine_is_busy_share_the_next_batch() -> None:
             assert waiting.take(0.0) is not None
     assert waiting.take(0.5) is None
     waiting.done(1)
-    batch = waiting.take(0.5)
-    assert batch is not None
+    batch = taken(waiting, 0.5)
     assert batch.items == ["second", "third"]
     waiting.done(2)
     waiting.add("nobody's", 1, now_s=0.6)
@@ -79,8 +81,7 @@ def test_no_more_batches_run_than_are_allowed_and_the_next_leaves_when_one_ends(
     assert waiting.take(5.0) is None
     assert waiting.due_in_s(5.0) is None
     waiting.done(1)
-    third = waiting.take(5.0)
-    assert third is not None
+    third = taken(waiting, 5.0)
     assert third.items == ["c"]
     waiting.add("d", 1, now_s=5.0)
     assert waiting.take(9.0) is None, "one ended, and one more began"
@@ -94,8 +95,7 @@ def test_while_the_engine_is_busy_small_messages_grow_into_full_batches() -> Non
         waiting.add(str(number), 1, now_s=0.2 + number)
     assert waiting.take(20.0) is None
     waiting.done(1)
-    batch = waiting.take(20.0)
-    assert batch is not None
+    batch = taken(waiting, 20.0)
     assert (batch.questions, batch.flush) == (8, "size")
 
 
@@ -128,22 +128,12 @@ def test_a_batch_is_taken_from_the_queue_for_an_engine_with_room() -> None:
     assert waiting.room_for_items() == 1  # one that follows those that run
 
 
-def test_messages_are_never_cut() -> None:
+@pytest.mark.parametrize(("first", "second"), [(6, 6), (20, 1)], ids=["two large ones", "one larger than a batch"])
+def test_messages_are_never_cut_and_one_that_is_larger_than_a_batch_leaves_alone(first: int, second: int) -> None:
     waiting = gathering(batch_size=8)
-    waiting.add("a", 6, now_s=0.0)
-    waiting.add("b", 6, now_s=0.0)
-    batch = waiting.take(0.0)
-    assert batch is not None
-    assert batch.items == ["a"]
-
-
-def test_a_message_larger_than_a_batch_still_leaves_alone() -> None:
-    waiting = gathering(batch_size=8)
-    waiting.add("big", 20, now_s=0.0)
-    waiting.add("small", 1, now_s=0.0)
-    batch = waiting.take(0.0)
-    assert batch is not None
-    assert batch.items == ["big"]
+    waiting.add("first", first, now_s=0.0)
+    waiting.add("second", second, now_s=0.0)
+    assert taken(waiting, 0.0).items == ["first"]
 
 
 def test_consumption_stops_at_what_the_running_batches_and_one_more_can_use() -> None:
@@ -163,12 +153,10 @@ def test_more_urgent_messages_leave_before_those_that_waited_longer() -> None:
         waiting.add(name, 4, now_s=0.0, priority=9)
     waiting.add("normal", 4, now_s=0.1, priority=6)
     waiting.add("high", 2, now_s=0.2, priority=0)
-    first = waiting.take(0.2)
-    assert first is not None
+    first = taken(waiting, 0.2)
     assert (first.items, first.questions) == (["high", "normal"], 6)
     waiting.done(6)
-    second = waiting.take(0.2)
-    assert second is not None
+    second = taken(waiting, 0.2)
     assert second.items == ["low 1", "low 2"]
 
 
@@ -177,8 +165,7 @@ def test_what_is_urgent_and_few_leaves_with_what_waited_its_time() -> None:
     waiting.add("low", 1, now_s=0.0, priority=9)
     waiting.add("high", 1, now_s=0.9, priority=0)
     assert waiting.due_in_s(0.9) == pytest.approx(0.1)
-    batch = waiting.take(1.0)
-    assert batch is not None
+    batch = taken(waiting, 1.0)
     assert batch.items == ["high", "low"]
 
 
