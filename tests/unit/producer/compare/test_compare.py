@@ -184,7 +184,7 @@ def test_a_p_value_too_small_for_a_number_is_not_told_as_zero(ran: Ran, compare:
 
 
 def test_ten_flips_are_shown_where_nobody_says_how_many(ran: Ran, compare: Producer) -> None:
-    many = [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(12)]
+    many = keyed(12)
     ran("one", "c" * 12, many)
     ran("two", "w" * 12, many, seed=1)
 
@@ -208,7 +208,7 @@ def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Producer) ->
 
 
 def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None:
-    many = [Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A") for n in range(100)]
+    many = keyed(100)
     ran("one", "c" * 60 + "w" * 40, many)
     ran("two", "c" * 50 + "w" * 30 + "c" * 20, many, seed=1)
 
@@ -220,10 +220,8 @@ def test_what_could_have_been_found_is_said(ran: Ran, compare: Producer) -> None
 
 
 def in_subjects(*subjects: str | None) -> list[Question]:
-    return [
-        Question(id=f"q{n}", question="q", choices=("a", "b"), answer="A", subject=each)
-        for n, each in enumerate(subjects)
-    ]
+    asked = keyed(len(subjects))
+    return [each.model_copy(update={"subject": subject}) for each, subject in zip(asked, subjects, strict=True)]
 
 
 def test_a_difference_is_told_for_each_subject(ran: Ran, compare: Producer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pynvml
 import pytest
@@ -195,23 +196,21 @@ def test_a_gpu_in_mig_mode_without_an_instance_gets_no_worker_and_it_is_said_why
     assert "nvidia-smi -i 0 -mig 0" in told.remedy
 
 
+def no_library() -> NoReturn:
+    """As NVML says it where a library of the driver is not there."""
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+
 def test_a_driver_without_its_library_for_cuda_is_told_from_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container may be given the driver to look at its GPUs, and not to compute on them."""
-
-    def fail() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
     monkeypatch.setattr("pynvml.nvmlInit", lambda: None)
     monkeypatch.setattr("pynvml.nvmlShutdown", lambda: None)
-    monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", fail)
+    monkeypatch.setattr("pynvml.nvmlSystemGetCudaDriverVersion_v2", no_library)
     (told,) = check_gpu_build(driver_cuda(), 13, [])
     assert (told.level, told.found) == ("error", "the driver's libcuda.so.1 is not here: nothing can use a GPU")
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told.remedy
 
 
 def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr("pynvml.nvmlInit", fail)
+    monkeypatch.setattr("pynvml.nvmlInit", no_library)
     assert driver_cuda() is None
