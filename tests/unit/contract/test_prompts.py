@@ -36,17 +36,6 @@ def test_every_shipped_prompt_shows_the_context_it_is_given_and_no_other(name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("question", "Question: Is 1 < 2 & 3 > 2?\nAnswer:"),
-        ("lettered", "Is 1 < 2 & 3 > 2?\nA. yes\nB. <b>no</b>\nAnswer:"),
-    ],
-)
-def test_a_shipped_prompt_ends_where_the_choice_continues_it(name: str, expected: str) -> None:
-    assert render(load_prompt(name, Mode.LIKELIHOOD), QUESTION, None) == expected
-
-
-@pytest.mark.parametrize(
     ("name", "expected"), [("question", "Question: \n Why? \nAnswer:"), ("lettered", "Why?\nA.  so\nB. thus\nAnswer:")]
 )
 def test_white_space_around_a_question_is_left_out_where_lm_evaluation_harness_does_so(

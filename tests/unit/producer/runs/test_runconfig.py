@@ -19,7 +19,7 @@ from producer.runs.templates import built_in, load_prompt
 from tests.support import ROOT, build_test_index, make_question
 
 SHIPPED = sorted((ROOT / "configs" / "runs").glob("*.yaml"))
-QUESTION = Question(id="q", question="Is <b> & 1 > 0?", choices=("no", "yes"), context="Given.")
+QUESTION = Question(id="q", question="Is <b> & 1 > 0?", choices=("no", "<i>yes</i>"), context="Given.")
 
 
 def spec_of(*overrides: str, path: Path | None = None) -> RunSpec:
@@ -157,17 +157,15 @@ def test_normalization_without_likelihood_is_refused() -> None:
         load_run_config(None, ["mode=letter", "normalization=byte"])
 
 
-@pytest.mark.parametrize(("mode", "name"), [(Mode.LIKELIHOOD, "question"), (Mode.LETTER, "lettered")])
-def test_without_a_prompt_the_mode_decides(mode: Mode, name: str) -> None:
-    prompt = load_prompt("", mode)
-
-    assert prompt.name == name
-    assert prompt.text == prompt.text.rstrip()
-
-
-@pytest.mark.parametrize("mode", Mode)
-def test_every_mode_has_a_prompt(mode: Mode) -> None:
-    assert load_prompt("", mode).name in built_in()
+def test_without_a_prompt_the_mode_decides() -> None:
+    assert {mode.value: load_prompt("", mode).name for mode in Mode} == {
+        "likelihood": "question",
+        "letter": "lettered",
+        "generate": "reasoned",
+        "vote": "reasoned",
+        "judge": "open",
+        "free": "free",
+    }
 
 
 def test_the_built_in_prompts_read_as_they_should() -> None:
@@ -176,12 +174,8 @@ def test_the_built_in_prompts_read_as_they_should() -> None:
     assert set(built_in()) == {"question", "lettered", "reasoned", "open", "grade", "free"}
     assert texts == {
         "question": "Question: Is <b> & 1 > 0?\nAnswer:",
-        "lettered": "Is <b> & 1 > 0?\nA. no\nB. yes\nAnswer:",
+        "lettered": "Is <b> & 1 > 0?\nA. no\nB. <i>yes</i>\nAnswer:",
     }
-
-
-def test_the_context_comes_first_where_it_is_wanted() -> None:
-    assert render(load_prompt("question", Mode.LETTER), QUESTION, "Given.").startswith("Context: Given.\nQuestion: ")
 
 
 def test_a_label_of_choices_that_the_prompt_does_not_show_is_not_asked_for() -> None:
