@@ -412,33 +412,20 @@ def test_an_interrupted_enqueue_says_that_it_can_be_repeated(
     assert "run the same command again to continue" in producer("enqueue", five, exit_code=130).stderr
 
 
-@pytest.mark.parametrize(("words", "told"), [((), True), (("--set", "rag.use_context_field=true"), False)])
+@pytest.mark.parametrize(("retrieves", "because"), [(False, ""), (True, ", as the run retrieves")])
 def test_a_context_that_the_model_is_not_shown_is_pointed_out(
-    producer: Producer, tmp_path: Path, words: tuple[str, ...], told: bool
+    producer: Producer, write_rows: WriteRows, tmp_path: Path, retrieves: bool, because: str
 ) -> None:
-    file = tmp_path / "questions.jsonl"
+    """Where a run retrieves, the questions' own contexts were left out without a word."""
     asked = {"choices": ["tea", "salt"], "answer": "A", "context": "It is a red box."}
-    file.write_text("".join(json.dumps({"question": f"What is in box {i}?", **asked}) + "\n" for i in range(4)))
-
-    result = producer("enqueue", file, *words)
-
-    assert ("4 questions with a context, which the model is not shown" in result.stderr) is told
-
-
-@pytest.mark.parametrize(("words", "told"), [((), True), (("--set", "rag.use_context_field=true"), False)])
-def test_a_context_that_makes_way_for_what_is_retrieved_is_pointed_out(
-    producer: Producer, tmp_path: Path, words: tuple[str, ...], told: bool
-) -> None:
-    """The questions' own contexts were left out without a word."""
+    file = write_rows(*({"question": f"What is in box {n}?", **asked} for n in range(4)))
     index = build_test_index(tmp_path / "facts", ["Iron is a metal."])
-    file = tmp_path / "questions.jsonl"
-    asked = {"choices": ["tea", "salt"], "answer": "A", "context": "It is a red box."}
-    file.write_text("".join(json.dumps({"question": f"What is in box {i}?", **asked}) + "\n" for i in range(4)))
+    settings = ["rag.enabled=true", f"rag.index={index}"] if retrieves else []
+    words = ("enqueue", file, "--dry-run", *set_words(settings))
 
-    result = producer("enqueue", file, "--set", "rag.enabled=true", "--set", f"rag.index={index}", "--dry-run", *words)
-
-    warning = "4 questions with a context, which the model is not shown, as the run retrieves: --set rag.use_context_f"
-    assert (warning in result.stderr) is told
+    warning = f"4 questions with a context, which the model is not shown{because}: --set rag.use_context_field=true"
+    assert warning in producer(*words).stderr
+    assert "with a context" not in producer(*words, "--set", "rag.use_context_field=true").stderr
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,7 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
     macro = summary["macro_accuracy"]
     assert (macro["value"], macro["subjects"], macro["failed_subjects"]) == (0.5, 1, 1), "1/2; no answer in t is known"
     assert 0 <= macro["low"] < 0.5 < macro["high"] < 1
+    assert "macro_accuracy_without_failed" not in summary, "it leaves out t, which failed as a whole, as it is"
     # Two subjects, and 12.7 standard errors of 0.31 to either side: nothing is known.
     assert summary["accuracy_cluster_interval"] == {"clusters": 2, "low": 0.0, "high": 1.0}
     assert summary["rates"] == {
@@ -208,27 +209,6 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
     assert (calibration["brier_of"], calibration["brier"]) == (1, 0.0), "minus infinity against a score is 0 against 1"
     assert calibration["bins"][1] == {"low": 0.1, "high": 0.2, "count": 1, "confidence": 0.123457, "accuracy": 1.0}
     assert json.loads((tmp_path / "summary.json").read_text())["calibration"] == calibration
-
-
-def test_where_questions_failed_the_mean_over_subjects_is_told_without_them_too(
-    filled: MemoryLedger, tmp_path: Path
-) -> None:
-    """Not where only a whole subject failed, as t did, which the mean leaves out."""
-    assert "macro_accuracy_without_failed" not in export(filled, "run-1", tmp_path / "as it is").content
-    subjects = {"a": "s", "b": "s", "c": "t", "d": "t"}
-    wanted = [each.model_copy(update={"subject": subjects.get(each.id), "answer": "A"}) for each in QUESTIONS[:4]]
-    run = filled.run("run-1").model_copy(update={"run_id": "run-2", "questions": 4})
-    filled.open_run(run)
-    filled.add_questions("run-2", wanted)
-    outcomes = dict(zip("abcd", ("correct", "wrong", "correct", "failed"), strict=True))
-    filled.commit("run-2", [Verdict(question_id=name, outcome=Outcome(each)) for name, each in outcomes.items()])
-
-    summary = export(filled, "run-2", tmp_path / "half of t").content
-
-    assert summary["macro_accuracy"]["value"] == 0.5, "(1/2 + 1/2) / 2"
-    responded = summary["macro_accuracy_without_failed"]
-    assert (responded["value"], responded["subjects"]) == (0.75, 2), "(1/2 + 1/1) / 2"
-    assert responded["low"] < 0.75 < responded["high"]
 
 
 def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(

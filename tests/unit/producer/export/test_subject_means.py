@@ -74,6 +74,7 @@ def test_a_subject_all_of_whose_questions_failed_is_left_out_of_the_mean_not_cou
     means = [summary[name] for name in ("macro_accuracy", "macro_accuracy_without_failed")]
     assert [each["value"] for each in means] == [0.5, 0.75], "(1/2 + 1/2) / 2; (1/1 + 1/2) / 2"
     assert [(each["subjects"], each["failed_subjects"]) for each in means] == [(2, 1)] * 2
+    assert all(each["low"] < each["value"] < each["high"] for each in means)
     assert summary["by_subject"]["zoo"]["accuracy_all"] is None
     assert summary["accuracy_cluster_interval"]["clusters"] == 3, "as the accuracy over all questions, 2 of 6"
     assert "(mean of 2)\n" in told
