@@ -134,7 +134,6 @@ def test_the_projects_other_variables_are_no_settings_and_no_mistakes(
         ("vllm_args=3", "vllm_args: Input should be a valid dictionary, found 3"),
         ("simulated.boot_s=soon", "simulated.boot_s: Input should be a valid number"),
         ("gpu_groups=[[0], []]", "a list with a group per worker, like [[0], [1], [2, 3]], found an empty group"),
-        ("gpu_groups=some", "gpu_groups"),
         ("gpu_groups=[[0], [1.5]]", "gpu_groups: expected a GPU's number, UUID or MIG id, found 1.5."),
         ("gpu_groups=[[true]]", "gpu_groups: expected a GPU's number, UUID or MIG id, found True."),
     ],

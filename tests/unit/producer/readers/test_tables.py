@@ -153,15 +153,9 @@ def test_an_empty_csv_cell_between_choices_is_refused_by_its_letter_without_advi
     assert "quotes" not in str(row.trouble)
 
 
-def test_a_csv_cell_of_broken_json_is_refused(tmp_path: Path) -> None:
-    (row,) = rows_of(write(tmp_path, "q.csv", 'question,choices,answer\nq,"[x]",A\n'))
-
-    assert "field 'choices': malformed JSON in the cell" in str(row.trouble)
-
-
-@pytest.mark.parametrize("cell", [r'["$\alpha$", "$\beta$"]', r"['$\frac12$', '$\dots$']"])
-def test_a_cell_with_backslashes_that_neither_json_nor_python_wrote_is_refused(tmp_path: Path, cell: str) -> None:
-    r"""The choices were asked with control characters in place of \a, \b and \f."""
+@pytest.mark.parametrize("cell", ["[x]", r'["$\alpha$", "$\beta$"]', r"['$\frac12$', '$\dots$']"])
+def test_a_list_in_a_cell_that_neither_json_nor_python_wrote_is_refused(tmp_path: Path, cell: str) -> None:
+    r"""Of those with backslashes, the choices were asked with control characters in place of \a, \b and \f."""
     quoted = cell.replace('"', '""')
 
     (row,) = rows_of(write(tmp_path, "q.csv", f'question,choices,answer\nq,"{quoted}",A\n'))

@@ -74,13 +74,6 @@ def test_turns_are_sent_as_messages_and_a_longer_choice_begins_the_next_one() ->
     assert completion.logprobs == pytest.approx([weigh(before, each) for each in CHOICES.continuations])
 
 
-def test_turns_are_not_sent_to_a_server_that_only_continues_texts() -> None:
-    with started(Script(chat=False)) as engine:
-        (completion,) = engine.generate([ScoreRequest(TURNS, (" a",), Chat(ChatTemplate.TURNS))])
-    assert completion.error is not None
-    assert "offers no chat completions for grader: set chat_template: never" in completion.error.message
-
-
 def test_more_parameters_of_sampling_are_sent_only_if_they_are_set() -> None:
     script = Script(unsupported={"min_p": "unknown_parameter"})
     samplings = Sampling(top_k=20, presence_penalty=1.5, repetition_penalty=1.1), Sampling(min_p=0.1), Sampling()
@@ -172,11 +165,13 @@ def test_a_server_whose_texts_have_not_begun_may_sample() -> None:
     [
         (Script(plain=False), ChatTemplate.NEVER, "offers only chat completions for grader: set chat_template: auto"),
         (Script(chat=False), ChatTemplate.ALWAYS, "offers no chat completions for grader: set chat_template: never"),
+        (Script(chat=False), ChatTemplate.TURNS, "offers no chat completions for grader: set chat_template: never"),
     ],
 )
 def test_what_the_server_does_not_speak_fails_with_the_remedy(script: Script, chat: ChatTemplate, says: str) -> None:
+    turns = TURNS if chat is ChatTemplate.TURNS else one_turn("p")
     with started(script) as engine:
-        (completion,) = engine.generate([ScoreRequest(one_turn("p"), (" a",), Chat(chat))])
+        (completion,) = engine.generate([ScoreRequest(turns, (" a",), Chat(chat))])
     assert completion.error is not None
     assert says in completion.error.message
 
