@@ -189,23 +189,26 @@ def test_rotations_of_a_question_without_a_key_are_not_wrong_ones() -> None:
     assert (found["rotation_accuracy"]["value"], found["rotation_accuracy"]["of"]) == (1.0, 1)
 
 
+JUDGED: dict[str, Any] = {
+    "mode": Mode.JUDGE,
+    "sampling": Sampling(),
+    "judge": Judge(prompt=Prompt(name="grade", text="{{ response }}")),
+}
+
+
 def test_judged_runs_tell_how_often_the_judge_agrees_with_the_key() -> None:
-    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
     found = summary_of(
         verdict(Outcome.CORRECT, choice="A"),
         verdict(Outcome.CORRECT, choice="B"),  # the judge is kinder than the key
         verdict(Outcome.WRONG, choice="C"),
         verdict(Outcome.CORRECT),  # names no choice: nothing to compare
-        mode=Mode.JUDGE,
-        sampling=Sampling(),
-        judge=judge,
+        **JUDGED,
     )
     assert found["judge_agreement"] == {"value": 0.666667, "agrees": 2, "of": 3}
 
 
 def test_where_no_judged_answer_names_a_choice_there_is_nothing_for_the_judge_to_agree_with() -> None:
-    judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
-    found = summary_of(verdict(Outcome.CORRECT), mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
+    found = summary_of(verdict(Outcome.CORRECT), **JUDGED)
     assert found["judge_agreement"] == {"value": None, "agrees": 0, "of": 0}
 
 
@@ -214,9 +217,7 @@ def test_a_judge_that_is_right_about_every_rotation_does_not_disagree_with_the_k
         verdict(Outcome.CORRECT, choice="A", rotations=4, rotations_right=4),
         verdict(Outcome.WRONG, choice="A", rotations=4, rotations_right=3),  # B in the last one, graded as wrong
         verdict(Outcome.WRONG, choice="B", rotations=4, rotations_right=0),
-        mode=Mode.JUDGE,
-        sampling=Sampling(),
-        judge=Judge(prompt=Prompt(name="grade", text="{{ response }}")),
+        **JUDGED,
         circular=True,
     )
     assert found["judge_agreement"] == {"value": 1.0, "agrees": 2, "of": 2}
