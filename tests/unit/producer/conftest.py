@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from contract.fleet import WorkerRecord
+from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Ledger, MemoryLedger, Run
 from contract.spec import Mode, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Verdict
@@ -59,6 +59,12 @@ class Producer:
 
     def json(self, *words: object, exit_code: int = 0) -> Any:
         return json.loads(self(*words, "--json", exit_code=exit_code).stdout)
+
+
+def live_worker(queue: str, name: str = "w", **more: Any) -> WorkerRecord:
+    """A worker that is ready to take messages from `queue`, unless `more` says otherwise."""
+    given = {"name": name, "model": queue.partition(".")[2], "state": WorkerState.READY, "queue": queue, **more}
+    return WorkerRecord.model_validate(given)
 
 
 def settle_whole(

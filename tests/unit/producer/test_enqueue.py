@@ -16,15 +16,13 @@ from click.testing import CliRunner
 
 from benchmarks.stand import set_words
 from contract.errors import WritesRefused
-from contract.fleet import WorkerRecord, WorkerState
-from contract.keys import score_queue
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.cli import main
 from producer.runs.planning import Plan, afresh
 from producer.runs.submit import submit
 from tests.support import build_test_index
-from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
+from tests.unit.producer.conftest import Producer, WriteRows, live_worker, settle_whole
 
 
 def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: Path) -> None:
@@ -41,7 +39,7 @@ def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: 
 
 
 def test_workers_of_another_model_are_not_said_to_be_none(producer: Producer, five: Path, broker: MemoryBroker) -> None:
-    broker.live = [WorkerRecord(name="w", model="another", state=WorkerState.READY, queue=score_queue("another"))]
+    broker.live = [live_worker("score.another")]
     told = producer("enqueue", five).stdout
     assert "none that serves it; start one: python -m workers up with a deploy file that serves smollm2" in told
     assert "(live workers serve another;" in told

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from contract.engine_info import EngineUsed
-from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger, RunState
 from contract.spec import Mode, Sampling
 from contract.verdict import Outcome, Verdict
@@ -22,7 +21,7 @@ from producer.watching import finish
 from producer.watching.outage import Clock
 from producer.watching.watch import watch
 from tests.support import make_questions, open_run
-from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
+from tests.unit.producer.conftest import Producer, WriteRows, live_worker, settle_whole
 from workers.cli import main as workers
 
 
@@ -439,7 +438,7 @@ def test_a_run_is_called_simulated_by_who_answered_it_and_not_by_who_is_there_no
     for run_id, engine in (("real", real), ("made-up", made_up)):
         run = open_run(ledger, make_questions(2), run_id)
         ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine=engine))
-        broker.live = [WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{run.spec.model}")]
+        broker.live = [live_worker(f"score.{run.spec.model}")]
     assert not producer.json("status", "real")["simulated"]
     assert producer.json("status", "made-up")["simulated"]
     assert {each["run_id"].rpartition("-")[0]: each["simulated"] for each in producer.json("runs")} == {

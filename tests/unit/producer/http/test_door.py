@@ -21,7 +21,7 @@ from contract.errors import (
     SettingsError,
     TooBusy,
 )
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import WorkerRecord
 from contract.ledger import MemoryLedger, Run, RunState
 from contract.names import request_id
 from contract.priority import Priority
@@ -38,7 +38,7 @@ from producer.http.stopping import Server
 from producer.runs.parts import FewShotConfig, RagConfig
 from producer.runs.runconfig import RunConfig
 from tests.support import PATIENCE_S, build_test_index, make_question, make_questions, open_run
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, live_worker
 
 CONFIG = RunConfig(model="small")
 
@@ -58,15 +58,11 @@ class Away(MemoryLedger):
         super().purge(run_id)
 
 
-def worker_of(queue: str) -> WorkerRecord:
-    return WorkerRecord(name="gpu0", model=queue.partition(".")[2], state=WorkerState.READY, queue=queue)
-
-
 class Slow(MemoryBroker):
     """A broker with one worker, that sends nothing until it may."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
-        super().__init__(ledger, live=[worker_of("score.small")])
+        super().__init__(ledger, live=[live_worker("score.small", "gpu0")])
         self.sending, self.may_send = threading.Event(), threading.Event()
 
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
@@ -334,7 +330,7 @@ def test_with_retrieval_neither_the_index_nor_the_model_may_lack_a_worker(
 ) -> None:
     index = build_test_index(tmp_path / "facts", ["A fact."])
     base = RunConfig(model="small", rag=RagConfig(enabled=True, index=str(index)))
-    broker.live[:] = [worker_of(served)]
+    broker.live[:] = [live_worker(served, "gpu0")]
 
     async def act(opened: Door) -> None:
         with pytest.raises(NoWorker, match=f"No worker serves {missing}."):
@@ -368,8 +364,8 @@ def test_a_missed_deadline_is_told_with_what_the_worker_waits_for(
     async def act(opened: Door) -> None:
         said = "No verdict after 1.5 s. "
         assert await late(opened) == f"{said}Raise deadline_s, or start more workers."
-        asked = worker_of("score.small")
-        broker.live[:] = [worker_of("score.other").model_copy(update={"waits_for": "another server"})]
+        asked = live_worker("score.small", "gpu0")
+        broker.live[:] = [live_worker("score.other", "gpu0", waits_for="another server")]
         broker.live.append(asked.model_copy(update={"waits_for": "its server"}))
         assert await late(opened) == f"{said}gpu0 waits for its server"
         putting_off = asyncio.ensure_future(late(opened))

@@ -23,7 +23,7 @@ from contract.errors import (
     UnknownRun,
     WorkerStays,
 )
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import WorkerRecord
 from contract.ledger import MemoryLedger, Run
 from contract.settings import Settings
 from contract.spec import Sampling
@@ -32,6 +32,7 @@ from producer.http.bodies import GenerateOptions
 from producer.http.web import make_app
 from producer.runs.runconfig import RunConfig
 from tests.support import PATIENCE_S
+from tests.unit.producer.conftest import live_worker
 
 KEY = "s3cret"
 SHOWN = {"x-api-key": KEY}
@@ -231,10 +232,7 @@ def test_an_expected_error_has_the_status_that_tells_a_client_what_to_do(
 def test_health_counts_the_workers_of_models_apart_from_those_that_search(
     ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
-    live = [
-        WorkerRecord(name=queue, model=queue.partition(".")[2], state=WorkerState.READY, queue=queue)
-        for queue in ("score.m", "score.m", "retrieve.facts")
-    ]
+    live = [live_worker(queue) for queue in ("score.m", "score.m", "retrieve.facts")]
     told = []
     for workers in (live, live[2:]):
         app = make_app(Settings(), ledger, broker, RunConfig(model="m"), partial(list, workers), [])

@@ -11,14 +11,13 @@ import pytest
 
 from benchmarks.made_up import LETTERED
 from contract.engine_info import EngineUsed
-from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import score_queue
 from contract.ledger import MemoryLedger
 from contract.spec import FewShot, Judge, Mode, Normalization, Prompt, Sampling
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run, settle
-from tests.unit.producer.conftest import Producer
+from tests.unit.producer.conftest import Producer, live_worker
 from tests.unit.producer.report.conftest import Page, answer_all, html_of, page_of
 
 
@@ -359,12 +358,8 @@ def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
     run = open_run(ledger, make_questions(4))
     answer_all(ledger, run)
     for model in (run.spec.model.upper(), "another"):  # as another host's deploy file may spell the same queue's name
-        queue, engine = score_queue(model), {"engine": f"engine of {model}"}
-        broker.live.append(
-            WorkerRecord(
-                name=model, model=model, state=WorkerState.READY, queue=queue, engine=engine, process_started=1
-            )
-        )
+        engine = {"engine": f"engine of {model}"}
+        broker.live.append(live_worker(score_queue(model), model, model=model, engine=engine, process_started=1))
 
     report()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import WorkerRecord
 from contract.keys import score_queue
 from tests.support import build_test_index
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, live_worker
 
 MODEL = "smollm2-135m-instruct"
 #: A server that hides its model's log-probabilities, and one that only continues texts.
@@ -33,10 +33,7 @@ LONG = {"engine": "vllm", "max_model_len": 8192}
 
 
 def live(*engines: dict[str, Any]) -> list[WorkerRecord]:
-    return [
-        WorkerRecord(name=f"gpu{at}", model=MODEL, state=WorkerState.READY, queue=score_queue(MODEL), engine=engine)
-        for at, engine in enumerate(engines)
-    ]
+    return [live_worker(score_queue(MODEL), f"gpu{at}", engine=engine) for at, engine in enumerate(engines)]
 
 
 @pytest.mark.parametrize(

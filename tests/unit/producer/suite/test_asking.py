@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from contract.errors import WritesRefused
-from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.readers import file as reading
 from tests.support import build_test_index
-from tests.unit.producer.conftest import Producer, WriteRows
+from tests.unit.producer.conftest import Producer, WriteRows, live_worker
 from tests.unit.producer.suite.conftest import write_suite
 
 
@@ -192,13 +191,7 @@ def test_what_the_workers_of_any_of_its_models_lack_is_warned_of_once(
 ) -> None:
     """Only those of the last model were looked at."""
     broker.live += [
-        WorkerRecord(
-            name=model,
-            model=model,
-            state=WorkerState.READY,
-            queue=f"score.{model}",
-            engine={"max_model_len": 100 if model == short else 10_000},
-        )
+        live_worker(f"score.{model}", model, engine={"max_model_len": 100 if model == short else 10_000})
         for model in ("small", "large")
     ]
     suite = yaml.safe_load(two_by_two.read_text())

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from contract.engine_info import EngineUsed
-from contract.fleet import WorkerRecord, WorkerState
-from contract.keys import route
 from contract.ledger import MemoryLedger
 from contract.verdict import Outcome
 from producer.broker import MemoryBroker
-from tests.unit.producer.conftest import Producer, settle_next
+from tests.unit.producer.conftest import Producer, live_worker, settle_next
 from tests.unit.producer.suite.conftest import settle_all, write_suite
 
 
@@ -48,8 +46,7 @@ def test_a_settled_suite_says_of_which_runs_the_answers_are_not_of_the_weights_t
     for run in runs.values():
         ledger.note_engine(run.run_id, EngineUsed(worker="w", since=0.0, engine={"weights": "aa"}))
         if run.spec.model == "small":
-            new = WorkerRecord(name="w", model="small", state=WorkerState.READY, queue=route(run.spec)[0])
-            broker.live = [new.model_copy(update={"engine": {"weights": "bb"}})]
+            broker.live = [live_worker("score.small", engine={"weights": "bb"})]
 
     told = " ".join(producer(two_by_two).stdout.split())
     found = producer.json(two_by_two)["runs"]

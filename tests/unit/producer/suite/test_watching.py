@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from contract.errors import RedisUnreachable, UnknownRun
-from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Counts, MemoryLedger, RunState
 from contract.verdict import Outcome
 from producer.broker import MemoryBroker
@@ -20,14 +19,9 @@ from producer.suite.progress import Board
 from producer.suite.watching import watch_suite, watchers_of
 from producer.watching.outage import Clock
 from producer.watching.screens import LineScreen
-from tests.unit.producer.conftest import Producer, settle_next
+from tests.unit.producer.conftest import Producer, live_worker, settle_next
 from tests.unit.producer.suite.conftest import settle_all
 from tests.unit.producer.watching.looking import Script
-
-
-def ready(model: str) -> WorkerRecord:
-    """A worker that serves `model`."""
-    return WorkerRecord(name="w", model="m", state=WorkerState.READY, queue=f"score.{model}")
 
 
 def away(run_id: str) -> Counts:
@@ -49,7 +43,7 @@ def test_a_watch_ends_when_all_runs_are_settled_or_cancelled(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
     ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
-    broker.live += [ready("small")]
+    broker.live += [live_worker("score.small")]
 
     counts, said = watched(
         ledger,
@@ -70,7 +64,7 @@ def test_a_run_that_goes_on_after_it_was_over_is_watched_to_its_end(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
     first, *others = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
-    broker.live += [ready("small"), ready("large")]
+    broker.live += [live_worker("score.small"), live_worker("score.large")]
 
     counts, said = watched(
         ledger,
@@ -120,7 +114,7 @@ def test_a_redis_that_goes_away_is_waited_for_and_told_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer(two_by_two)
-    broker.live += [ready("small"), ready("large")]
+    broker.live += [live_worker("score.small"), live_worker("score.large")]
     there = ledger.counts
 
     counts, said = watched(
@@ -142,7 +136,7 @@ def test_a_suite_that_nobody_could_look_at_was_no_faster_afterwards(
     producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer(two_by_two)
-    broker.live += [ready("small"), ready("large")]
+    broker.live += [live_worker("score.small"), live_worker("score.large")]
     there = ledger.counts
 
     def back() -> None:
@@ -159,7 +153,7 @@ def test_what_got_lost_of_a_run_is_sent_again_and_the_run_is_named(
 ) -> None:
     ids = [each["run_id"] for each in producer.json(two_by_two)["runs"]]
     queue = "score.small"
-    broker.live += [ready("small"), ready("large")]
+    broker.live += [live_worker("score.small"), live_worker("score.large")]
     for each in ids[1:]:
         settle_next(ledger, each, *[Outcome.CORRECT] * 4)
     broker.messages.clear()

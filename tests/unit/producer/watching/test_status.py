@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
-from contract.fleet import WorkerRecord, WorkerState
+from contract.fleet import WorkerState
 from contract.ledger import MemoryLedger
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.support import build_test_index, settle
-from tests.unit.producer.conftest import Producer, WriteRows, settle_whole
+from tests.unit.producer.conftest import Producer, WriteRows, live_worker, settle_whole
 
 
 def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, five: Path) -> None:
@@ -27,16 +27,16 @@ def test_runs_and_status_say_which_model_answers_and_how(producer: Producer, fiv
     assert " · chat template never\n" in told_again
 
 
+#: Of the model that is asked unless another one is named.
+QUEUE = "score.smollm2-135m-instruct"
+
+
 def test_a_worker_that_takes_nothing_yet_is_told_apart_from_one_that_does(
     producer: Producer, five: Path, broker: MemoryBroker
 ) -> None:
     producer("enqueue", five)
     for name, state in (("gpu0", WorkerState.READY), ("gpu1", WorkerState.BOOTING)):
-        broker.live.append(
-            WorkerRecord(
-                name=name, model="smollm2-135m-instruct", state=state, queue="score.smollm2-135m-instruct", engine={}
-            )
-        )
+        broker.live.append(live_worker(QUEUE, name, state=state))
 
     assert "2 live: gpu0, gpu1 (booting)" in producer("status").stdout
 
@@ -45,9 +45,7 @@ def test_all_lines_of_a_status_are_of_the_same_look_at_the_workers(
     producer: Producer, five: Path, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer("enqueue", five)
-    queue = "score.smollm2-135m-instruct"
-    leaving = WorkerRecord(name="gpu0", model="m", state=WorkerState.READY, queue=queue)
-    looks = [[leaving]]  # at a second look, it would be gone
+    looks = [[live_worker(QUEUE, "gpu0")]]  # at a second look, it would be gone
     monkeypatch.setattr(broker, "all_workers", looks.pop)
 
     assert "1 live: gpu0\n" in producer("status").stdout
@@ -58,15 +56,7 @@ def test_status_shows_counts_accuracy_queue_and_workers(
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     settle_whole(ledger, run_id, but=Outcome.FAILED)
-    broker.live.append(
-        WorkerRecord(
-            name="gpu0",
-            model="smollm2-135m-instruct",
-            state=WorkerState.READY,
-            queue="score.smollm2-135m-instruct",
-            engine={"engine": "simulated"},
-        )
-    )
+    broker.live.append(live_worker(QUEUE, "gpu0", engine={"engine": "simulated"}))
 
     text = producer("status").stdout
 
