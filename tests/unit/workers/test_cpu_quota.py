@@ -44,6 +44,7 @@ def v1(quota_us: str, period_us: str = "100000", folder: str = "cpu") -> dict[st
         (V1.format(path="/"), v1("100000", period_us="25000"), 4),
         (V1.format(path="/own"), v1("800000", folder="cpu/own"), 8),
         (V1.format(path="/own"), v1("800000", folder="cpu/pod"), None),  # where this process' memory is counted
+        (V1.format(path="/docker/0123"), v1("400000"), 4),  # a container that is shown its host's paths
     ],
 )
 def test_a_quota_leaves_its_number_of_cores(
@@ -64,11 +65,6 @@ def test_a_part_of_a_core_counts_as_one(tmp_path: Path, quota_us: str, cores: in
 def test_the_smallest_quota_of_all_ancestors_counts(tmp_path: Path, own: str, outer: str, cores: int) -> None:
     files = {"pods/one/cpu.max": own, "pods/cpu.max": outer, "cpu.max": "900000 100000"}
     assert cores_by_quota(made_up(tmp_path, V2.format(path="/pods/one"), files)) == cores
-
-
-def test_a_container_that_is_shown_its_hosts_paths_finds_its_own_quota(tmp_path: Path) -> None:
-    root = made_up(tmp_path, V1.format(path="/docker/0123"), v1("400000"))
-    assert cores_by_quota(root) == 4
 
 
 @pytest.mark.parametrize("content", ["", "800000", "x y", "800000 0", "-1 100000", "1 2 3"])

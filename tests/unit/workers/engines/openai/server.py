@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from contract import Settings, load_settings
+from contract import Failure, Settings, Verdict, load_settings
 from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
 from workers.check import check
 from workers.engines import make_engine
-from workers.engines.base import GenerateRequest, ScoreRequest
+from workers.engines.base import Completion, GenerateRequest, ScoreRequest
 from workers.engines.openai.engine import OpenAiEngine
 from workers.engines.openai.probing import PROMPT
 from workers.host.finding import Finding
@@ -31,6 +31,7 @@ __all__ = [
     "WRITE",
     "Script",
     "checked",
+    "error_of",
     "logprob",
     "serving",
     "settings_for",
@@ -42,6 +43,12 @@ CHOICES = ScoreRequest(one_turn("What is four?"), (" two and two", " A", " a pri
 LETTERS = ScoreRequest(one_turn("Which letter comes first?"), (" A", " B", " C", " D"))
 WRITE = GenerateRequest(one_turn("Write."), Sampling(max_tokens=9), seed=5, chat=Chat(ChatTemplate.AUTO))
 VOCABULARY = [f" {letter}" for letter in string.ascii_uppercase]
+
+
+def error_of(found: Completion | Verdict) -> Failure:
+    """What became of a request or question that must have failed."""
+    assert found.error is not None
+    return found.error
 
 
 def words(text: str) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from contract import Failure, MemoryLedger, Outcome
 from contract.spec import Mode, Sampling
 from tests.support import make_questions, make_spec, open_run
-from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, started
+from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, error_of, started
 from tests.unit.workers.messages.batches import batch_of, message
 from tests.unit.workers.stages.support import at_once, scorer
 from workers.engines.base import UnexpectedFailure
@@ -53,8 +53,7 @@ def test_a_server_that_says_why_it_broke_a_text_off_is_quoted() -> None:
     with started(script) as engine:
         script.bodies = [{"choices": [broken]}]
         (completion,) = engine.generate([WRITE])
-    assert completion.error is not None
-    assert "(finish_reason: error, {'code': 502, 'message': 'gone'})" in completion.error.message
+    assert "(finish_reason: error, {'code': 502, 'message': 'gone'})" in error_of(completion).message
 
 
 @pytest.mark.parametrize(

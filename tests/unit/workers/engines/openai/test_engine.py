@@ -10,7 +10,7 @@ from contract import Outcome
 from contract.spec import Chat, ChatTemplate, Mode, Sampling
 from contract.turns import Role, Turn, one_turn
 from tests.support import make_questions, make_spec
-from tests.unit.workers.engines.openai.server import CHOICES, WRITE, Script, checked, serving, started, weigh
+from tests.unit.workers.engines.openai.server import CHOICES, WRITE, Script, checked, error_of, serving, started, weigh
 from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai.wire import texts_of
 from workers.pipeline import score_batch
@@ -49,8 +49,7 @@ def test_a_server_that_counts_tokens_in_no_number_of_them_fails_that_question_al
     with started(script, concurrency=1) as engine:
         script.bodies = [odd]
         first, second = score_batch([Item(each, spec) for each in questions], engine)
-    assert first.error is not None
-    assert first.error.message.endswith(f"prompt_tokens: a number of tokens is expected, found {tokens!r})")
+    assert error_of(first).message.endswith(f"prompt_tokens: a number of tokens is expected, found {tokens!r})")
     assert second.outcome in {Outcome.CORRECT, Outcome.WRONG}
 
 
@@ -82,8 +81,7 @@ def test_more_parameters_of_sampling_are_sent_only_if_they_are_set() -> None:
         first, *_, last = script.asked
     more = {"top_k": 20, "presence_penalty": 1.5, "repetition_penalty": 1.1}
     assert (taken.error, plain.error) == (None, None)
-    assert refused.error is not None
-    assert refused.error.message.endswith("Leave sampling.min_p out.")
+    assert error_of(refused).message.endswith("Leave sampling.min_p out.")
     assert {name: first[name] for name in more} == more
     assert not more.keys() & last.keys()
 
@@ -103,16 +101,16 @@ def test_variables_of_the_chat_template_are_sent_with_every_request_of_a_chat() 
 def test_variables_for_a_server_that_has_no_chat_are_refused_with_the_remedy() -> None:
     with started(Script(chat=False)) as engine:
         (completion,) = engine.generate([replace(WRITE, chat=Chat(ChatTemplate.AUTO, {"enable_thinking": False}))])
-    assert completion.error is not None
-    assert completion.error.message.endswith("offers no chat completions for grader: leave chat_template_kwargs out")
+    assert error_of(completion).message.endswith(
+        "offers no chat completions for grader: leave chat_template_kwargs out"
+    )
 
 
 def test_a_server_that_takes_no_variables_refuses_the_question_with_the_remedy() -> None:
     script = Script(unsupported={"chat_template_kwargs": "unknown_parameter"})
     with started(script) as engine:
         (completion,) = engine.generate([replace(WRITE, chat=Chat(ChatTemplate.AUTO, {"enable_thinking": False}))])
-    assert completion.error is not None
-    assert completion.error.message.endswith("Leave chat_template_kwargs out.")
+    assert error_of(completion).message.endswith("Leave chat_template_kwargs out.")
 
 
 def test_a_text_that_must_follow_a_schema_says_so() -> None:
@@ -146,8 +144,7 @@ def test_a_server_that_ignores_the_temperature_casts_no_votes() -> None:
     with started(script) as engine:
         votes, greedy = engine.generate([sampled, WRITE])
         assert engine.describe()["offers"]["only_greedy"]
-    assert votes.error is not None
-    assert "writes the same text at any temperature: set mode: generate and" in votes.error.message
+    assert "writes the same text at any temperature: set mode: generate and" in error_of(votes).message
     assert greedy.texts
     with serving(script) as url:
         found = checked(url)
@@ -172,8 +169,7 @@ def test_what_the_server_does_not_speak_fails_with_the_remedy(script: Script, ch
     turns = TURNS if chat is ChatTemplate.TURNS else one_turn("p")
     with started(script) as engine:
         (completion,) = engine.generate([ScoreRequest(turns, (" a",), Chat(chat))])
-    assert completion.error is not None
-    assert says in completion.error.message
+    assert says in error_of(completion).message
 
 
 def test_auto_means_the_chat_template_only_where_there_is_one() -> None:
@@ -206,8 +202,7 @@ def test_a_limit_of_tokens_that_is_too_large_is_not_told_by_another_name() -> No
         (refused,) = engine.generate([WRITE])
         script.unsupported = {}
         engine.generate([WRITE])
-    assert refused.error is not None
-    assert "not max_tokens" in refused.error.message
+    assert "not max_tokens" in error_of(refused).message
     assert [each.get("max_tokens") for each in script.asked] == [9, 1, 9]
 
 
@@ -216,6 +211,5 @@ def test_a_temperature_that_the_run_asks_for_is_not_left_out() -> None:
     with started(script) as engine:
         script.unsupported, script.answers_small = {"temperature": "unsupported_value"}, True
         (completion,) = engine.generate([WRITE])
-    assert completion.error is not None
-    assert "not temperature" in completion.error.message
+    assert "not temperature" in error_of(completion).message
     assert len(script.asked) == 2, "that one, and one to see whether everybody is refused"

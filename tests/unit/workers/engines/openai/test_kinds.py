@@ -9,7 +9,7 @@ import pytest
 
 from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
-from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, checked, serving, started
+from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, checked, error_of, serving, started
 from workers.engines.base import ScoreRequest
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -151,8 +151,7 @@ def test_a_malformed_request_that_is_called_an_internal_error_fails_at_once_and_
     script = Strict()
     with started(script) as engine:
         (completion,) = engine.generate([replace(WRITE, sampling=Sampling(top_k=20))])
-    assert completion.error is not None
-    assert completion.error.type == "UnprocessableEntityError"
+    assert error_of(completion).type == "UnprocessableEntityError"
     assert len(script.asked) == 2, "that one, and one to see whether everybody is refused"
 
 
@@ -174,11 +173,9 @@ def test_where_nothing_is_listed_the_remedy_is_no_likelier_label(unsupported: di
     script = LlamaCppPython(most_top=26, ends=True, minimum=False, unsupported=unsupported)
     with started(script) as engine:
         plain, chat = engine.generate([LETTERS, LETTERS._replace(chat=Chat(ChatTemplate.ALWAYS))])
-    assert plain.error is not None
-    assert chat.error is not None
-    assert "lists no next tokens behind this prompt, where the model may end its text" in plain.error.message
-    assert plain.error.message.endswith("set mode: generate, or chat_template: always")
-    assert chat.error.message.endswith("set mode: generate")
+    assert "lists no next tokens behind this prompt, where the model may end its text" in error_of(plain).message
+    assert error_of(plain).message.endswith("set mode: generate, or chat_template: always")
+    assert error_of(chat).message.endswith("set mode: generate")
 
 
 def test_a_server_that_is_too_slow_is_told_with_the_setting_that_gives_it_time() -> None:
@@ -186,8 +183,7 @@ def test_a_server_that_is_too_slow_is_told_with_the_setting_that_gives_it_time()
     with started(script, timeout_s=0.2, max_retries=0) as engine:
         (completion,) = engine.generate([WRITE])
         script.released.set()
-    assert completion.error is not None
-    assert completion.error.message.endswith("raise openai.timeout_s, or lower openai.concurrency.")
+    assert error_of(completion).message.endswith("raise openai.timeout_s, or lower openai.concurrency.")
 
 
 def test_check_names_the_key_where_a_server_says_neither_what_it_wants_nor_what_it_serves() -> None:

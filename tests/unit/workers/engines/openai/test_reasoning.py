@@ -13,7 +13,7 @@ from contract.turns import one_turn
 from contract.verdict import Failure
 from tests.support import make_questions, make_spec, open_run
 from tests.unit.workers.engines.openai.reasoner import Reasoner
-from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, checked, serving, started
+from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, checked, error_of, serving, started
 from tests.unit.workers.engines.openai.strict import FORMS, Form, Strict, fastapi
 from tests.unit.workers.messages.batches import batch_of, message
 from tests.unit.workers.stages.support import at_once, scorer
@@ -32,10 +32,9 @@ def asked_for(**sampling: Any) -> GenerateRequest:
     return GenerateRequest(one_turn("Write."), Sampling(**{"max_tokens": 500, **sampling}), 5, Chat(ChatTemplate.AUTO))
 
 
-def error_of(engine: OpenAiEngine, **sampling: Any) -> Failure:
+def error_for(engine: OpenAiEngine, **sampling: Any) -> Failure:
     (completion,) = engine.generate([asked_for(**sampling)])
-    assert completion.error is not None
-    return completion.error
+    return error_of(completion)
 
 
 def run_of(books: MemoryLedger, max_tokens: int) -> Run:
@@ -52,14 +51,14 @@ def run_of(books: MemoryLedger, max_tokens: int) -> Run:
 
 @pytest.mark.parametrize("codes", [True, False])
 @pytest.mark.parametrize("reasons", [0, 64])
-def test_a_worker_boots_on_a_reasoning_model_and_then_asks_it_as_it_wants_to_be_asked(
+def test_a_worker_boots_on_a_reasoning_model_asks_it_as_it_wants_to_be_asked_and_counts_hidden_reasoning(
     codes: bool, reasons: int
 ) -> None:
     script = Reasoner(codes=codes, reasons=reasons)
     with started(script) as engine:
         assert engine.describe()["offers"] == {"chat": True}
         (completion,) = engine.generate([asked_for()])
-    assert [text.text for text in completion.texts] == ["The answer is B."]
+    assert [(text.text, text.tokens) for text in completion.texts] == [("The answer is B.", reasons + 9)]
     (seen,) = script.asked
     assert seen.keys() == {"path", "model", "messages", "max_completion_tokens", "n", "seed"}
     assert (seen["max_completion_tokens"], seen["n"], seen["seed"]) == (500, 1, 5)
@@ -111,7 +110,7 @@ def test_a_value_that_a_run_chose_and_the_model_does_not_take_fails_with_the_rem
 ) -> None:
     script = Reasoner()
     with started(script) as engine:
-        error = error_of(engine, **sampling)
+        error = error_for(engine, **sampling)
     assert type(error) is Failure, "asked again, it would be refused again"
     assert says in error.message
     assert advice in error.message
@@ -121,7 +120,7 @@ def test_a_refusal_for_another_reason_has_no_remedy_of_a_run() -> None:
     script = Script()
     with started(script) as engine:
         script.unsupported, script.answers_small = {"temperature": "invalid_value"}, True
-        error = error_of(engine)
+        error = error_for(engine)
     assert "not temperature" in error.message
     assert "sampling." not in error.message
 
@@ -139,7 +138,7 @@ def test_what_was_taken_at_boot_is_not_left_out_later_as_the_results_would_not_s
     script = Reasoner()
     with started(script) as engine:
         script.takes_no.add("seed")
-        error = error_of(engine)
+        error = error_for(engine)
     assert "'seed' is not supported with this model" in error.message
 
 
@@ -166,7 +165,7 @@ def test_a_limit_of_tokens_that_a_server_does_not_know_is_given_by_its_other_nam
 def test_a_value_that_a_run_chose_and_the_server_does_not_know_fails_with_the_remedy() -> None:
     script = Strict(unknown={"seed", "stop"})
     with started(script) as engine:
-        error = error_of(engine, stop=("\n",))
+        error = error_for(engine, stop=("\n",))
     assert type(error) is Failure, "asked again, it would be refused again"
     assert "Extra inputs are not permitted" in error.message
     assert "Leave sampling.stop out." in error.message
@@ -177,7 +176,7 @@ def test_a_refusal_of_something_else_as_well_teaches_nothing(elsewhere: list[str
     script = Strict(unknown=set())
     with started(script) as engine:
         script.unknown, script.elsewhere, script.answers_small = {"n"}, elsewhere, True
-        error = error_of(engine)
+        error = error_for(engine)
     assert "Extra inputs are not permitted" in error.message
     assert len(script.asked) == 2, "that one, and one to see whether everybody is refused"
 
@@ -199,7 +198,7 @@ def test_how_much_to_reason_is_sent_only_if_a_run_says_it_and_a_value_that_is_re
             assert completion.error is None
         assert [each.get("reasoning_effort") for each in script.asked[-2:]] == ["low", None]
         script.unsupported["reasoning_effort"] = "unsupported_value"
-        refused = error_of(engine, reasoning_effort="huge")
+        refused = error_for(engine, reasoning_effort="huge")
     assert refused.message.endswith(
         "Set reasoning_effort, in sampling or of the judge, to what the model takes, or leave it out."
     )
@@ -209,16 +208,14 @@ def test_outside_a_chat_nothing_can_say_how_much_to_reason() -> None:
     with started(Script()) as engine:
         plain = replace(asked_for(reasoning_effort="low"), chat=Chat())
         (completion,) = engine.generate([plain])
-    assert completion.error is not None
-    assert "no effect outside a chat: set chat_template: always" in completion.error.message
+    assert "no effect outside a chat: set chat_template: always" in error_of(completion).message
 
 
 @pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.AUTO])
 def test_modes_that_need_log_probabilities_say_at_once_which_modes_there_are(chat: ChatTemplate) -> None:
     with started(Reasoner()) as engine:
         (completion,) = engine.generate([LETTERS._replace(chat=Chat(chat))])
-    assert completion.error is not None
-    assert completion.error.message.endswith(
+    assert error_of(completion).message.endswith(
         "/v1 returns no log-probabilities for grader: only modes that generate text can be used, such as mode: generate"
     )
 
@@ -226,8 +223,7 @@ def test_modes_that_need_log_probabilities_say_at_once_which_modes_there_are(cha
 def test_log_probabilities_that_are_there_in_plain_completions_only_are_looked_for_there() -> None:
     with started(Script(thought="<think> </think>", most_top=0)) as engine:
         in_chat, plain = engine.generate([LETTERS._replace(chat=Chat(ChatTemplate.AUTO)), LETTERS])
-    assert in_chat.error is not None
-    assert "returns no log-probabilities in chat completions: set chat_template: never" in in_chat.error.message
+    assert "returns no log-probabilities in chat completions: set chat_template: never" in error_of(in_chat).message
     assert plain.error is None
 
 
@@ -243,12 +239,6 @@ def test_a_limit_that_the_reasoning_used_up_leaves_its_question_unanswered_and_t
     assert [(each.outcome, each.truncated, each.raw_text) for each in verdicts] == [(Outcome.UNANSWERED, True, "")] * 2
     assert [each.completion_tokens for each in verdicts] == [0 if refuses_short else 9] * 2
     assert len(script.asked) == 2
-
-
-def test_hidden_reasoning_counts_among_the_tokens_that_were_written() -> None:
-    with started(Reasoner(reasons=64)) as engine:
-        (completion,) = engine.generate([asked_for()])
-    assert completion.texts[0].tokens == 64 + 9
 
 
 def test_reasoning_that_a_server_counts_in_the_total_only_counts_as_well() -> None:

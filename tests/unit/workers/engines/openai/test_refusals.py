@@ -9,7 +9,7 @@ import pytest
 from contract import Failure, MemoryLedger, Outcome, Verdict
 from contract.errors import EngineDead, SettingsError
 from tests.support import make_questions, open_run
-from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, serving, settings_for, started
+from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, error_of, serving, settings_for, started
 from tests.unit.workers.messages.batches import batch_of, message
 from tests.unit.workers.stages.support import at_once, scorer
 from workers.engines import make_engine
@@ -59,8 +59,7 @@ def test_a_refusal_sent_as_a_success_that_cannot_pass_is_final_at_once() -> None
     with started(script) as engine:
         script.bodies = [refusal_in_200(400)]
         (completion,) = engine.generate([WRITE])
-    assert completion.error is not None
-    assert (type(completion.error), completion.error.type) == (Failure, "BadRequestError")
+    assert (type(completion.error), error_of(completion).type) == (Failure, "BadRequestError")
     assert len(script.asked) == 2, "that one, and one to see whether everybody is refused"
 
 
@@ -126,8 +125,7 @@ def test_a_refusal_is_told_in_the_servers_words_whatever_their_form(said: str, t
     with started(script, api_key="sk-very-secret") as engine:
         script.refusals, script.cut_off = [400], [said]
         (completion,) = engine.generate([WRITE])
-    assert completion.error is not None
-    assert completion.error.message == f"{script.url}/v1: Error code: 400{told}"
+    assert error_of(completion).message == f"{script.url}/v1: Error code: 400{told}"
 
 
 @pytest.mark.parametrize("body", [{"choices": []}, {"error": "busy"}, {"error": {"code": "busy", "message": "m"}}])
@@ -269,8 +267,7 @@ def test_a_text_that_the_server_does_not_want_fails_its_question_and_not_the_eng
         (refused,) = engine.generate([WRITE])
         script.unwanted = {}
         (other,) = engine.generate([WRITE])
-    assert refused.error is not None
-    assert (type(refused.error), refused.error.type) == (Failure, "PermissionDeniedError")
+    assert (type(refused.error), error_of(refused).type) == (Failure, "PermissionDeniedError")
     assert other.error is None
 
 

@@ -10,7 +10,16 @@ from contract import Outcome
 from contract.spec import Chat, ChatTemplate
 from contract.turns import one_turn
 from tests.support import make_questions, make_spec
-from tests.unit.workers.engines.openai.server import CHOICES, LETTERS, VOCABULARY, WRITE, Script, started, weigh
+from tests.unit.workers.engines.openai.server import (
+    CHOICES,
+    LETTERS,
+    VOCABULARY,
+    WRITE,
+    Script,
+    error_of,
+    started,
+    weigh,
+)
 from workers.engines.base import ScoreRequest
 from workers.engines.openai.wire import next_tokens
 from workers.pipeline import score_batch
@@ -32,8 +41,7 @@ def test_whether_choices_can_be_scored_behind_a_template_is_learned_for_its_vari
     scored, refused = (plain, told) if thinks_if_told else (told, plain)
     assert scored.error is None
     assert scored.logprobs == pytest.approx([weigh(CHOICES.prompt, each) for each in CHOICES.continuations])
-    assert refused.error is not None
-    assert "is not among the" in refused.error.message
+    assert "is not among the" in error_of(refused).message
     assert len(script.asked) == before + (1 if thinks_if_told else 3), "one look ahead, two choices behind it"
 
 
@@ -64,8 +72,7 @@ def test_what_a_template_writes_before_the_models_turn_is_no_part_of_a_choice() 
     with started(Script(thought="<think> </think>")) as engine:
         (completion,) = engine.generate([ScoreRequest(CHOICES.turns, CHOICES.continuations, Chat(ChatTemplate.ALWAYS))])
         assert not engine.describe()["offers"].get("chat_echo")
-    assert completion.error is not None
-    assert "is not among the 20 likeliest next tokens" in completion.error.message
+    assert "is not among the 20 likeliest next tokens" in error_of(completion).message
 
 
 def test_white_space_at_a_prompts_end_goes_before_each_choice_as_a_tokenizer_may_join_them() -> None:
@@ -84,9 +91,8 @@ def test_a_server_without_echo_weighs_what_it_lists_and_says_what_it_cannot() ->
         )
     # Twenty of the alphabet are listed: either both are among them, or the one that is not is named.
     assert letters.logprobs or (letters.error and "is not among the 20 likeliest" in letters.error.message)
-    assert choices.error is not None
-    assert choices.error.type == "NotOffered"
-    assert "' two and two' is not among the 20 likeliest next tokens" in choices.error.message
+    assert error_of(choices).type == "NotOffered"
+    assert "' two and two' is not among the 20 likeliest next tokens" in error_of(choices).message
 
 
 def test_a_server_without_log_probabilities_only_writes() -> None:
@@ -94,15 +100,13 @@ def test_a_server_without_log_probabilities_only_writes() -> None:
         text, letters = engine.generate([WRITE, LETTERS])
         assert engine.describe()["offers"] == {"chat": True, "plain": True}
     assert text.error is None
-    assert letters.error is not None
-    assert "returns no log-probabilities for grader: only modes that generate text" in letters.error.message
+    assert "returns no log-probabilities for grader: only modes that generate text" in error_of(letters).message
 
 
 def test_choices_without_a_prompt_fail_with_the_remedy() -> None:
     with started(Script()) as engine:
         (found,) = engine.generate([ScoreRequest(one_turn(""), (" Paris",))])
-    assert found.error is not None
-    assert "set unconditional_prompt, for example to 'Answer:'" in found.error.message
+    assert "set unconditional_prompt, for example to 'Answer:'" in error_of(found).message
 
 
 def test_a_server_that_lists_five_is_asked_for_five() -> None:

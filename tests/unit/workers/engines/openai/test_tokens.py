@@ -9,7 +9,7 @@ import pytest
 
 from contract.spec import Chat, ChatTemplate
 from contract.turns import one_turn
-from tests.unit.workers.engines.openai.server import LETTERS, Script, logprob, started, weigh
+from tests.unit.workers.engines.openai.server import LETTERS, Script, error_of, logprob, started, weigh
 from workers.engines.base import ScoreRequest
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -111,23 +111,20 @@ def test_a_server_whose_echo_contradicts_the_tokens_that_it_lists_is_not_asked_t
     with started(LagsBehind()) as engine:
         (completion,) = engine.generate([CHOICES])
         assert not engine.describe()["offers"].get("plain_echo")
-    assert completion.error is not None
-    assert "is not among the 20 likeliest next tokens" in completion.error.message
+    assert "is not among the 20 likeliest next tokens" in error_of(completion).message
 
 
 def test_an_echo_that_lacks_tokens_is_no_answer() -> None:
     with started(SkipsSome()) as engine:
         (completion,) = engine.generate([CHOICES])
-    assert completion.error is not None
-    assert "log-probabilities of 4 of 6 tokens" in completion.error.message
+    assert "log-probabilities of 4 of 6 tokens" in error_of(completion).message
 
 
 def test_a_choice_whose_start_is_in_one_token_with_the_prompts_end_fails_with_the_remedy() -> None:
     with started(Merges()) as engine:
         (completion,) = engine.generate([ScoreRequest(one_turn("Which is it?("), ("Apple pie)",))])
-    assert completion.error is not None
-    assert "'Apple pie)' is 'le pie)' in the tokens behind the prompt" in completion.error.message
-    assert "change delimiter or the prompt's end" in completion.error.message
+    assert "'Apple pie)' is 'le pie)' in the tokens behind the prompt" in error_of(completion).message
+    assert "change delimiter or the prompt's end" in error_of(completion).message
 
 
 @pytest.mark.parametrize(
@@ -145,8 +142,7 @@ def test_a_start_that_is_in_one_token_with_the_prompts_end_is_missed_in_any_scri
     """Beyond ASCII, such a choice was scored without its beginning."""
     with started(MergesAnyScript(chat=False)) as engine:
         (completion,) = engine.generate([ScoreRequest(one_turn(prompt), (choice,))])
-    assert completion.error is not None
-    assert f"{choice!r} is {behind!r} in the tokens behind the prompt" in completion.error.message
+    assert f"{choice!r} is {behind!r} in the tokens behind the prompt" in error_of(completion).message
 
 
 def test_white_space_that_is_in_one_token_with_the_prompts_end_is_no_part_of_a_choice() -> None:
@@ -227,8 +223,7 @@ def test_listed_tokens_are_not_used_where_the_server_drops_the_spaces_that_tell_
 def test_numbers_that_are_no_log_probabilities_are_not_used() -> None:
     with started(ListsLogits(echo=False)) as engine:
         (completion,) = engine.generate([LETTERS])
-    assert completion.error is not None
-    assert "returns no log-probabilities for grader" in completion.error.message
+    assert "returns no log-probabilities for grader" in error_of(completion).message
 
 
 def test_next_tokens_are_listed_without_what_the_model_recommends_for_texts() -> None:

@@ -36,22 +36,12 @@ def test_a_chat_of_many_short_turns_may_be_too_long_for_what_the_template_puts_a
     assert [len(each) for each in counted] == [40]
 
 
-def test_vllm_samples_as_the_run_says_and_not_as_the_model_recommends() -> None:
+def test_vllm_samples_as_the_run_says_and_not_as_the_model_recommends_and_keeps_the_marks_of_reasoning() -> None:
     script = Script(context=400)
     with started(script) as engine:
         engine.generate([lengthy(5)])
-    assert {name: script.asked[-1][name] for name in ("repetition_penalty", "top_k", "min_p")} == {
-        "repetition_penalty": 1.0,
-        "top_k": -1,
-        "min_p": 0.0,
-    }
-
-
-def test_vllm_is_asked_to_keep_the_special_tokens_that_mark_reasoning() -> None:
-    script = Script(context=400)
-    with started(script) as engine:
-        engine.generate([lengthy(5)])
-    assert script.asked[-1]["skip_special_tokens"] is False
+    told = {"repetition_penalty": 1.0, "top_k": -1, "min_p": 0.0, "skip_special_tokens": False}
+    assert {name: script.asked[-1][name] for name in told} == told
 
 
 def test_other_servers_are_not_asked_with_names_that_only_vllm_knows() -> None:

@@ -70,10 +70,7 @@ def test_no_exception_is_sought_where_only_something_said_is_denied(question: st
 @pytest.mark.parametrize(
     ("question", "choices", "text"),
     [
-        (NOT_A_GAS, GASES, "The answer is C. Oxygen is not a noble gas."),
-        (NOT_A_GAS, GASES, "Oxygen is not a noble gas."),
         (NOT_A_GAS, GASES, "C is not a noble gas."),
-        (NOT_A_GAS, GASES, "C) Oxygen is not a noble gas."),
         (NOT_A_GAS, GASES, "Helium, neon and argon are noble gases. Oxygen is not."),
         (NOT_A_GAS, GASES, "The one that is not a noble gas is oxygen."),
         (NOT_A_GAS, GASES, "Therefore, the option that is not a noble gas is C) Oxygen."),
