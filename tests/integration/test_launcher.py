@@ -20,7 +20,7 @@ from celery import Celery
 
 from contract import RedisLedger, keys
 from contract.connection import connect
-from contract.errors import LedgerError, RedisUnreachable, WritesRefused
+from contract.errors import RedisUnreachable
 from contract.fleet import Fleet
 from contract.metrics import RedisMetrics
 from contract.settings import load_settings
@@ -261,37 +261,6 @@ def test_an_outage_of_redis_begins_with_the_question_that_it_does_not_answer(
     with valkey(tmp_path) as server, RedisWatch(load_settings(None, [f"redis_url={url_of(server)}"]), told.append):
         wait_until(lambda: len(told) == 2, "that it is back")
     assert told[1] != "Redis is back after 0 s."
-
-
-def told_of(*reasons: LedgerError, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The first two things that a watch says of a Redis that gives one of the reasons after the other, and the last."""
-    told: list[str] = []
-    left = list(reasons)
-
-    def refused(*_: Any, **__: Any) -> redis.Redis:
-        raise left.pop(0) if len(left) > 1 else left[0]
-
-    monkeypatch.setattr(redis_watch, "connect", refused)
-    monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
-    with RedisWatch(load_settings(), told.append):
-        wait_until(lambda: len(told) == 2, "both")
-    return told
-
-
-def test_of_an_outage_that_has_another_reason_now_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After Redis had come back with another password, the last that was said was that none answers."""
-    reasons = RedisUnreachable("No Redis answers."), RedisUnreachable("Timeout."), LedgerError("Wrong password.")
-    assert told_of(*reasons, monkeypatch=monkeypatch) == [
-        "No Redis answers. Workers wait until it responds.",
-        "Wrong password.",
-    ]
-
-
-def test_a_redis_that_refuses_writes_for_another_reason_now_is_told_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was told to be full, though there was room again, and it had become a replica."""
-    full, replica = WritesRefused("It is full.", hint="Raise maxmemory."), WritesRefused("It is a replica.", hint="No.")
-    said = [f"It is {what}. Workers wait until it responds." for what in ("full", "a replica")]
-    assert told_of(full, full, replica, monkeypatch=monkeypatch) == said
 
 
 def test_a_password_that_is_wrong_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
