@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from contract import Question
-from contract.question import content_id, question_hash
+from contract.question import content_id, identity, question_hash
 from tests.support import make_question
 from tests.unit.contract.strategies import questions, words
 
@@ -151,6 +151,28 @@ def test_several_choices_may_be_right() -> None:
 
 def test_a_question_with_one_right_choice_is_written_as_before() -> None:
     assert question(answer="B").canonical() == b'{"id":"q","question":"Which?","choices":["this","that"],"answer":"B"}'
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"question": " which? "},
+        {"choices": ["That", "this\n"], "answer": "A"},
+        {"context": ""},
+        {"id": "other", "subject": "optics", "answer": None},
+    ],
+)
+def test_a_question_is_the_same_in_another_file_whatever_its_case_white_space_order_or_row(
+    other: dict[str, Any],
+) -> None:
+    assert identity(question(**other)) == identity(question())
+
+
+@pytest.mark.parametrize(
+    "other", [{"question": "Which one?"}, {"choices": ["this", "those"]}, {"context": "Of the two on the table."}]
+)
+def test_a_question_with_another_text_choice_or_context_is_another(other: dict[str, Any]) -> None:
+    assert identity(question(**other)) != identity(question())
 
 
 @pytest.mark.parametrize(
