@@ -139,7 +139,7 @@ def index(path: Path, out: Path, device: str, skip_bad: bool, force: bool, as_js
     """
     _refuse_idle_options(IndexKind(rest["kind"]))
     corpus = _corpus(rest, path)
-    refuse_foreign(out, force=force)
+    refuse_foreign(out, path, force=force)
     chunking = _chunking(rest, path)
     with unfinished(out) as folder, Steps(progress_console()) as steps:
         with (folder / REJECTED).open("w", encoding="utf-8") as rejected:

@@ -13,7 +13,7 @@ import click
 from contract.commands import INTERRUPTED, note
 from contract.errors import IndexUnusable, InputError
 from contract.held import abandoned, hold
-from contract.index import MANIFEST, read_manifest, replaced_beside
+from contract.index import MANIFEST, PASSAGES, read_manifest, replaced_beside
 from producer.drafts import alone_in, hidden_beside, leftovers
 
 __all__ = ["refuse_foreign", "unfinished"]
@@ -21,17 +21,28 @@ __all__ = ["refuse_foreign", "unfinished"]
 #: Suffixes of a folder that will take the place of an index, and of one that is giving it up.
 UNFINISHED = ".unfinished"
 OUTGOING = ".outgoing"
+_ANOTHER = "Name another folder with -o."
 
 
-def refuse_foreign(out: Path, *, force: bool) -> None:
-    """Raise InputError if `out` is neither empty nor an index: anything else is only deleted with `force`."""
+def refuse_foreign(out: Path, corpus: Path, *, force: bool) -> None:
+    """Raise InputError if `out` is neither empty nor an index: anything else is only deleted with `force`.
+
+    Raise it as well if `corpus` is in there, or is that folder: it would be deleted with it.
+    """
     if out.is_file():
-        raise InputError(f"{out} is a file, expected a folder.", hint="Name another folder with -o.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file() and not force:
+        raise InputError(f"{out} is a file, expected a folder.", hint=_ANOTHER)
+    if corpus.exists() and corpus.resolve().is_relative_to(out.resolve()):
+        raise InputError(f"{out} has the corpus, {corpus}, which the index would replace.", hint=_ANOTHER)
+    if out.is_dir() and any(out.iterdir()) and not _is_index(out) and not force:
         raise InputError(
             f"{out} is not empty and not an index.",
             hint="Name another folder with -o; --force deletes the contents of this one.",
         )
+
+
+def _is_index(folder: Path) -> bool:
+    """Whether this is an index, of whatever version, even a damaged one. Other programs have a `manifest.json`, too."""
+    return (folder / MANIFEST).is_file() and (folder / PASSAGES).is_file()
 
 
 @contextmanager

@@ -128,6 +128,24 @@ def test_a_folder_of_something_else_is_deleted_only_by_force(tmp_path: Path, cor
     assert MANIFEST in beside(tmp_path / "thesis")
 
 
+def test_a_folder_of_another_program_with_a_manifest_is_no_index(tmp_path: Path, corpus: Path) -> None:
+    (tmp_path / "extension").mkdir()
+    (tmp_path / "extension" / MANIFEST).write_text('{"manifest_version": 3, "name": "of a browser"}')
+    (tmp_path / "extension" / "code.js").touch()
+    result = index(corpus, "-o", "extension", exit_code=1)
+    assert "extension is not empty and not an index. Name another folder" in result.stderr
+    assert beside(tmp_path / "extension") == {MANIFEST, "code.js"}
+
+
+def test_an_index_does_not_replace_the_folder_of_its_corpus_not_even_by_force(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_corpus(tmp_path / "data", "Iron is Fe.")
+    for corpus in (Path("data"), Path("data") / "corpus.jsonl"):
+        result = index(corpus, "-o", "data", "--force", exit_code=1)
+        assert f"data has the corpus, {corpus}, which the index would replace. Name another folder" in result.stderr
+    assert beside(tmp_path / "data") == {"corpus.jsonl"}
+
+
 def test_what_a_killed_command_left_is_deleted_by_the_next_and_never_what_one_still_uses(
     tmp_path: Path, corpus: Path
 ) -> None:
