@@ -74,9 +74,14 @@ def run_id_for(name: str, spec: RunSpec, repeat: int = 1) -> str:
 def is_called(run_id: str, name: str) -> bool:
     """Whether this is the id of a run that was given this name.
 
+    A name with letters that ids do not have is never recognized: that of another run may differ in just these.
+
     >>> is_called("my-test-0a1b2c3d", "My Test"), is_called("my-test-2-0a1b2c3d", "My Test")
     (True, False)
     """
+    letters = [each for each in name if each.isalnum()]
+    if not letters or not all(map(str.isascii, letters)):
+        return False
     return re.fullmatch(re.escape(run_name(name)) + r"-[0-9a-f]{8}(-\d+)?", run_id) is not None
 
 

@@ -35,6 +35,16 @@ def test_a_run_is_found_by_a_name_wherever_that_is_cut(last: str) -> None:
     assert is_called(run_id, name)
 
 
+@pytest.mark.parametrize(
+    ("given", "other"), [("物理", "数学"), ("物理 7B", "数学 7B"), ("unnamed", "."), ("物理", "*")]
+)
+def test_a_run_is_not_found_by_a_name_whose_letters_its_id_does_not_have(given: str, other: str) -> None:
+    """`purge 数学` deleted the run that was called 物理: the ids of both begin with `unnamed-`."""
+    run_id = run_id_for(run_name(given), make_spec())
+    assert run_name(given) == run_name(other)
+    assert not is_called(run_id, other)
+
+
 def test_no_name_gives_a_run_the_id_of_an_http_request() -> None:
     requested = request_id()
     assert is_request(requested)

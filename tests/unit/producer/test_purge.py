@@ -43,6 +43,12 @@ def test_purge_asks_nobody_where_there_is_nobody(
     assert ledger.runs() == []
 
 
+def test_a_name_of_which_ids_show_nothing_purges_no_other_run(producer: Producer, five: Path) -> None:
+    run_id = producer.json("enqueue", five, "--run", "物理")["run_id"]
+    assert "No run '数学'" in producer("purge", "数学", "--yes", exit_code=1).stderr
+    assert f"deleted {run_id}" in producer("purge", run_id, "--yes").stdout
+
+
 def test_messages_that_no_worker_would_drop_are_deleted_with_the_last_run_of_their_queue(
     producer: Producer, five: Path, broker: MemoryBroker
 ) -> None:
