@@ -44,16 +44,16 @@ def echo_lines(lines: Lines, *, verbatim: bool = False) -> None:
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table, or on a terminal that is too narrow for it each row as text; numbers must already be formatted."""
-    content = [[for_terminal(cell) for cell in row] for row in rows]
-    if not fits([header, *content]):
-        _echo_as_text(header, content)
+    names, *content = ([for_terminal(cell) for cell in row] for row in (header, *rows))
+    if not fits([names, *content]):
+        _echo_as_text(names, content)
         return
     console = _console()
     if not console.is_terminal:  # as wide as it is: programs read line by line
-        console.width = _width([header, *content])
+        console.width = _width([names, *content])
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for at, name in enumerate(header):  # a name in the first column stays in one piece: `awk '{print $1}'`
-        table.add_column(name, overflow="fold", no_wrap=at == 0)
+    for at, name in enumerate(names):  # a name in the first column stays in one piece: `awk '{print $1}'`
+        table.add_column(Text(name), overflow="fold", no_wrap=at == 0)
     for row in content:
         table.add_row(*map(Text, row))
     console.print(table)

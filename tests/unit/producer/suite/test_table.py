@@ -55,6 +55,12 @@ def test_a_model_has_a_column_and_failures_stand_beside_the_accuracy(capsys: pyt
     assert "2 failed" in lines[3]
 
 
+def test_a_model_in_brackets_is_called_so_in_its_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """Brackets in a name were taken for colours: they were left out, and the second name ended the command."""
+    header = shown(table(cell("a", "llama[instruct]", 5, 10), cell("a", "n[/b]\x1b[2J", 1, 10)), capsys).splitlines()[0]
+    assert header.split() == ["entry", "chance", "llama[instruct]", "n[/b]\\x1b[2J"]
+
+
 def test_what_is_not_asked_or_not_begun_has_no_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(table(cell("a", "m", 0, 10, unsettled=10), cell("b", "n", 1, 1)), capsys).splitlines()
 
