@@ -113,6 +113,8 @@ class Survey(Checked):
     cut: bool = field(kw_only=True)
     #: Number of good rows that a sample was drawn from; None without one.
     among: int | None = field(kw_only=True)
+    #: Requested subjects that no good row has, each with a hint; none if a limit left rows unread.
+    absent: dict[str, str] = field(kw_only=True)
 
     def questions(self) -> Iterator[Question]:
         """Return an iterator over the selected questions, read from disk; only one at a time."""
@@ -184,6 +186,11 @@ class Inspector(Checked):
         except QuestionFileError:
             return True
 
+    def nearest_subject(self, subject: str) -> str:
+        """Return a hint at which subject of the file may be meant."""
+        there = sorted(self.subjects)
+        return nearest(subject, there) or f"Its subjects: {', '.join(there[:20]) or 'none'}."
+
     def refuse(self) -> None:
         """Raise one QuestionFileError for all errors, if there are any."""
         if self.troubles.count:
@@ -215,7 +222,10 @@ def survey(
                     observe(question)
 
     sampler = Sampler(selection) if selection.sample else None
+    subjects: set[str | None] = set()
     wanted = _wanted(inspector, selection)
+    if selection.subjects:
+        wanted = _noting_subjects(wanted, subjects)
     with _telling_bad_rows(inspector):
         if sampler:
             sampler.consider(wanted)
@@ -229,8 +239,23 @@ def survey(
     if places is not None:
         take(_sampled(inspector.file, selection, places))
     cut = digest.count == selection.limit and inspector.has_more_rows()
-    among = sampler.among if sampler else None
-    return Survey(inspector.file, inspector.rows, inspector.troubles, digest=digest, bodies=spool, cut=cut, among=among)
+    return Survey(
+        inspector.file,
+        inspector.rows,
+        inspector.troubles,
+        digest=digest,
+        bodies=spool,
+        cut=cut,
+        among=sampler.among if sampler else None,
+        absent={} if cut else {each: inspector.nearest_subject(each) for each in sorted(selection.subjects - subjects)},
+    )
+
+
+def _noting_subjects(questions: Iterable[Question], subjects: set[str | None]) -> Iterator[Question]:
+    """Yield `questions`, and add their subjects to `subjects`."""
+    for question in questions:
+        subjects.add(question.subject)
+        yield question
 
 
 def _wanted(inspector: Inspector, selection: Selection) -> Iterator[Question]:
@@ -266,9 +291,7 @@ def _telling_bad_rows(inspector: Inspector) -> Iterator[None]:
 
 def _no_questions(inspector: Inspector, selection: Selection) -> QuestionFileError:
     if inspector.good and selection.subjects:
-        wanted = ", ".join(sorted(selection.subjects))
-        there = sorted(inspector.subjects)
-        hint = nearest(min(selection.subjects), there) or f"Its subjects: {', '.join(there[:20]) or 'none'}."
+        wanted, hint = ", ".join(sorted(selection.subjects)), inspector.nearest_subject(min(selection.subjects))
         return QuestionFileError(f"no questions of subject {wanted}.", path=inspector.source.shown, hint=hint)
     hint = "All of its rows were skipped as bad." if inspector.rows else "It has no rows."
     return QuestionFileError("contains no questions.", path=inspector.source.shown, hint=hint)

@@ -62,6 +62,7 @@ def _example_warnings(planned: Plan) -> list[str]:
 def _question_warnings(planned: Plan) -> list[str]:
     spec, file, digest = planned.spec, planned.survey.file, planned.survey.digest
     found = [file.doubt] if file.doubt else []
+    found += [f"--subject {name}: no question has it. {hint}" for name, hint in planned.survey.absent.items()]
     if digest.count and not digest.keys.keyed:
         found.append(
             "no question has a key, so there will be no accuracy: --map answer=FIELD names the field that holds it,"

@@ -96,6 +96,20 @@ def test_a_sample_that_is_larger_than_the_file_is_told_as_such(
     assert told not in producer("enqueue", five, *words, "--sample", there).stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--sample", 1), ("--limit", 5)])
+def test_a_subject_that_no_question_has_is_told_beside_one_that_some_have(
+    producer: Producer, five: Path, more: tuple[object, ...]
+) -> None:
+    told = producer("enqueue", five, "--subject", "red", "--subject", "bleu", *more, "--dry-run").stderr
+    assert "--subject bleu: no question has it. Did you mean 'blue'?\n" in told
+    assert "--subject red" not in told
+
+
+def test_a_subject_that_may_be_in_the_rest_of_the_file_is_not_told(producer: Producer, five: Path) -> None:
+    told = producer("enqueue", five, "--subject", "red", "--subject", "bleu", "--limit", 1, "--dry-run").stderr
+    assert "bleu" not in told
+
+
 @pytest.mark.parametrize(
     ("sample", "told"),
     [(1, "only red · 1 of 2 at random (seed 0) · from 5 questions"), (2, "only red · from 5 questions")],
