@@ -25,24 +25,27 @@ from contract.sender_lock import sole_sender_if_free
 __all__ = ["go_on", "heal", "in_messages", "lacks_any", "looks_stalled", "missing", "send_missing"]
 
 
-def missing(ledger: RedisLedger, run: Run) -> list[str]:
+def missing(ledger: RedisLedger, run: Run, accounted: Collection[str] | None = None) -> list[str]:
     """Return ids of `run` that are unsettled, neither in a waiting message nor held by a worker, in input order.
 
     Questions of a message that is taken or sent on meanwhile may be among them: to send these twice only costs a lookup
-    in the ledger.
+    in the ledger. `accounted` are those `in_messages` if these were read a moment ago, while nobody else sends the run.
     A rescored run misses nothing: its questions never go to workers, and repeating the command scores the rest.
     """
     if run.spec.rescored_from:
         return []
-    accounted = in_messages(ledger, [run]).get(run.run_id, ())
+    if accounted is None:
+        accounted = in_messages(ledger, [run]).get(run.run_id, ())
     return [each for each in ledger.unsettled(run.run_id) if each not in accounted]
 
 
 def in_messages(ledger: RedisLedger, runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
     """Return run id → the questions of that run, if any, in messages that wait on its queues or are held by a worker.
 
-    All messages there are read for it, whether for one of `runs` or for many.
+    All messages there are read for it, whether for one of `runs` or for many; none without any.
     """
+    if not runs:
+        return {}
     of = {run.run_id for run in runs}
     queues = {queue for run in runs for queue in keys.route(run.spec)}
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -66,10 +69,15 @@ def lacks_any(ledger: RedisLedger, run: Run, accounted: Collection[str]) -> bool
 
 
 def send_missing(
-    ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
+    ledger: RedisLedger,
+    app: Celery,
+    run: Run,
+    batch_size: int,
+    priority: Priority = Priority.NORMAL,
+    accounted: Collection[str] | None = None,
 ) -> tuple[int, int]:
     """Publish the `missing` questions to the first queue of their route; return (questions, messages) sent."""
-    return _send(ledger, app, run, missing(ledger, run), batch_size, priority)
+    return _send(ledger, app, run, missing(ledger, run, accounted), batch_size, priority)
 
 
 def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[int, int]:
@@ -87,18 +95,23 @@ def heal(ledger: RedisLedger, app: Celery, run: Run, batch_size: int) -> tuple[i
 
 
 def go_on(
-    ledger: RedisLedger, app: Celery, run: Run, batch_size: int, priority: Priority = Priority.NORMAL
+    ledger: RedisLedger,
+    app: Celery,
+    run: Run,
+    batch_size: int,
+    priority: Priority = Priority.NORMAL,
+    accounted: Collection[str] | None = None,
 ) -> tuple[int, int]:
     """Resume a paused or cancelled run: publish the questions that are in no message; return (questions, messages).
 
-    These are the questions that workers put aside while the run was halted, and any that were lost. The former are
-    known exactly, even while a worker is just dropping their message. If this is killed midway, repeating it sends the
-    rest.
+    These are the questions that workers put aside while the run was halted, and any that were lost (`missing`). The
+    former are known exactly, even while a worker is just dropping their message. If this is killed midway, repeating it
+    sends the rest.
     """
     ledger.resume(run.run_id)
     aside = list(ledger.take_aside(run.run_id))
     known = set(aside)
-    ids = aside + [each for each in missing(ledger, run) if each not in known]
+    ids = aside + [each for each in missing(ledger, run, accounted) if each not in known]
     return _send(ledger, app, run, ids, batch_size, priority)
 
 

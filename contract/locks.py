@@ -33,17 +33,18 @@ class Lock(RedisLock):
 
 
 @contextmanager
-def holding(lock: Lock) -> Iterator[None]:
-    """Renew the acquired `lock` for as long as the block runs, and release it at the end; if that fails, it expires.
+def holding(*locks: Lock) -> Iterator[None]:
+    """Renew the acquired `locks` for as long as the block runs, and release them at the end; else they expire.
 
-    It may be lost all the same, e.g. while the machine sleeps: the block must do no harm if another holds it, too.
+    One may be lost all the same, e.g. while the machine sleeps: the block must do no harm if another holds it, too.
     """
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(LOCK_S / 4):
-            with suppress(redis.RedisError):  # if it lasts, the block's own next call fails, too
-                lock.reacquire()
+            for lock in locks:
+                with suppress(redis.RedisError):  # if it lasts, the block's own next call fails, too
+                    lock.reacquire()
 
     thread = threading.Thread(target=renew, name="lock", daemon=True)
     thread.start()
@@ -52,8 +53,9 @@ def holding(lock: Lock) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        with suppress(redis.RedisError):
-            lock.release()
+        for lock in locks:
+            with suppress(redis.RedisError):
+                lock.release()
 
 
 def claim(client: redis.Redis, chore: str) -> bool:

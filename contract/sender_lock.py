@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
@@ -18,7 +18,7 @@ from contract.ledger import RedisLedger
 from contract.locks import LOCK_S, Lock, holding
 from contract.process import died_here, this_process
 
-__all__ = ["sole_sender", "sole_sender_if_free"]
+__all__ = ["sole_sender", "sole_sender_if_free", "sole_sender_of_free"]
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +49,21 @@ def sole_sender(ledger: RedisLedger, run_id: str) -> Iterator[None]:
 @contextmanager
 def sole_sender_if_free(ledger: RedisLedger, run_id: str) -> Iterator[bool]:
     """Like `sole_sender`, without waiting: False, and no lock, while another process is sending."""
-    lock = Lock(ledger.client, keys.sending(run_id))
+    with sole_sender_of_free(ledger, [run_id]) as free:
+        yield bool(free)
+
+
+@contextmanager
+def sole_sender_of_free(ledger: RedisLedger, run_ids: Iterable[str]) -> Iterator[frozenset[str]]:
+    """Do the same for several runs, and yield the ids of those that no other process is sending."""
+    wanted = {run_id: Lock(ledger.client, keys.sending(run_id)) for run_id in run_ids}
     with translating(ledger.client):
-        free = _acquired(lock, ledger)
+        free = {run_id: lock for run_id, lock in wanted.items() if _acquired(lock, ledger)}
     if not free:
-        yield False
+        yield frozenset()
         return
-    with holding(lock):
-        yield True
+    with holding(*free.values()):
+        yield frozenset(free)
 
 
 def _acquired(lock: Lock, ledger: RedisLedger) -> bool:

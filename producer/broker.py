@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,7 +17,7 @@ from contract.ledger import Ledger, RedisLedger, Run
 from contract.prefix_order import grouped_again
 from contract.priority import Priority
 from contract.queue import held_question_ids, make_celery, publish, queue_lengths, queued_runs
-from contract.sender_lock import sole_sender
+from contract.sender_lock import sole_sender, sole_sender_of_free
 from contract.settings import Settings
 
 __all__ = ["Broker", "MemoryBroker", "RedisBroker"]
@@ -29,8 +29,14 @@ class Broker(Protocol):
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         """Send the questions; return the number of messages."""
 
-    def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Send the unsettled questions that are in no message; return (questions, messages)."""
+    def in_messages(self, runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
+        """Return run id → the questions of that run in messages, if any; all messages are read, for however many."""
+
+    def send_missing(self, run: Run, priority: Priority, accounted: Collection[str] | None = None) -> tuple[int, int]:
+        """Send the unsettled questions that are in no message; return (questions, messages).
+
+        `accounted` are those `in_messages` if they were read a moment ago, while nobody else sends the run.
+        """
 
     def heal(self, run: Run) -> tuple[int, int]:
         """Do the same for a stalled run at its own priority, unless another process is already doing so."""
@@ -38,8 +44,11 @@ class Broker(Protocol):
     def sole_sender(self, run_id: str) -> AbstractContextManager[None]:
         """Hold the exclusive right to send the run's questions, waiting until no other process holds it."""
 
-    def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
-        """Resume a paused or cancelled run: send the questions in no message; return (questions, messages)."""
+    def sole_sender_of_free(self, run_ids: Iterable[str]) -> AbstractContextManager[frozenset[str]]:
+        """Do the same without waiting for those of several runs that no other process is sending; yield their ids."""
+
+    def go_on(self, run: Run, priority: Priority, accounted: Collection[str] | None = None) -> tuple[int, int]:
+        """Resume a paused or cancelled run: send the questions in no message, as `send_missing` does."""
 
     def looks_stalled(self, run: Run) -> bool:
         """Whether there are unsettled questions that cannot be in any message."""
@@ -96,8 +105,11 @@ class RedisBroker:
     def publish(self, run: Run, question_ids: Iterable[str], priority: Priority) -> int:
         return publish(self._app, keys.route(run.spec)[0], run.run_id, question_ids, self._batch_size, priority)
 
-    def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
-        return audit.send_missing(self._ledger, self._app, run, self._batch_size, priority)
+    def in_messages(self, runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
+        return audit.in_messages(self._ledger, runs)
+
+    def send_missing(self, run: Run, priority: Priority, accounted: Collection[str] | None = None) -> tuple[int, int]:
+        return audit.send_missing(self._ledger, self._app, run, self._batch_size, priority, accounted)
 
     def heal(self, run: Run) -> tuple[int, int]:
         return audit.heal(self._ledger, self._app, run, self._batch_size)
@@ -105,8 +117,11 @@ class RedisBroker:
     def sole_sender(self, run_id: str) -> AbstractContextManager[None]:
         return sole_sender(self._ledger, run_id)
 
-    def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
-        return audit.go_on(self._ledger, self._app, run, self._batch_size, priority)
+    def sole_sender_of_free(self, run_ids: Iterable[str]) -> AbstractContextManager[frozenset[str]]:
+        return sole_sender_of_free(self._ledger, run_ids)
+
+    def go_on(self, run: Run, priority: Priority, accounted: Collection[str] | None = None) -> tuple[int, int]:
+        return audit.go_on(self._ledger, self._app, run, self._batch_size, priority, accounted)
 
     def looks_stalled(self, run: Run) -> bool:
         return audit.looks_stalled(self._ledger, run)
@@ -195,8 +210,16 @@ class MemoryBroker:
         self.messages = [*new, *self.messages] if priority is Priority.HIGH else [*self.messages, *new]
         return len(new)
 
-    def send_missing(self, run: Run, priority: Priority) -> tuple[int, int]:
-        queued = {each for _, run_id, ids in self.messages if run_id == run.run_id for each in ids}
+    def in_messages(self, runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
+        wanted = {run.run_id for run in runs}
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for _, run_id, ids in self.messages:
+            if run_id in wanted:
+                found[run_id].update(ids)
+        return found
+
+    def send_missing(self, run: Run, priority: Priority, accounted: Collection[str] | None = None) -> tuple[int, int]:
+        queued = self.in_messages([run]).get(run.run_id, ()) if accounted is None else accounted
         lost = [each for each in self.ledger.unsettled(run.run_id) if each not in queued]
         return len(lost), self.publish(run, grouped_again(self.ledger, run, lost), priority)
 
@@ -208,11 +231,15 @@ class MemoryBroker:
         """Return at once: there is no other sender."""
         return nullcontext()
 
-    def go_on(self, run: Run, priority: Priority) -> tuple[int, int]:
+    def sole_sender_of_free(self, run_ids: Iterable[str]) -> AbstractContextManager[frozenset[str]]:
+        """Return at once with all runs: there is no other sender."""
+        return nullcontext(frozenset(run_ids))
+
+    def go_on(self, run: Run, priority: Priority, accounted: Collection[str] | None = None) -> tuple[int, int]:
         self.ledger.resume(run.run_id)
         aside = list(self.ledger.take_aside(run.run_id))
         messages = self.publish(run, grouped_again(self.ledger, run, aside), priority)
-        questions, more = self.send_missing(run, priority)
+        questions, more = self.send_missing(run, priority, None if accounted is None else {*accounted, *aside})
         return len(aside) + questions, messages + more
 
     def looks_stalled(self, run: Run) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -104,20 +104,36 @@ def resume(session: Session, run_names: tuple[str, ...], priority: Priority | No
     """Resume each paused or cancelled RUN: its unsettled questions are sent again."""
     runs = session.runs(run_names)
     _refuse_unfinished_rescored(session, runs)
+    _as_sole_sender(session, runs, lambda some: _resume(session, some, priority))
+
+
+def _as_sole_sender(session: Session, runs: Sequence[Run], send: Callable[[Sequence[Run]], None]) -> None:
+    """Call `send` with runs that no other process sends meanwhile: first with all of which that is so already.
+
+    So it reads the messages once for all, of which there may be very many. Runs that another process is sending come
+    last, each on its own: what of them is in messages is known only when that process is done.
+    """
+    with session.broker.sole_sender_of_free(run.run_id for run in runs) as free:
+        send([run for run in runs if run.run_id in free])
     for run in runs:
-        _resume(session, run, priority)
+        if run.run_id not in free:
+            with session.broker.sole_sender(run.run_id):
+                send([run])
 
 
-def _resume(session: Session, run: Run, priority: Priority | None) -> None:
-    counts = session.ledger.counts(run.run_id)
-    if counts.finished:
-        click.echo(f"{run.run_id} is already settled")
-        return
-    with session.broker.sole_sender(run.run_id):
-        questions, messages = session.broker.go_on(run, run.priority if priority is None else priority)
-    was = f"was {counts.state}, now resumed" if counts.halted else "was not halted"
-    click.echo(f"{run.run_id} {was}: {_sent(questions, messages, priority)}")
-    _note_unwritten(session, run)
+def _resume(session: Session, runs: Sequence[Run], priority: Priority | None) -> None:
+    before = {run.run_id: session.ledger.counts(run.run_id) for run in runs}
+    there = session.broker.in_messages([run for run in runs if not before[run.run_id].finished])
+    for run in runs:
+        counts = before[run.run_id]
+        if counts.finished:
+            click.echo(f"{run.run_id} is already settled")
+            continue
+        priority_now = run.priority if priority is None else priority
+        questions, messages = session.broker.go_on(run, priority_now, there.get(run.run_id, ()))
+        was = f"was {counts.state}, now resumed" if counts.halted else "was not halted"
+        click.echo(f"{run.run_id} {was}: {_sent(questions, messages, priority)}")
+        _note_unwritten(session, run)
 
 
 @click.command()
@@ -130,8 +146,7 @@ def requeue(session: Session, run_names: tuple[str, ...], failed: bool, priority
     runs = session.runs(run_names)
     for run in runs:
         _refuse_to_requeue(session, run)
-    for run in runs:
-        _requeue(session, run, priority, failed=failed)
+    _as_sole_sender(session, runs, lambda some: _requeue(session, some, priority, failed=failed))
 
 
 def _refuse_to_requeue(session: Session, run: Run) -> None:
@@ -142,19 +157,22 @@ def _refuse_to_requeue(session: Session, run: Run) -> None:
         raise halted(run.run_id, counts.state)
 
 
-def _requeue(session: Session, run: Run, priority: Priority | None, *, failed: bool) -> None:
-    counts = session.ledger.counts(run.run_id)
-    with session.broker.sole_sender(run.run_id):
-        reopened = session.ledger.reopen_failed(run.run_id) if failed else 0
-        questions, messages = session.broker.send_missing(run, run.priority if priority is None else priority)
-    discarded = f"{number(reopened, 'failed verdict')} discarded; " if failed else ""
-    if counts.finished and not reopened:
-        failures = counts.of(Outcome.FAILED)
-        remedy = f"; --failed asks {number(failures, 'failed question')} again" if failures and not failed else ""
-        click.echo(f"{run.run_id}: {discarded}already settled, nothing was sent{remedy}")
-        return
-    click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages, priority)}")
-    _note_unwritten(session, run)
+def _requeue(session: Session, runs: Sequence[Run], priority: Priority | None, *, failed: bool) -> None:
+    before = {run.run_id: session.ledger.counts(run.run_id) for run in runs}
+    # First: one in a message that a worker still holds when it fails would seem to be on its way.
+    reopened = {run.run_id: session.ledger.reopen_failed(run.run_id) if failed else 0 for run in runs}
+    there = session.broker.in_messages([run for run in runs if reopened[run.run_id] or not before[run.run_id].finished])
+    for run in runs:
+        discarded = f"{number(reopened[run.run_id], 'failed verdict')} discarded; " if failed else ""
+        if not reopened[run.run_id] and before[run.run_id].finished:
+            failures = before[run.run_id].of(Outcome.FAILED)
+            remedy = f"; --failed asks {number(failures, 'failed question')} again" if failures and not failed else ""
+            click.echo(f"{run.run_id}: {discarded}already settled, nothing was sent{remedy}")
+            continue
+        priority_now = run.priority if priority is None else priority
+        questions, messages = session.broker.send_missing(run, priority_now, there.get(run.run_id, ()))
+        click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages, priority)}")
+        _note_unwritten(session, run)
 
 
 @click.command()

@@ -16,7 +16,7 @@ from celery import Celery
 from contract import RedisLedger, keys
 from contract.audit import heal, looks_stalled
 from contract.fair_share import at_rest
-from contract.sender_lock import sole_sender, sole_sender_if_free
+from contract.sender_lock import sole_sender, sole_sender_if_free, sole_sender_of_free
 from tests.integration.runs import QUEUE
 from tests.support import PATIENCE_S, make_questions, open_run, process, wait_until
 
@@ -73,11 +73,24 @@ def test_of_two_who_find_a_sender_dead_the_slower_one_leaves_the_faster_one_the_
         assert client.get(keys.sending("run")) == "others"
 
 
+def test_of_several_runs_those_are_held_that_nobody_else_is_sending(
+    redis_ledger: RedisLedger, client: redis.Redis
+) -> None:
+    with sole_sender(redis_ledger, "sent"):
+        with sole_sender_of_free(redis_ledger, ["one", "sent", "two"]) as mine:
+            assert mine == {"one", "two"}
+            with sole_sender_of_free(redis_ledger, ["one", "two"]) as others:
+                assert not others
+        assert not client.exists(keys.sending("one"), keys.sending("two"))
+        assert client.exists(keys.sending("sent"))
+
+
 @pytest.mark.parametrize(
     ("right", "key"),
     [
         (partial(sole_sender, run_id="run"), keys.sending("run")),
         (partial(sole_sender_if_free, run_id="run"), keys.sending("run")),
+        (partial(sole_sender_of_free, run_ids=["other", "run"]), keys.sending("run")),
         (partial(at_rest, queue=QUEUE), keys.moving(QUEUE)),
     ],
 )

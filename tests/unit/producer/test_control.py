@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from contract.errors import RunHalted
-from contract.ledger import MemoryLedger
+from contract.ledger import MemoryLedger, Run
 from contract.names import request_id
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
@@ -204,6 +204,50 @@ def test_several_runs_are_halted_and_resumed_in_the_order_in_which_they_are_name
     assert [line.partition(":")[0] for line in told.splitlines()] == [
         f"{each} was cancelled, now resumed" for each in (one, two)
     ]
+
+
+@pytest.mark.parametrize("words", [("resume",), ("requeue",), ("requeue", "--failed")])
+def test_for_several_runs_the_messages_are_read_once_unless_another_process_is_sending_some(
+    producer: Producer,
+    five: Path,
+    ledger: MemoryLedger,
+    broker: MemoryBroker,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The whole queue was read for each of them: for 100 runs with 313 messages each, that took half a minute."""
+    ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two", "three", "four")]
+    settle(ledger, ids[3], *(f"q{n}" for n in range(5)))
+    broker.messages = [each for each in broker.messages if each[1] == ids[2]]
+    read: list[list[str]] = []
+
+    def in_messages(runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
+        read.append([run.run_id for run in runs])
+        return MemoryBroker.in_messages(broker, runs)
+
+    monkeypatch.setattr(broker, "in_messages", in_messages)
+    monkeypatch.setattr(broker, "sole_sender_of_free", lambda _: nullcontext(frozenset(ids[1:])))
+    said = producer(*words, *ids).stdout
+
+    assert read == [ids[1:3], ids[:1]], "not for the one that is settled"
+    assert [line.partition(":")[0].split()[0] for line in said.splitlines()] == [*ids[1:], ids[0]]
+    assert sorted(run_id for _, run_id, _ in broker.messages) == sorted(ids[:3] * 3)
+
+
+def test_failed_questions_are_reopened_before_the_messages_are_read(
+    producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that fails in a message which a worker still holds would seem to be in a message, and not be sent."""
+    settle(ledger, run_id, "q0", outcome=Outcome.FAILED)
+    failed: list[int] = []
+
+    def in_messages(runs: Sequence[Run]) -> Mapping[str, Collection[str]]:
+        failed.append(ledger.counts(run_id).of(Outcome.FAILED))
+        return MemoryBroker.in_messages(broker, runs)
+
+    monkeypatch.setattr(broker, "in_messages", in_messages)
+    producer("requeue", run_id, "--failed")
+    assert failed == [0]
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel", "resume", "requeue", "purge"])
