@@ -27,7 +27,7 @@ from producer.options import KEEPS_PRIORITY, again_to, as_json, folder, priority
 from producer.output import Lines, echo_json, echo_lines, optional_line
 from producer.question_view import key_shown, shown_prompts
 from producer.readers import Source, opened, refuse_missing
-from producer.rejected import write_rejected
+from producer.rejected import rejected_lines, write_rejected
 from producer.runs.earlier_runs import about_namesake, asked_already
 from producer.runs.plan_lines import plan_json, plan_lines
 from producer.runs.plan_warnings import plan_warnings
@@ -166,12 +166,13 @@ def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | No
     if how.watch or planned.survey.troubles.count:
         refuse_unwritable(how.out / planned.run_id)
     note(f"{number(planned.survey.digest.count, 'question')} checked; writing to {session.settings.redis_place}")
+    skipped = rejected_lines(planned.survey)
     while True:
         done = submit(planned, session.ledger, session.broker, how.priority, how.weight, earlier, only_new=how.fresh)
         if done.state is not State.TAKEN:
             break
         planned = afresh(planned, session.ledger)  # another command asked the same afresh, and was faster
-    rejected = write_rejected(planned.survey, how.out / planned.run_id)
+    rejected = write_rejected(skipped, how.out / planned.run_id)
     if not (how.as_json and how.watch):
         _echo(planned, done, session, how, rejected, earlier)
     if how.watch:

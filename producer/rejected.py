@@ -5,18 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from producer.export.files import replacing
-from producer.intake.bad_rows import write_rejected_row
+from producer.intake.bad_rows import rejected_line
 from producer.intake.survey import Survey, rejected_rows
+from producer.temporary import Scratch
 
-__all__ = ["write_rejected"]
+__all__ = ["rejected_lines", "write_rejected"]
 
 
-def write_rejected(found: Survey, directory: Path) -> Path | None:
-    """Write the skipped rows to `directory`/rejected.jsonl; None if there are none. Raises InputError if that fails."""
+def rejected_lines(found: Survey) -> Scratch | None:
+    """Return the skipped rows as lines of `rejected.jsonl`; None if there are none.
+
+    They are read from the file again: to be called before the run is sent, as the file may be gone afterwards. Raises
+    InputError.
+    """
     if not found.troubles.count:
+        return None
+    lines = Scratch("the skipped rows")
+    lines.append(rejected_line(row).encode("ascii") for row in rejected_rows(found))
+    return lines
+
+
+def write_rejected(lines: Scratch | None, directory: Path) -> Path | None:
+    """Write `rejected_lines` to `directory`/rejected.jsonl; None without any. Raises InputError if that fails."""
+    if lines is None:
         return None
     path = directory / "rejected.jsonl"
     with replacing(path) as file:
-        for row in rejected_rows(found):
-            write_rejected_row(file, row)
+        file.writelines(line.decode("ascii") for line in lines.from_start())
     return path

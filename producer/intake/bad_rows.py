@@ -14,7 +14,7 @@ from typing import IO, Any
 from contract.errors import QuestionFileError
 from producer.beyond_json import in_text
 
-__all__ = ["BadRows", "rejected_row", "write_rejected_row"]
+__all__ = ["BadRows", "rejected_line", "rejected_row", "write_rejected_row"]
 
 #: Maximum number of distinct errors that are listed; the rest is only counted.
 MOST_SHOWN = 20
@@ -99,6 +99,11 @@ def rejected_row(raw: Any, trouble: QuestionFileError) -> dict[str, Any]:
     return {**where, "kind": trouble.kind, "reason": reason, "row": raw}
 
 
+def rejected_line(row: dict[str, Any]) -> str:
+    """Return one line of `rejected.jsonl`, in ASCII."""
+    return json.dumps(row, ensure_ascii=True, default=in_text) + "\n"
+
+
 def write_rejected_row(file: IO[str], row: dict[str, Any]) -> None:
     """Write one line of `rejected.jsonl`."""
-    file.write(json.dumps(row, ensure_ascii=True, default=in_text) + "\n")
+    file.write(rejected_line(row))

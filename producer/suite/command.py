@@ -17,7 +17,7 @@ from producer.export.files import refuse_unwritable
 from producer.export.formats import formats_option, refuse_unused
 from producer.options import CANCELLED, SOME_FAILED, as_json, folder, priority_option
 from producer.output import echo_json, echo_lines, echo_table, labelled
-from producer.rejected import write_rejected
+from producer.rejected import rejected_lines, write_rejected
 from producer.runs.asked import how_asked
 from producer.runs.earlier_runs import answers_to_reuse
 from producer.runs.plan_warnings import plan_warnings
@@ -138,7 +138,7 @@ def _submit(
     session: Session, runs: Sequence[Planned], priority: Priority | None, out: Path, earlier: Sequence[Earlier | None]
 ) -> list[Submitted]:
     for each in runs:
-        if path := write_rejected(each.plan.survey, out / each.plan.run_id):
+        if path := write_rejected(rejected_lines(each.plan.survey), out / each.plan.run_id):
             note(f"{each.entry.name}: {number(each.plan.survey.troubles.count, 'row')} skipped; see {path}")
     questions = sum(each.plan.survey.digest.count for each in runs)
     checked = f"{number(questions, 'question')} in {number(len(runs), 'run')} checked"

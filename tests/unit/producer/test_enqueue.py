@@ -8,6 +8,7 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -271,6 +272,23 @@ def test_skipped_rows_are_counted_and_kept(producer: Producer, write_rows: Write
     (path,) = Path("results").glob("*/rejected.jsonl")
     assert str(path) in result.stdout
     assert json.loads(path.read_text())["line"] == 2
+
+
+def test_a_file_that_goes_away_while_its_run_is_sent_is_not_missed(
+    producer: Producer, write_rows: WriteRows, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run was sent, and then the command ended with an error, without the run's id and without watching it."""
+    good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
+    file = write_rows(good, {**good, "answer": "Z"})
+
+    def publish(*sent: Any) -> int:
+        file.unlink()
+        return MemoryBroker.publish(broker, *sent)
+
+    monkeypatch.setattr(broker, "publish", publish)
+    told = producer.json("enqueue", file, "--skip-bad")
+    assert (told["state"], told["sent"]) == ("new", 1)
+    assert json.loads(Path(told["rejected"]).read_text())["line"] == 2
 
 
 def test_skipped_rows_of_parquet_keep_times_and_decimals_but_not_the_bytes(producer: Producer, tmp_path: Path) -> None:
