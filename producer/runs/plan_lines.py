@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from contract.errors import IndexUnusable
 from contract.index import read_manifest
 from contract.ledger import Run
 from contract.wording import number
@@ -68,6 +70,7 @@ def _retrieval(planned: Plan) -> dict[str, Named | LongQueries]:
     index = Path(planned.index)
     named = named_sources(survey.questions(), index, by_hash=spec.rag.question_hashes)
     found: dict[str, Named | LongQueries] = {"sources": named}
-    if long := long_queries(survey.questions(), spec, read_manifest(index).encoder):
-        found["long_queries"] = long
+    with suppress(IndexUnusable):  # replaced since the run was planned, which must not end a command that has sent it
+        if long := long_queries(survey.questions(), spec, read_manifest(index).encoder):
+            found["long_queries"] = long
     return found

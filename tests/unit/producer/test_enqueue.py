@@ -291,6 +291,22 @@ def test_a_file_that_goes_away_while_its_run_is_sent_is_not_missed(
     assert json.loads(Path(told["rejected"]).read_text())["line"] == 2
 
 
+def test_an_index_that_is_replaced_while_a_run_is_sent_is_not_missed(
+    producer: Producer, five: Path, tmp_path: Path, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above: for a moment an index that is built anew is not there."""
+    index = build_test_index(tmp_path / "facts", ["Iron is a metal."])
+
+    def publish(*sent: Any) -> int:
+        if index.exists():
+            index.rename(tmp_path / "away")
+        return MemoryBroker.publish(broker, *sent)
+
+    monkeypatch.setattr(broker, "publish", publish)
+    told = producer.json("enqueue", five, "--set", "rag.enabled=true", "--set", f"rag.index={index}")
+    assert (told["state"], told["sent"], told["sources"]["not_in_index"]) == ("new", 5, None)
+
+
 def test_skipped_rows_of_parquet_keep_times_and_decimals_but_not_the_bytes(producer: Producer, tmp_path: Path) -> None:
     good = {"question": "q", "choices": ["a", "b"], "answer": "A"}
     odd = {"made": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.50"), "image": {"bytes": b"\x89PNG" * 500}}
