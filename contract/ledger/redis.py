@@ -89,6 +89,7 @@ class RedisLedger(Ledger):
 
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
+        self._open = lua(self._redis, "open")
         self._add = lua(self._redis, "add")
         self._begin = lua(self._redis, "begin")
         self._uncount = lua(self._redis, "uncount")
@@ -116,18 +117,16 @@ class RedisLedger(Ledger):
         return self._redis
 
     def open_run(self, run: Run) -> Run:
+        script_keys = [keys.RunKeys(run.run_id).meta, keys.runs(), keys.weights()]
         with translating(self._redis):
-            is_new = self._redis.set(keys.RunKeys(run.run_id).meta, run.model_dump_json(), nx=True)
-            there = run if is_new else self.run(run.run_id)
-            if there.spec.fingerprint() != run.spec.fingerprint():
-                raise RunConflict(
-                    f"Run {run.run_id} exists with another spec (fingerprint {there.spec.fingerprint()[:8]}).",
-                    hint="Choose another --run name, or purge it.",
-                )
-            # By Redis' own clock: with that of each host, `last` would be another run where one is slow.
-            seconds, microseconds = self._redis.time()
-            self._redis.zadd(keys.runs(), {run.run_id: seconds + microseconds / 1e6}, nx=True)
-            return there
+            is_new = self._open(script_keys, [run.run_id, run.model_dump_json()])
+        there = run if is_new else self.run(run.run_id)
+        if there.spec.fingerprint() != run.spec.fingerprint():
+            raise RunConflict(
+                f"Run {run.run_id} exists with another spec (fingerprint {there.spec.fingerprint()[:8]}).",
+                hint="Choose another --run name, or purge it.",
+            )
+        return there
 
     def add_bodies(self, run_id: str, bodies: Iterable[Body]) -> None:
         own = keys.RunKeys(run_id)

@@ -126,6 +126,34 @@ def test_the_size_of_a_run_that_is_being_opened_is_not_taken_for_that_of_one_mad
         redis_ledger.purge(run.run_id)
 
 
+def test_a_run_that_is_purged_while_it_is_opened_again_is_not_listed(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id stayed on the list for ever: `last` was this run, which was not there, and could not be purged."""
+    run = open_run(redis_ledger, make_questions(2))
+    read = redis_ledger.run
+
+    def purged_at_once(run_id: str) -> Run:
+        found = read(run_id)
+        redis_ledger.purge(run_id)
+        return found
+
+    monkeypatch.setattr(redis_ledger, "run", purged_at_once)
+    redis_ledger.open_run(run)
+    assert redis_ledger.run_ids() == []
+
+
+def test_a_weight_given_while_a_run_was_purged_is_not_that_of_one_made_anew(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.purge(run.run_id)
+    fair_share.weigh(redis_ledger, run.run_id, 3)
+    redis_ledger.open_run(run)
+    assert fair_share.weight_of(redis_ledger, run.run_id) == 1
+    fair_share.weigh(redis_ledger, run.run_id, 3)
+    redis_ledger.open_run(run)
+    assert fair_share.weight_of(redis_ledger, run.run_id) == 3
+
+
 def reads_of_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The runs that are read from Redis from now on."""
     read: list[str] = []
