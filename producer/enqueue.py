@@ -193,6 +193,7 @@ def _echo(
             "already_asked_by": already,
             "differs": differs or None,
             "other_engines": differs_json(others),
+            "failed": session.ledger.counts(run.run_id).of(Outcome.FAILED),
             "rejected": str(rejected) if rejected else None,
             "queues": queues_json(run, session.broker),
             "workers": [each.name for each in workers_of(run, live)],

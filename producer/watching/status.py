@@ -49,7 +49,8 @@ __all__ = [
 
 def status_json(run: Run, counts: Counts, broker: Broker, used: Sequence[EngineUsed]) -> dict[str, Any]:
     """Return the content of `status --json`; `used` are the engines that have answered the run."""
-    workers = workers_of(run, broker.all_workers())
+    live = broker.all_workers()
+    workers = workers_of(run, live)
     return {
         "run_id": run.run_id,
         "source": run.source,
@@ -61,12 +62,14 @@ def status_json(run: Run, counts: Counts, broker: Broker, used: Sequence[EngineU
         "state": counts.standing,
         **Tally.of_counts(counts, run.without_key).to_json(),
         "finished": counts.finished,
+        "unwritten": counts.unwritten,
         "chance": run.chance,
         "priority": run.priority.name.lower(),
         "weight": broker.weight(run.run_id),
         "queues": queues_json(run, broker),
         "workers": [each.model_dump(mode="json", exclude={"engine"}) for each in workers],
         "simulated": any_simulated(used),
+        "refused": None if counts.over else refusal_of_writes(live, broker) or None,
         "unbooted": [each.model_dump(mode="json") for each in unbooted_of(run, broker)],
         "vanished": [each.name for each in vanished_of(run, broker)],
     }

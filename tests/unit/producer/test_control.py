@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import RunHalted
+from contract.errors import RunHalted, WritesRefused
 from contract.ledger import MemoryLedger, Run
 from contract.names import request_id
 from contract.verdict import Failure, Outcome, Verdict
@@ -436,3 +436,19 @@ def test_what_text_says_of_a_run_json_says_too(producer: Producer, run_id: str, 
     assert {**watched, **unlike} == exported
     assert producer.json("runs")[0]["chance"] == exported["chance"]
     assert producer.json("status")["simulated"] is False, "no worker is there"
+
+
+def test_json_says_as_text_does_that_questions_failed_are_missing_or_cannot_be_written(
+    producer: Producer, run_id: str, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+) -> None:
+    interrupted = interrupted_run(ledger, make_questions(4), 1).run_id
+    missing = 3
+    assert f"unwritten  {missing:,} of" in producer("status", interrupted).stdout
+    broker.refused = WritesRefused("Redis refuses writes.")
+    told = producer.json("status", interrupted)
+    assert (told["unwritten"], told["refused"]) == (missing, "Redis refuses writes.")
+    assert "Redis refuses writes." in producer("status", interrupted).stdout
+
+    settle(ledger, run_id, *(f"q{n}" for n in range(5)), outcome=Outcome.FAILED)
+    assert "failed     5 questions; to ask again:" in producer("enqueue", five).stdout
+    assert producer.json("enqueue", five)["failed"] == 5
