@@ -73,7 +73,7 @@ def inspect(
             echo_json(_content(inspector, profile, shown, spec))
         else:
             echo_lines(_lines(inspector, profile, shown, spec), verbatim=True)
-            _warn(inspector, profile)
+        _warn(inspector, profile)
 
 
 def _texts(question: Question, spec: RunSpec) -> list[str]:

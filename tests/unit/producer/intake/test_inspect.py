@@ -216,7 +216,7 @@ def test_it_is_told_where_only_the_name_says_what_an_index_counts_from(tmp_path:
     (tmp_path / "q.jsonl").write_text(lines(row))
     (tmp_path / "sure.jsonl").write_text(lines(row, {**row, "answer_index": 0}))
 
-    for command in (("inspect",), ("enqueue", "--dry-run")):
+    for command in (("inspect",), ("inspect", "--json"), ("enqueue", "--dry-run")):
         said = producer(*command, "q.jsonl").stderr
         assert "answer_index is assumed to count from 0. If it counts from 1, add --map base=1." in said
         assert "assumed to count" not in producer(*command, "sure.jsonl").stderr
