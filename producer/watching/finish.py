@@ -108,16 +108,17 @@ def _exported(folder: Path, summary: Summary) -> list[Path]:
     An export made in mid-run, before failed questions were asked again, or of a purged run of that id has other
     verdicts.
     """
+    summary_file = folder / "summary.json"
     try:
-        there = json.loads((folder / "summary.json").read_bytes())
+        there = json.loads(summary_file.read_bytes())
     except (OSError, ValueError):
         return []
     now = {**summary.tally.to_json(), **times_json(summary)}
     counted = ("settled", "outcomes", "first_settled_at", "last_settled_at")
     if not isinstance(there, dict) or any(there.get(name) != now[name] for name in counted):
         return []
-    named = [folder / str(name) for name in there.get("files", ())]
-    return [path for path in named if path.exists()]
+    results = [path for name in there.get("files", ()) if (path := folder / str(name)).exists()]
+    return [*results, summary_file] if results else []
 
 
 def _exit_if_cancelled(counts: Counts) -> None:

@@ -111,7 +111,9 @@ def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledg
     assert f"export the results with: python -m producer export {run_id}" in early.stderr
     assert producer.json("watch")["files"] == []
     producer("export")
-    assert f"results/{run_id}/results.csv" in producer("watch").stdout
+    now = producer("watch").stdout
+    assert f"results/{run_id}/results.csv" in now
+    assert f"results/{run_id}/summary.json" in now, "as the export itself lists it"
 
 
 def test_commands_for_the_results_name_the_folder_that_was_named(
@@ -338,8 +340,9 @@ def test_a_watch_does_not_name_the_files_of_a_purged_run_that_came_out_as_often_
     producer("cancel", run_id)
 
     assert producer.json("watch", exit_code=4)["files"] == []
-    producer("export")
-    assert producer.json("watch", exit_code=4)["files"] == [f"results/{run_id}/results.csv"]
+    exported = producer.json("export")["files"]
+    assert exported == [f"results/{run_id}/results.csv", f"results/{run_id}/summary.json"]
+    assert producer.json("watch", exit_code=4)["files"] == exported
 
 
 def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
