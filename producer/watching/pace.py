@@ -48,27 +48,32 @@ class Pace:
     _first: tuple[float, int] | None = None
     #: Number of verdicts that were taken back (`requeue --failed`) since the first look.
     _taken_back: int = 0
+    #: Seconds that the mean leaves out since the last verdict, because the run is paused.
+    _left_out_s: float = 0.0
 
     def observe(self, now: float, settled: int, *, working: bool = True, halted: bool = False) -> None:
         """Record that `settled` questions are settled at `now`, in seconds of a monotonic clock.
 
-        `working` says whether a worker is at work, `halted` whether the run is paused. The mean leaves out pauses and
-        the time before the first worker is ready. The paces that predict how long the rest takes begin anew after any
-        time without work, or without a look at the run. A question that is asked again (`requeue --failed`) counts
-        twice, as answering it was work both times.
+        `working` says whether a worker is at work, `halted` whether the run is paused. The mean leaves out the time
+        before the first worker is ready, and pauses, each from the last verdict of what workers had begun. The paces
+        that predict how long the rest takes begin anew after any time without work, or without a look at the run. A
+        question that is asked again (`requeue --failed`) counts twice, as answering it was work both times.
         """
         if self._seen:
             self._taken_back += max(0, self._seen[-1][1] - self._taken_back - settled)
         settled += self._taken_back
         if self._first is None or (not working and settled == self._first[1]):
-            self._first = (now, settled)
+            self._first, self._left_out_s = (now, settled), 0.0
             self._begin_anew()
-        elif (halted or not working) and settled == self._seen[-1][1]:
-            if halted:
-                self._first = (self._first[0] + now - self._seen[-1][0], self._first[1])
+        elif halted:
+            idle_s = now - self._seen[-1][0] if settled == self._seen[-1][1] else -self._left_out_s
+            self._first = (self._first[0] + idle_s, self._first[1])
+            self._left_out_s += idle_s
             self._begin_anew()
-        elif now - self._seen[-1][0] > WINDOW_S:
+        elif (not working and settled == self._seen[-1][1]) or now - self._seen[-1][0] > WINDOW_S:
             self._begin_anew()
+        if not halted:
+            self._left_out_s = 0.0
         if len(self._seen) > 1 and self._seen[-2][1] == self._seen[-1][1] == settled:
             self._seen.pop()
         self._seen.append((now, settled))

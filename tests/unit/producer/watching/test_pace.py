@@ -100,6 +100,19 @@ def test_the_mean_pace_leaves_out_the_time_in_which_the_run_was_paused() -> None
     assert pace.rates.mean == pytest.approx(4.0, rel=0.01)
 
 
+def test_what_workers_finish_after_a_pause_began_took_the_time_since_it_began() -> None:
+    """Of a cancelled run, 1.5 questions/s were shown, and 6 of late: time counted only when there was a verdict."""
+    pace = Pace()
+
+    for quarter in range(400):
+        pace.observe(quarter / 4, min(quarter // 20, 15), halted=quarter >= 40)
+        if quarter >= 40:
+            assert pace.rates.lately is None
+            assert pace.rates.mean == pytest.approx(0.2, rel=0.5)
+
+    assert pace.rates.mean_of_s == pytest.approx(75.0), "what follows the last verdict is the pause"
+
+
 @pytest.mark.parametrize("away_s", [3, 60, 600])
 def test_what_was_settled_while_nobody_could_look_is_not_of_the_last_ten_seconds(away_s: int) -> None:
     pace = Pace()
