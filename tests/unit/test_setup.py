@@ -358,7 +358,7 @@ def test_an_environment_from_which_processes_run_is_not_replaced_unless_that_is_
 
 
 def test_the_gpu_build_changes_no_pin_and_its_gigabytes_do_not_come_in_silence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[list[str]] = []
     monkeypatch.setattr("subprocess.run", lambda command, **_: calls.append(command))
@@ -366,6 +366,7 @@ def test_the_gpu_build_changes_no_pin_and_its_gigabytes_do_not_come_in_silence(
     (call,) = [each for each in calls if any(word.endswith("gpu.txt") for word in each)]
     assert call[call.index("-c") + 1].endswith("requirements/base.txt")
     assert "-qq" not in call
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [f"  {n} of 4" for n in range(1, 5)]
 
 
 @pytest.mark.parametrize("name", ["torch", "torchaudio", "torchcodec", "torchvision"])
