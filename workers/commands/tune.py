@@ -12,7 +12,6 @@ from workers.commands.options import load_served_run, settings_options
 from workers.commands.place import take_first_place
 from workers.recheck.serving import refuse_lacking_adapter
 from workers.tuning.output import (
-    context_note,
     draw_trials,
     record_and_chart,
     refuse_unwritable,
@@ -86,4 +85,3 @@ def tune_for_run(
         note("no chart: matplotlib is not installed")
     tell("\n".join(table(found)))
     tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
-    tell(context_note(found))

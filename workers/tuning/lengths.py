@@ -35,13 +35,15 @@ class Lengths:
     #: The context that is tried and chosen, and the number of questions that exceed it with all their passages.
     context: int
     beyond: int
+    #: The context of the deploy file; 0 if it names none.
+    given: int = 0
 
 
-def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = None) -> Lengths:
+def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = None, given: int = 0) -> Lengths:
     """Measure the questions in tokens, including passages and answer. Raises InputError if there are none.
 
-    The context is made to hold all of them, up to `most` tokens: a larger one costs an engine nothing, and in a
-    smaller one questions fail.
+    The context is the one `given`, or what holds all of them, up to `most` tokens, if that is more: a larger one costs
+    an engine nothing, and in a smaller one questions fail, also those of other runs.
     """
     measured = [(_length(item, encoder), item) for item in items]
     if not measured:
@@ -49,7 +51,7 @@ def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = No
     found = sorted(length for length, _ in measured)
     _, longest = max(measured, key=lambda each: each[0])
     wanted = _rounded_up(max(_length(each, encoder) for each in all_marked([longest], LONGEST_MARK)))
-    context = wanted if most is None else min(wanted, most)
+    context = max(given, wanted if most is None else min(wanted, most))
     return Lengths(
         questions=len(found),
         median=found[len(found) // 2],
@@ -57,6 +59,7 @@ def lengths(items: Iterable[Item], encoder: PromptEncoder, most: int | None = No
         longest=found[-1],
         context=context,
         beyond=sum(each > context for each in found),
+        given=given,
     )
 
 

@@ -21,7 +21,6 @@ from workers.tuning.search import Tuned
 from workers.tuning.trials import FIGURES, Trial
 
 __all__ = [
-    "context_note",
     "draw_trials",
     "record_and_chart",
     "refuse_unwritable",
@@ -55,12 +54,8 @@ def warnings_of(found: Tuned) -> Iterator[str]:
             f"{number(needs.questions, 'question')}: they would fail, or be shown fewer passages if they have any; "
             f"all fit into {needs.longest}"
         )
-
-
-def context_note(found: Tuned) -> str:
-    """Return what the chosen `max_model_len` is for; a user may serve other runs by the same file."""
-    fits = "fits only a part of this run" if found.needs.beyond else "fits this run"
-    return f"max_model_len {found.needs.context} {fits}; longer prompts, e.g. with examples or passages, fail."
+    elif needs.context > needs.given:
+        yield f"max_model_len {needs.context} fits this run; longer prompts, e.g. with examples or passages, fail"
 
 
 def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], run: Run, found: Tuned) -> None:
@@ -71,7 +66,6 @@ def write_deploy_file(path: Path, base: Path | None, overrides: Sequence[str], r
         f"python -m workers tune {run.run_id}, {datetime.now(UTC).date()}: {best.questions_per_s:.2f} questions/s",
         f"{number(needs.questions, 'question')}: 95th percentile {needs.p95} tokens, longest {needs.longest}",
         *(f"Warning: {each}." for each in warnings_of(found)),
-        context_note(found),
         "batch_timeout is calculated: half the duration of a batch, as the next one fills meanwhile; at most 1 s.",
         "",
         *table(found),

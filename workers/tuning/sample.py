@@ -57,7 +57,7 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
     prepare_environment(model, settings.vllm_args)
     items = list(items_of(run, measured, ledger))
     encoder = PromptEncoder(tokenizer_of(model, settings.vllm_args))
-    needs = lengths(items, encoder, most_context(settings, run, model))
+    needs = lengths(items, encoder, most_context(settings, run, model), given_context(settings) or 0)
     say(
         f"{needs.questions:,} of {number(len(questions), 'question')} measured: median {needs.median} tokens, "
         f"95th percentile {needs.p95}, longest {needs.longest}, including the answer"
@@ -119,8 +119,13 @@ def most_context(settings: Settings, run: Run, model: str) -> int | None:
     fit are left out. Without retrieval, a question that does not fit would fail, so the context may grow up to the
     model's limit.
     """
-    own = settings.vllm_args.get("max_model_len")
-    known = [each for each in (own, positions_of(model, settings.vllm_args)) if isinstance(each, int) and each > 0]
+    known = [each for each in (given_context(settings), positions_of(model, settings.vllm_args)) if each]
     if not known:
         return None
     return known[0] if run.spec.rag else max(known)
+
+
+def given_context(settings: Settings) -> int | None:
+    """Return the deploy file's context in tokens; None if it names none, or leaves it to vLLM."""
+    own = settings.vllm_args.get("max_model_len")
+    return own if isinstance(own, int) and own > 0 else None

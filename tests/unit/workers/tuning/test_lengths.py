@@ -62,6 +62,13 @@ def test_a_context_grows_no_larger_than_the_model_s_and_says_what_it_does_not_ho
     assert (found.longest, found.context, found.beyond) == (503, 500, 3)
 
 
+@pytest.mark.parametrize(("given", "context"), [(0, 512), (256, 512), (2048, 2048)])
+def test_a_run_of_short_prompts_does_not_take_a_deploy_file_s_context_from_other_runs(given: int, context: int) -> None:
+    """The file that was tuned by a run of short prompts failed the next one, with passages."""
+    found = lengths([Item(question_of(500), make_spec())], ENCODER, most=4096, given=given)
+    assert (found.context, found.given, found.beyond) == (context, given, 0)
+
+
 def test_a_question_that_just_fits_is_not_told_to_be_too_long() -> None:
     """Its last token, which vLLM does not read, was counted besides the one that vLLM writes in its place."""
     item = Item(question_of(10), make_spec())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_the_deploy_file_has_the_base_with_what_won_and_says_how_it_was_found(tm
     text = (tmp_path / "tuned.yaml").read_text()
     assert text.startswith(f"# python -m workers tune {run.run_id}, ")
     assert "12.50" in text.split("hf_model_id")[0]
-    assert "# max_model_len 64 fits this run; longer prompts" in text
+    assert "# Warning: max_model_len 64 fits this run; longer prompts" in text
     assert yaml.safe_load(text) == {
         "hf_model_id": "some/model",
         "batch_size": 64,
@@ -140,7 +141,17 @@ def test_a_file_that_fails_the_longest_questions_says_so_in_its_head(tmp_path: P
     write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
     head = (tmp_path / "tuned.yaml").read_text()
     assert "# Warning: max_model_len 64 is too small for 3 of 100 questions: they would fail, or be shown fewer" in head
-    assert "# max_model_len 64 fits only a part of this run; longer prompts" in head
+    assert "fits this run" not in head
+
+
+def test_a_file_that_keeps_its_context_warns_of_none(tmp_path: Path) -> None:
+    needs = replace(NEEDS, context=2048, given=2048)
+    best = Trial(Shape(16, 2), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(needs, [best], best, batch_timeout_s=0.4, asked=64)
+    write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
+    head, *settings = (tmp_path / "tuned.yaml").read_text().partition("batch_size: ")
+    assert "max_model_len" not in head
+    assert "max_model_len: 2048" in "".join(settings)
 
 
 def test_a_file_by_one_trial_of_too_few_questions_says_that_nothing_was_compared(tmp_path: Path) -> None:
