@@ -62,6 +62,7 @@ def tune_by(settings: Settings, run: Run, ledger: Ledger, effort: Effort, say: C
         f"{needs.questions:,} of {number(len(questions), 'question')} measured: median {needs.median} tokens, "
         f"95th percentile {needs.p95}, longest {needs.longest}, including the answer"
     )
+    say(f"trying settings for {effort.limit_s:g} s; Ctrl-C stops early and keeps the best so far")
     least = LEAST_SAMPLE if is_cpu_build() else LEAST_SAMPLE_ON_GPU
     wanted = effort.sample or max(least, 2 * settings.batch_size)
     sample = draw.sample(items, min(wanted, len(items)))
