@@ -84,4 +84,6 @@ def tune_for_run(
     if not draw_trials(chart, found):
         note("no chart: matplotlib is not installed")
     tell("\n".join(table(found)))
-    tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in found.chosen().items()))
+    sizes = found.chosen()
+    sizes |= sizes.pop("vllm_args")
+    tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in sizes.items()))

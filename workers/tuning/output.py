@@ -154,9 +154,10 @@ def trial_line(trial: Trial) -> str:
 
 
 def table(found: Tuned) -> list[str]:
-    """Return the header and one line per trial, in the order in which they ran."""
+    """Return the header and one line per trial, in the order in which they ran; a column that is empty is left out."""
     rows = [each.row() for each in found.trials]
-    names = sorted(dict.fromkeys(name for row in rows for name in row), key=FIGURES.__contains__)  # settings first
+    filled = dict.fromkeys(name for row in rows for name, value in row.items() if value != "")
+    names = sorted(filled, key=FIGURES.__contains__)  # settings first
     cells = [names, *([_cell(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
