@@ -90,7 +90,7 @@ def _rows(source: Source) -> Any:
     wanted = source.how.split or (splits[0] if len(splits) == 1 else "")
     if wanted not in found:
         what = f"no split {wanted!r} among" if wanted else f"{len(splits)} splits:"
-        hint = nearest(wanted, splits) or f"Choose one with --split, for example --split {splits[-1]}."
+        hint = nearest(wanted, splits) or "Choose one with --split NAME."
         raise QuestionFileError(f"{what} {', '.join(splits)}.", path=source.shown, hint=hint)
     return found[wanted]
 

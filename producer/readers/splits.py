@@ -68,7 +68,7 @@ def splits_counted(there: Counter[str]) -> str:
 
 def several_splits(shown: str, there: Counter[str], what: str) -> QuestionFileError:
     """Return the error for several splits of which none is selected; `what` is what is counted."""
-    hint = f"Choose one with --split, for example --split {max(filter(None, there))}, or all with --split '{ALL}'."
+    hint = f"Choose one with --split NAME, or all with --split '{ALL}'."
     return QuestionFileError(
         f"contains several splits; {what} per split: {splits_counted(there)}.", path=shown, hint=hint
     )

@@ -92,8 +92,8 @@ class FewShotConfig(BaseModel):
 def _of_examples(told: str) -> str:
     """Return what is `told` of a question file with the setting by which an example file's split is chosen.
 
-    >>> _of_examples("data: contains several splits. Choose one with --split, for example --split dev.")
-    'data: contains several splits. Choose one with few_shot.split, for example few_shot.split=dev.'
+    >>> _of_examples("data: contains several splits. Choose one with --split NAME.")
+    'data: contains several splits. Choose one with few_shot.split=NAME.'
     """
     return re.sub(r"--split (?=\S)", "few_shot.split=", told).replace("--split", "few_shot.split")
 

@@ -20,7 +20,7 @@ def test_of_several_splits_one_is_chosen(tmp_path: Path) -> None:
         f"{name} dev {at}" for name in ("anatomy", "world_history") for at in range(2)
     ]
     assert subjects(path, split="dev") == ["anatomy", "world_history"]
-    with pytest.raises(QuestionFileError, match=r"several splits.*: dev \(2\), test \(2\)\. Choose one with --split"):
+    with pytest.raises(QuestionFileError, match=r"splits.*: dev \(2\), test \(2\)\. Choose one with --split NAME, or"):
         questions_of(path)
     with pytest.raises(QuestionFileError, match=r"no split 'tset' among dev \(2\), test \(2\)\. Did you mean 'test'"):
         questions_of(path, split="tset")

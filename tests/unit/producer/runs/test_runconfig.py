@@ -371,7 +371,7 @@ def test_what_is_wrong_with_the_file_of_the_examples_is_not_said_as_if_it_were_t
     with pytest.raises(RunConfigError, match=r"^few_shot\.file: .*law\.jsonl:1: field 'choices': missing"):
         one.load()
 
-    said = "Choose one with few_shot.split, for example few_shot.split=test, or all with few_shot.split='*'."
+    said = "Choose one with few_shot.split=NAME, or all with few_shot.split='*'."
     assert str(several.value).startswith(f"few_shot.file: {tmp_path}: contains several splits")
     assert str(several.value).endswith(said)
 
