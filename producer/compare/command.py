@@ -93,7 +93,8 @@ def _lines(found: Comparison) -> Lines:
     lines += found.retrieval_lines()
     lines += _subject_lines(found.by_subject)
     lines += optional_line("rotations", found.rotated)
-    return [*lines, ("flipped", f"{pairs.discordant:,}, shown {len(found.flips):,}")]
+    more = f"; all: --flips {pairs.discordant}" if pairs.discordant > len(found.flips) else ""
+    return [*lines, ("flipped", f"{pairs.discordant:,}, shown {len(found.flips):,}{more}")]
 
 
 def _subject_lines(by_subject: Mapping[str, Pairs]) -> Lines:

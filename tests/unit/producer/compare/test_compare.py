@@ -121,7 +121,7 @@ def test_a_person_sees_the_same_and_the_first_questions_that_flipped(ran: Ran, c
     assert "McNemar     p = 0.38 (mid-p, two-sided, 4 discordant pairs)" in text
     assert "failed      1 question: 1 only in A; excluded, as an error is not a wrong answer" in text
     assert "no key      1 question, excluded" in text
-    assert "flipped     4, shown 2" in text
+    assert "flipped     4, shown 2; all: --flips 4" in text
     assert [line.split() for line in text.splitlines()[-3:]] == [
         ["question", "subject", "key", "A", "B"],
         ["q1", "red", "A", "A", "correct", "B", "wrong"],
@@ -190,7 +190,7 @@ def test_ten_flips_are_shown_where_nobody_says_how_many(ran: Ran, compare: Produ
 
     text = compare("one", "two").stdout
 
-    assert "flipped     12, shown 10" in text
+    assert "flipped     12, shown 10; all: --flips 12" in text
     assert [line.split()[0] for line in text.splitlines()[-2:]] == ["q8", "q9"]
     assert "q0" not in compare("one", "two", "--flips", 0).stdout
 
@@ -203,7 +203,7 @@ def test_a_run_against_itself_differs_in_nothing(ran: Ran, compare: Producer) ->
     assert "differ in   nothing: both runs asked the same thing" in text
     assert "difference  +0.000  95 % interval -0.346 to +0.346" in text, "six pairs are too few to say more"
     assert "detectable  no difference: too few discordant pairs" in text
-    assert "flipped     0, shown 0" in text
+    assert "flipped     0, shown 0\n" in text
     assert "failed" not in text
 
 
