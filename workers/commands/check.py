@@ -24,12 +24,13 @@ __all__ = ["check"]
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def check(config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check settings, GPUs, engine, model and Redis, and say how to fix problems. Exit code 1 if one is an error."""
-    findings = list(check_deployment(load_fleet(config, overrides), this_machine()))
+    findings = []
+    for finding in check_deployment(load_fleet(config, overrides), this_machine()):
+        findings.append(finding)
+        if not as_json:  # at once: to import vLLM takes long
+            tell(f"{finding.level:8}{finding.what:10}{finding.found}" + _remedy(finding))
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
-    else:
-        for finding in findings:
-            tell(f"{finding.level:8}{finding.what:10}{finding.found}" + _remedy(finding))
     sys.exit(1 if any(finding.level == "error" for finding in findings) else 0)
 
 
