@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import redis
+from redis.exceptions import LockError
 from redis.lock import Lock as RedisLock
 
 __all__ = ["LOCK_S", "Lock", "claim", "holding"]
@@ -42,9 +43,7 @@ def holding(*locks: Lock) -> Iterator[None]:
 
     def renew() -> None:
         while not ended.wait(LOCK_S / 4):
-            for lock in locks:
-                with suppress(redis.RedisError):  # if it lasts, the block's own next call fails, too
-                    lock.reacquire()
+            _each(lock.reacquire for lock in locks)  # if Redis stays away, the block's own next call fails, too
 
     thread = threading.Thread(target=renew, name="lock", daemon=True)
     thread.start()
@@ -53,9 +52,15 @@ def holding(*locks: Lock) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        for lock in locks:
-            with suppress(redis.RedisError):
-                lock.release()
+        _each(lock.release for lock in locks)
+
+
+def _each(steps: Iterable[Callable[[], object]]) -> None:
+    """Take all steps but those for a lost lock, until Redis fails: it would be waited for in each of them."""
+    with suppress(redis.RedisError):
+        for step in steps:
+            with suppress(LockError):
+                step()
 
 
 def claim(client: redis.Redis, chore: str) -> bool:

@@ -75,3 +75,37 @@ def test_a_lock_is_no_longer_renewed_after_work_that_failed(client: redis.Redis)
         fail()
     assert meanwhile > before
     assert set(threading.enumerate()) == before
+
+
+def test_a_redis_that_is_away_is_waited_for_once_and_not_once_for_every_lock(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a requeue of a hundred runs took as many timeouts, or twice as many."""
+    monkeypatch.setattr(locks, "LOCK_S", 0.1)
+    mine = [Lock(client, keys.sending(f"{n}")) for n in range(3)]
+    asked: list[str] = []
+
+    def vanish(lock: Lock) -> NoReturn:
+        asked.append(lock.name)
+        raise redis.TimeoutError
+
+    assert all(each.acquire(blocking=False) for each in mine)
+    monkeypatch.setattr(Lock, "reacquire", vanish)
+    monkeypatch.setattr(Lock, "release", vanish)
+    with holding(*mine):
+        wait_until(lambda: asked, "a renewal")
+    assert set(asked) == {keys.sending("0")}
+
+
+def test_of_several_locks_the_others_are_renewed_and_released_where_one_is_lost(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "LOCK_S", 1)
+    lost, kept = (Lock(client, keys.sending(name)) for name in ("lost", "kept"))
+    assert all(each.acquire(blocking=False) for each in (lost, kept))
+    client.set(keys.sending("lost"), "another's")
+    client.pexpire(keys.sending("kept"), 700)
+    with holding(lost, kept):
+        wait_until(lambda: client.pttl(keys.sending("kept")) > 700, "a renewal")
+    assert client.exists(keys.sending("lost"))
+    assert not client.exists(keys.sending("kept"))
