@@ -17,8 +17,11 @@ from tests.unit.workers.tuning.tuned import judged, question_of
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.prefill_plan import make_plan
 from workers.scoring import Item, requests_of
+from workers.tuning import sample
 from workers.tuning.lengths import COMPLAINT_TOKENS, lengths
-from workers.tuning.sample import items_of, most_context, to_measure
+from workers.tuning.sample import Effort, items_of, most_context, to_measure, tune_by
+from workers.tuning.search import Tuned
+from workers.tuning.trials import Shape, Trial
 
 
 class Words:
@@ -67,6 +70,23 @@ def test_a_run_of_short_prompts_does_not_take_a_deploy_file_s_context_from_other
     """The file that was tuned by a run of short prompts failed the next one, with passages."""
     found = lengths([Item(question_of(500), make_spec())], ENCODER, most=4096, given=given)
     assert (found.context, found.given, found.beyond) == (context, given, 0)
+
+
+def test_settings_are_tried_and_chosen_with_the_context_of_the_deploy_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    books = MemoryLedger()
+    run = open_run(books, make_questions(3))
+    best, said = Trial(Shape(16, 2), {}, questions_per_s=12.5, batch_s=0.8), list[str]()
+    monkeypatch.setattr(sample, "resolve", str)
+    monkeypatch.setattr(sample, "prepare_environment", lambda *_: None)
+    monkeypatch.setattr(sample, "tokenizer_of", lambda *_: Words())
+    monkeypatch.setattr(sample, "positions_of", lambda *_: 4096)
+    monkeypatch.setattr(sample, "tune", lambda _, items, needs, *__: Tuned(needs, [best], best, 0.4, len(items)))
+    settings = load_settings(None, ["vllm_args.max_model_len=2048"])
+
+    found = tune_by(settings, run, books, Effort(limit_s=1800, sample=None, seed=0), said.append)
+
+    assert found.chosen()["vllm_args"] == {"max_model_len": 2048}
+    assert "trying settings for 1800 s; Ctrl-C stops early and keeps the best so far" in said
 
 
 def test_a_question_that_just_fits_is_not_told_to_be_too_long() -> None:
