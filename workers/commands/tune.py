@@ -85,5 +85,5 @@ def tune_for_run(
         note("no chart: matplotlib is not installed")
     tell("\n".join(table(found)))
     sizes = found.chosen()
-    sizes |= sizes.pop("vllm_args")
+    sizes |= {f"vllm_args.{name}": value for name, value in sizes.pop("vllm_args").items()}
     tell(f"{out}: " + ", ".join(f"{name} {value}" for name, value in sizes.items()))
