@@ -114,8 +114,10 @@ class Greeting(socketserver.StreamRequestHandler):
     """A Redis of this version, which says so when a client greets it, and nothing else."""
 
     version = "7.0.15"
+    clients = 0
 
     def handle(self) -> None:
+        Greeting.clients += 1
         while head := self.rfile.readline():
             command = [(self.rfile.readline(), self.rfile.readline())[1].strip() for _ in range(int(head[1:]))]
             said = f"%2\r\n$7\r\nversion\r\n+{self.version}\r\n$5\r\nproto\r\n:3\r\n"
@@ -131,12 +133,16 @@ def test_a_redis_that_lacks_commands_is_refused_at_once(
 ) -> None:
     """Ubuntu 22.04 has 6.0: questions were enqueued, and workers ended in a traceback."""
     monkeypatch.setattr(Greeting, "version", version)
+    monkeypatch.setattr(Greeting, "clients", 0)
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Greeting) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         settings = Settings(redis_url=SecretStr(f"redis://127.0.0.1:{server.server_address[1]}/0"))
         try:
             if is_taken:
-                connect(settings).close()
+                client = connect(settings)
+                client.ping()
+                client.close()
+                assert Greeting.clients == 1, "the connection that was asked for the version is used again"
             else:
                 with pytest.raises(LedgerError, match=rf"too old, version {version}\. .* needs Redis 6\.2") as caught:
                     connect(settings)

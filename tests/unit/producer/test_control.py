@@ -450,5 +450,6 @@ def test_json_says_as_text_does_that_questions_failed_are_missing_or_cannot_be_w
     assert "Redis refuses writes." in producer("status", interrupted).stdout
 
     settle(ledger, run_id, *(f"q{n}" for n in range(5)), outcome=Outcome.FAILED)
+    assert producer.json("status", run_id)["refused"] is None, "nothing of it is to be written"
     assert "failed     5 questions; to ask again:" in producer("enqueue", five).stdout
     assert producer.json("enqueue", five)["failed"] == 5

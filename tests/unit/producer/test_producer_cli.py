@@ -100,7 +100,7 @@ def test_the_list_of_commands_says_of_each_a_whole_sentence(producer: Producer) 
 
 
 def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledger_has(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, five: Path, ledger: MemoryLedger, tmp_path: Path
 ) -> None:
     run_id = producer.json("enqueue", five)["run_id"]
     producer("export")
@@ -114,6 +114,8 @@ def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledg
     now = producer("watch").stdout
     assert f"results/{run_id}/results.csv" in now
     assert f"results/{run_id}/summary.json" in now, "as the export itself lists it"
+    (tmp_path / "results" / run_id / "results.csv").unlink()
+    assert producer.json("watch")["files"] == [], "a summary alone is no export"
 
 
 def test_commands_for_the_results_name_the_folder_that_was_named(

@@ -144,6 +144,8 @@ def test_an_index_does_not_replace_the_folder_of_its_corpus_not_even_by_force(tm
         result = index(corpus, "-o", "data", "--force", exit_code=1)
         assert f"data has the corpus, {corpus}, which the index would replace. Name another folder" in result.stderr
     assert beside(tmp_path / "data") == {"corpus.jsonl"}
+    missing = index(Path("data") / "no.jsonl", "-o", "data", "--force", exit_code=1)
+    assert "has the corpus" not in missing.stderr, "there is none"
 
 
 def test_what_a_killed_command_left_is_deleted_by_the_next_and_never_what_one_still_uses(

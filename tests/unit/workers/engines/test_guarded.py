@@ -171,6 +171,26 @@ def test_a_request_that_never_fits_beside_another_fails_in_the_end() -> None:
     door.close()
 
 
+def test_a_part_without_an_answer_gives_a_request_asked_alone_no_more_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's engine yields one whenever some seconds have passed: the request would be asked for ever."""
+    engine = Counting()
+    tries = 0
+
+    def full(_: Sequence[Request]) -> Iterator[Part]:
+        nonlocal tries
+        tries += 1
+        assert tries <= 1 + SHARED_TRIES
+        yield []
+        raise EngineOutOfMemory("full", shared=True)
+
+    monkeypatch.setattr(engine, "answers", full)
+    door = guarded(engine)
+    (completion,) = door.generate(requests(1))
+    assert completion.error is not None
+    assert (completion.error.type, tries) == ("EngineOutOfMemory", 1 + SHARED_TRIES)
+    door.close()
+
+
 def test_other_troubles_of_a_call_pass_through() -> None:
     door = guarded(Counting("simulated.crash_text=plus"))
     with pytest.raises(EngineError, match="simulated fault"):

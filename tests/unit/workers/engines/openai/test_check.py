@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workers.engines.openai.server import Script, checked, serving
+from tests.unit.workers.engines.openai.server import Script, checked, serving, settings_for
+from workers.engines import make_engine
 from workers.host.finding import Finding
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -83,15 +84,21 @@ def test_check_warns_of_a_name_that_the_server_answers_to_and_does_not_list() ->
     assert "it is not among the models that the server lists (grader)" in found.found
 
 
-def test_check_names_the_adapters_that_the_server_does_not_list() -> None:
+def test_check_and_a_boot_name_the_adapters_that_the_server_does_not_list(caplog: pytest.LogCaptureFixture) -> None:
     listing = {"object": "list", "data": [{"id": each, "object": "model"} for each in ("grader", "chem-lora")]}
     with serving(Script(listing=listing)) as url:
         assert checked(url, "adapters={chem: chem-lora}").level == "ok"
-        found = checked(url, "adapters={chem: chem-lora, physics: physics-lora, law: law-lora}")
+        adapters = "adapters={chem: chem-lora, physics: physics-lora, law: law-lora}"
+        found = checked(url, adapters)
+        engine = make_engine(settings_for(url, adapters))
+        engine.start()
+        engine.close()
     assert found.level == "warning"
-    assert found.found.endswith(
-        "it does not list law-lora, physics-lora, which `adapters` names: runs with such an adapter may fail"
-    )
+    (warned,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    for said in (found.found, warned):
+        assert said.endswith(
+            "does not list law-lora, physics-lora, which `adapters` names: runs with such an adapter may fail"
+        )
 
 
 @pytest.mark.parametrize(
