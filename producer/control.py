@@ -159,7 +159,8 @@ def _refuse_to_requeue(session: Session, run: Run) -> None:
 
 def _requeue(session: Session, runs: Sequence[Run], priority: Priority | None, *, failed: bool) -> None:
     before = {run.run_id: session.ledger.counts(run.run_id) for run in runs}
-    # First: one in a message that a worker still holds when it fails would seem to be on its way.
+    # Before the messages are read: one that fails in between would be reopened, and seem to be in the message that it
+    # failed in.
     reopened = {run.run_id: session.ledger.reopen_failed(run.run_id) if failed else 0 for run in runs}
     there = session.broker.in_messages([run for run in runs if reopened[run.run_id] or not before[run.run_id].finished])
     for run in runs:

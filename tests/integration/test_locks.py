@@ -93,7 +93,7 @@ def test_a_redis_that_is_away_is_waited_for_once_and_not_once_for_every_lock(
     monkeypatch.setattr(Lock, "reacquire", vanish)
     monkeypatch.setattr(Lock, "release", vanish)
     with holding(*mine):
-        wait_until(lambda: asked, "a renewal")
+        wait_until(lambda: bool(asked), "a renewal")
     assert set(asked) == {keys.sending("0")}
 
 

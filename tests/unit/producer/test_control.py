@@ -227,8 +227,16 @@ def test_for_several_runs_the_messages_are_read_once_unless_another_process_is_s
 
     monkeypatch.setattr(broker, "in_messages", in_messages)
     monkeypatch.setattr(broker, "sole_sender_of_free", lambda _: nullcontext(frozenset(ids[1:])))
+    waited_for: list[str] = []
+
+    def sole_sender(run_id: str) -> nullcontext[None]:
+        waited_for.append(run_id)
+        return nullcontext()
+
+    monkeypatch.setattr(broker, "sole_sender", sole_sender)
     said = producer(*words, *ids).stdout
 
+    assert waited_for == ids[:1]
     assert read == [ids[1:3], ids[:1]], "not for the one that is settled"
     assert [line.partition(":")[0].split()[0] for line in said.splitlines()] == [*ids[1:], ids[0]]
     assert sorted(run_id for _, run_id, _ in broker.messages) == sorted(ids[:3] * 3)

@@ -113,6 +113,31 @@ def test_what_workers_finish_after_a_pause_began_took_the_time_since_it_began() 
     assert pace.rates.mean_of_s == pytest.approx(75.0), "what follows the last verdict is the pause"
 
 
+def test_what_workers_finish_in_a_second_pause_did_not_take_the_time_of_the_first() -> None:
+    pace = Pace()
+
+    for second in range(10):
+        pace.observe(second, second)
+    for second in range(10, 60):
+        pace.observe(second, 9, halted=True)
+    pace.observe(60, 9)
+    pace.observe(61, 10)
+    pace.observe(62, 11, halted=True)
+
+    assert pace.rates.mean_of_s == pytest.approx(62.0 - 50.0)
+
+
+def test_what_a_worker_finishes_that_came_in_a_pause_did_not_take_the_time_before_it_came() -> None:
+    pace = Pace()
+
+    for second in range(50):
+        pace.observe(second, 0, halted=True)
+    pace.observe(50, 0, working=False, halted=True)
+    pace.observe(52, 1, halted=True)
+
+    assert pace.rates.mean_of_s == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("away_s", [3, 60, 600])
 def test_what_was_settled_while_nobody_could_look_is_not_of_the_last_ten_seconds(away_s: int) -> None:
     pace = Pace()

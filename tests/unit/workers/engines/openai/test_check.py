@@ -99,6 +99,8 @@ def test_check_and_a_boot_name_the_adapters_that_the_server_does_not_list(caplog
         assert said.endswith(
             "does not list law-lora, physics-lora, which `adapters` names: runs with such an adapter may fail"
         )
+    with serving(Script(listing={"object": "list", "data": []})) as url:
+        assert checked(url, adapters).level == "ok", "a server that lists nothing may have them"
 
 
 @pytest.mark.parametrize(
