@@ -315,8 +315,12 @@ def test_a_server_that_vanishes_while_messages_are_put_back_is_gone_within_secon
         restore_held(load_settings(), "gpu0")
 
 
-#: Renewing often, and not every minute.
-OFTEN = "import workers.messages.aggregator; workers.messages.aggregator.RENEW_S = 0.2"
+#: Looking for abandoned messages often, and not every ten seconds.
+OFTEN = """
+from kombu.asynchronous import hub
+repeat = hub.Hub.call_repeatedly
+hub.Hub.call_repeatedly = lambda self, delay, *call: repeat(self, min(delay, 0.2), *call)
+"""
 
 
 def test_a_message_whose_batch_takes_long_stays_in_its_workers_hands(

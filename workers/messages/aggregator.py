@@ -36,8 +36,6 @@ __all__ = ["Aggregator"]
 
 log = logging.getLogger(__name__)
 
-#: Interval of renewing held messages at the broker: far shorter than its visibility timeout.
-RENEW_S = 60.0
 #: Pause before another attempt to requeue a message.
 REQUEUE_S = 2.0
 
@@ -126,12 +124,10 @@ class _Gatherer:
         qos.room_for = self._gathering.room_for_items
         qos.left_waiting = self._left_waiting
         qos.kept = self._kept
-        self._renew()
         self._take_over()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._consumer.timer.call_repeatedly(RENEW_S, self._renew)
         for message_id in self._requeued_at:
             self._await_requeue(message_id)
         self._pump()
@@ -188,17 +184,13 @@ class _Gatherer:
         return [held.request.message for held in self._held.values()]
 
     def _kept(self) -> Collection[str]:
-        """Return the tags of the messages that stay here when a channel closes: all, unless Celery's consumer stops."""
+        """Return the tags of the messages that stay here: all, unless Celery's consumer stops."""
         if self._consumer.blueprint.state != bootsteps.RUN:
             return ()
         return [message.delivery_tag for message in self._messages()]
 
     def _take_over(self) -> None:
         self._qos.take_over(self._messages())
-
-    def _renew(self) -> None:
-        if self._held:
-            self._qos.renew([message.delivery_tag for message in self._messages()])
 
     def _left_waiting(self, messages: int) -> None:
         self._gathering.left_waiting(messages, self._task.other_workers())

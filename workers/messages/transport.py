@@ -77,7 +77,8 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
         self.room_for: Callable[[int], int | None] = lambda _: self.can_consume_max_estimate()
         #: Called with the number of messages left in the queue, whenever some were taken.
         self.left_waiting: Callable[[int], object] = lambda _: None
-        #: Returns the delivery tags of messages that stay the consumer's when the channel closes.
+        #: Returns the delivery tags of messages that stay the consumer's however long it has them, and when the channel
+        #: closes.
         self.kept: Callable[[], Collection[str]] = tuple
 
     def append(self, message: Any, delivery_tag: str) -> None:
@@ -139,22 +140,14 @@ class QoS(redis.QoS):  # type: ignore[misc]  # kombu ships no types
                     self.restore_by_tag(tag, client)
 
     def restore_visible(self, *arguments: Any, **options: Any) -> None:
-        """Requeue what has been on record for too long and was never delivered.
+        """Requeue what has been on record for too long, but for what the consumer has: that is recorded anew.
 
-        What the consumer has may only seem to be: the system's clock was set forward, or the machine suspended.
+        Its batch may take that long, or only seem to: the system's clock was set forward, or the machine suspended.
         """
-        self.renew(self.kept())
-        super().restore_visible(*arguments, **options)
-
-    def renew(self, delivery_tags: Collection[str]) -> None:
-        """Restart the visibility timeout of these messages, as far as they are unacknowledged."""
-        if not delivery_tags:
-            return
-        try:
+        if kept := self.kept():
             with self.channel.conn_or_acquire() as client:
-                client.zadd(self.unacked_index_key, dict.fromkeys(delivery_tags, time.time()), xx=True)
-        except self.channel.connection_errors as trouble:
-            log.warning("the hold on messages could not be extended: %s", trouble)
+                client.zadd(self.unacked_index_key, dict.fromkeys(kept, time.time()), xx=True)
+        super().restore_visible(*arguments, **options)
 
     def _flush(self) -> None:
         self.write_acknowledgements()
