@@ -100,12 +100,12 @@ def test_a_redis_that_is_away_is_waited_for_once_and_not_once_for_every_lock(
 def test_of_several_locks_the_others_are_renewed_and_released_where_one_is_lost(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "LOCK_S", 1)
+    monkeypatch.setattr(locks, "LOCK_S", 4)
     lost, kept = (Lock(client, keys.sending(name)) for name in ("lost", "kept"))
     assert all(each.acquire(blocking=False) for each in (lost, kept))
     client.set(keys.sending("lost"), "another's")
-    client.pexpire(keys.sending("kept"), 700)
+    client.pexpire(keys.sending("kept"), 3500)
     with holding(lost, kept):
-        wait_until(lambda: client.pttl(keys.sending("kept")) > 700, "a renewal")
+        wait_until(lambda: client.pttl(keys.sending("kept")) > 3500, "a renewal")
     assert client.exists(keys.sending("lost"))
     assert not client.exists(keys.sending("kept"))
