@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from contract.chunks import chunks
 from contract.ledger import Ledger, Run
-from contract.prompts import describe
+from contract.prompts import names_subject
 from contract.question import Question
 from contract.spec import ExampleSelection, RunSpec
 
@@ -35,7 +35,7 @@ class PrefixOrder:
         self._by_context = spec.use_context_field
         shots = spec.few_shot
         self._by_subject = (shots is not None and shots.selection is ExampleSelection.SUBJECT) or (
-            describe(spec.description, "one") != describe(spec.description, "another")
+            names_subject(spec.description)
         )
         self._prefixes = array("q")
 

@@ -30,6 +30,7 @@ __all__ = [
     "describe",
     "environment",
     "examples",
+    "names_subject",
     "prompts_of",
     "query_of",
     "render",
@@ -128,6 +129,11 @@ def describe(description: str, subject: str | None) -> str:
             hint=f"It may use {', '.join(DESCRIPTION_VARIABLES)}.",
         ) from None
     return text + BETWEEN if text.strip() else ""
+
+
+def names_subject(description: str) -> bool:
+    """Whether a description may differ between subjects; it is not rendered, as it may know only those in its file."""
+    return "subject" in meta.find_undeclared_variables(environment().parse(description))
 
 
 def _why(trouble: Exception) -> str:

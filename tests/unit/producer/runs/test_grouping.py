@@ -59,6 +59,7 @@ def test_a_long_file_is_grouped_by_text_part_by_part(
         RunConfig(description="On {{ subject }}."),
         RunConfig(few_shot=FewShotConfig(k=1, file="dev.jsonl", selection=ExampleSelection.SUBJECT)),
         RunConfig(description="On {{ subject }}.", chat_template=ChatTemplate.TURNS),
+        RunConfig(description="{% if subject %}{{ {'law': 'On law.', 'art': 'On art.'}[subject] }}{% endif %}"),
     ],
 )
 def test_questions_whose_prompts_begin_with_their_subjects_are_sent_together(
