@@ -34,9 +34,11 @@ def fitted(items: Sequence[Item], engine: Engine) -> list[Item]:
         # By how many tokens the longest request of each item is too long.
         excess = {place: max(of_item, default=0) for place, of_item in zip(to_measure, found, strict=True)}
         too_long = {place: tokens for place, tokens in excess.items() if tokens}
-        known = sizes.of([fitting[place] for place in too_long])
+        known = sizes.of([items[place] for place in too_long])
         for place, tokens in too_long.items():
-            fitting[place] = _shortened(fitting[place], tokens, known)
+            # Of all passages again: those that another one pushed out may fit, now that it has no room itself.
+            room = _shown_tokens(fitting[place], known) - tokens
+            fitting[place] = _shortened(items[place], room, known)
         to_measure = [place for place in too_long if _shows_passages(fitting[place])]
     return fitting
 
@@ -110,8 +112,7 @@ def _capped(items: Sequence[Item], sizes: _Sizes) -> list[Item]:
     limits = [item.spec.rag.max_context_tokens if item.spec.rag else None for item in items]
     known = sizes.of([item for item, limit in zip(items, limits, strict=True) if limit is not None])
     return [
-        item if limit is None else _shortened(item, _shown_tokens(item, known) - limit, known)
-        for item, limit in zip(items, limits, strict=True)
+        item if limit is None else _shortened(item, limit, known) for item, limit in zip(items, limits, strict=True)
     ]
 
 
@@ -124,13 +125,13 @@ def _shown_tokens(item: Item, sizes: Mapping[str, int]) -> int:
     return sum(sizes[each.text] for each in item.passages if each.shown)
 
 
-def _shortened(item: Item, tokens: int, sizes: Mapping[str, int]) -> Item:
-    """Return `item` with enough passages dropped to save `tokens`."""
+def _shortened(item: Item, room: int, sizes: Mapping[str, int]) -> Item:
+    """Return `item` with enough passages dropped that the others have no more than `room` tokens."""
+    tokens = _shown_tokens(item, sizes) - room
     if tokens <= 0:
         return item
     shown = [place for place, each in enumerate(item.passages) if each.shown]
     counts = {place: sizes[item.passages[place].text] for place in shown}
-    room = sum(counts.values()) - tokens
     left_out = {place for place in shown if counts[place] > room}
     tokens -= sum(counts[place] for place in left_out)
     for place in reversed(shown):

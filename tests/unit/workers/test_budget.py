@@ -81,6 +81,12 @@ def test_a_passage_that_has_no_room_even_alone_does_not_push_out_the_others() ->
     assert shown(ranked_last) == ["p1", "p2"], "what it would have taken is not saved twice"
 
 
+def test_a_passage_that_fits_max_context_tokens_but_not_the_context_does_not_push_out_the_others() -> None:
+    asked = item((HUGE, *PASSAGES[:3]), max_context_tokens=500)
+    (found,) = fitted([asked], engine(words(item(PASSAGES[:2]))))
+    assert shown(found) == ["p1", "p2"]
+
+
 def test_a_passage_that_fills_the_room_alone_is_shown_and_the_next_one_is_not() -> None:
     small = Passage(id="small", rank=2, score=0.5, text="small")
     (by_limit,) = fitted([item((PASSAGES[0], small), max_context_tokens=10)], engine(1000))
