@@ -87,15 +87,17 @@ def may_count_from_1(head: Sequence[tuple[object, Sequence[str]]]) -> bool:
 
 
 def _indices(head: Sequence[tuple[object, Sequence[str]]]) -> list[tuple[int, int, Sequence[str]]]:
-    """Return the answers that are numbers, each with its place in `head` and its choices."""
+    """Return the numbers among the answers and in lists of several, each with its place in `head` and its choices."""
     return [
         (place, at, choices)
         for place, (answer, choices) in enumerate(head)
-        if (at := _index(answer)) is not None and len(choices) > 1
+        for each in (answer if isinstance(answer, list) else [answer])
+        if (at := _index(each)) is not None and len(choices) > 1
     ]
 
 
 def _chance_of_no_zero(numbers: Sequence[tuple[int, int, Sequence[str]]]) -> float:
+    """Return at most how probable it is that none of `numbers` is 0; of those in one list, it is even less probable."""
     return math.prod(1 - 1 / len(choices) for _, _, choices in numbers)
 
 

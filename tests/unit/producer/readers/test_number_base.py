@@ -148,6 +148,25 @@ def test_our_own_numbers_are_refused_if_it_is_improbable_that_none_is_0_and_doub
     assert not understood(tmp_path, given(32) + given(1, answer=0)).doubt
 
 
+def test_our_own_numbers_in_lists_count_from_0_and_are_refused_where_they_do_not(tmp_path: Path) -> None:
+    """Only numbers outside lists were looked at: with --skip-bad, all rows but those with a 4 got another key."""
+
+    def given(*answers: object) -> str:
+        return rows(*({"id": f"q{at}", "answer": answer} for at, answer in enumerate(answers)), choices="choices")
+
+    assert keys(tmp_path, given([0, 2], [1])) == ["AC", "B"]
+    told = refusal(tmp_path, given([1, 2], [3], [2, 4]))
+    assert "do not count from 0. Add --map base=1." in told
+    assert keys(tmp_path, given([1, 2], [3], [2, 4]), base="1") == ["AB", "C", "BD"]
+    assert "none of 34 numbers is 0" in refusal(tmp_path, given(*[[1, 3]] * 17))
+    assert [understood(tmp_path, given(*[[1 + at % 3] for at in range(count)])).doubt != "" for count in (10, 11)] == [
+        False,
+        True,
+    ]
+    numbers = {"question": "q", "choices": ["1", "2", "3", "4"], "answer": [1, 2]}
+    assert "1 is ambiguous" in refusal(tmp_path, lines(numbers))
+
+
 def test_our_own_numbers_that_are_choices_too_are_refused_if_no_other_shows_that_they_are_indices(
     tmp_path: Path,
 ) -> None:
