@@ -116,15 +116,18 @@ def are_ids(found: object) -> TypeGuard[list[str]]:
 def gold_ids(name: str, found: object) -> tuple[str, ...] | None:
     """Return the passage ids in field `name`; None if it holds something else.
 
-    The name `gold_passages` is unambiguous, so a single id, a number, and a list in a table's cell are accepted.
-    Under other names, only a list of strings counts as ids.
+    The name `gold_passages` is unambiguous, so a single id, a number, and a list in a table's cell are accepted; a
+    number that became 1.0, as in a column with empty cells, is 1. Under other names, only a list of strings counts.
     """
     if spelled(name) != "gold_passages":
         return tuple(found) if are_ids(found) else None
     if isinstance(found, str) and found.startswith("["):
         with suppress(FieldTrouble):
             found = decoded(found)
-    listed = found if isinstance(found, list) else [found]
+    listed = [
+        int(each) if isinstance(each, float) and each.is_integer() else each
+        for each in (found if isinstance(found, list) else [found])
+    ]
     if not all(each is None or (isinstance(each, str | int) and not isinstance(each, bool)) for each in listed):
         return None
     return tuple(str(each) for each in listed if each is not None and each != "")

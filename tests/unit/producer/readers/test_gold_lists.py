@@ -35,6 +35,16 @@ def test_gold_passages_may_be_one_id_a_number_or_a_list_in_a_text(
         assert question.gold_passages == ids
 
 
+@pytest.mark.parametrize(("found", "ids"), [(59.0, ("59",)), ([1.0, 2.0], ("1", "2"))])
+def test_gold_passages_that_became_floats_are_the_numbers_that_they_were(
+    tmp_path: Path, found: object, ids: tuple[str, ...]
+) -> None:
+    """As in a column of a data frame with an empty cell: they were metadata, and no question named its source."""
+    for row in ({"question": "q", "choices": ["x", "y"]}, {"query": "q", "options": ["x", "y"]}):
+        (question,) = questions(read(tmp_path, lines({**row, "answer": 0, "gold_passages": found})))
+        assert (question.gold_passages, question.metadata) == (ids, {})
+
+
 def test_gold_passages_in_a_table_are_taken(tmp_path: Path) -> None:
     cells = ["p1", '"[""p1"", ""p2""]"', "", "59", "\"['p1', 'p2']\"", "[p1]"]
     rows = "".join(f"q{at},x,y,A,{cell}\n" for at, cell in enumerate(cells))
