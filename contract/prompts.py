@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from jinja2 import StrictUndefined, Template, TemplateError, meta
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateRuntimeError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from contract.choice_order import arrangements, seed_for
@@ -83,7 +83,14 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 def environment() -> ImmutableSandboxedEnvironment:
     """Return the Jinja environment of all prompts. Sandboxed: templates come from Redis and must not run code."""
     # No autoescaping: a prompt is not HTML, and "<" must reach the model as "<".
-    return _Sandbox(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    made = _Sandbox(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    made.filters["random"] = _refuse_to_draw
+    return made
+
+
+def _refuse_to_draw(_: object) -> NoReturn:
+    """Jinja's own filter would draw anew each time that a prompt is measured, asked and shown."""
+    raise TemplateRuntimeError("the filter random would make another prompt each time")
 
 
 @lru_cache(maxsize=64)

@@ -64,6 +64,7 @@ def test_the_templates_own_white_space_reaches_the_model() -> None:
         ("{{ 1 / 0 }}", "division by zero"),
         ("{{ question", "unexpected end of template"),
         ("{{ question.__class__.__mro__ }}", "unsafe"),
+        ("{{ (choices|random).text }}", "the filter random would make another prompt each time"),
     ],
 )
 def test_a_template_that_cannot_be_rendered_is_refused_with_its_name_and_the_question(text: str, trouble: str) -> None:
