@@ -120,9 +120,8 @@ def _checked(text: str, shown: str, *, grades: bool) -> str:
     text = text.rstrip()
     if not text:
         raise RunConfigError(f"{shown}: the template is empty.", hint="See producer/prompts/ for one that works.")
-    tree = _parsed(text, shown)
     judged = dict.fromkeys(JUDGE_VARIABLES, "some text") if grades else {}
-    _refuse_unknown_variables(tree, shown, [*VARIABLES, *judged])
+    _refuse_unknown_names(text, shown, [*VARIABLES, *judged])
     prompt = Prompt(name=shown, text=text)
     for context in (None, _TRIAL.context):
         if f"{Choice.__name__}(label=" in render(prompt, _TRIAL, context, **judged):
@@ -135,23 +134,21 @@ def _checked(text: str, shown: str, *, grades: bool) -> str:
 
 def checked_description(text: str) -> str:
     """Return `text` if it is a valid description template. Raises RunConfigError with the line if it is not."""
-    _refuse_unknown_variables(_parsed(text, "description"), "description", list(DESCRIPTION_VARIABLES))
+    _refuse_unknown_names(text, "description", list(DESCRIPTION_VARIABLES))
     describe(text, None)
     return text
 
 
-def _parsed(text: str, shown: str) -> nodes.Template:
+def _refuse_unknown_names(text: str, shown: str, known: list[str]) -> None:
+    """Raise RunConfigError with the line if `text` is no template, or uses a filter or variable that there is not."""
     try:
-        return environment().parse(text)
+        tree = environment().parse(text)
+        unknown = meta.find_undeclared_variables(tree) - set(known)  # raises for an unknown filter, too
     except TemplateSyntaxError as trouble:
         raise RunConfigError(
             f"{shown}:{trouble.lineno}: not a Jinja template: {(trouble.message or '').rstrip('.')}.",
             hint="Correct that line.",
         ) from None
-
-
-def _refuse_unknown_variables(tree: nodes.Template, shown: str, known: list[str]) -> None:
-    unknown = meta.find_undeclared_variables(tree) - set(known)
     for node in tree.find_all(nodes.Name):
         if node.name in unknown:
             hint = f"{nearest(node.name, known)} Known variables: {', '.join(known)}.".strip()

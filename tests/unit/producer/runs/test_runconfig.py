@@ -245,6 +245,7 @@ def test_a_template_of_ones_own_is_named_after_its_file(tmp_path: Path) -> None:
     [
         ("{% if question %}\n{{ question ", "mine.j2:2: not a Jinja template"),
         ("Q\n{{ questoin }}", "mine.j2:2: unknown variable 'questoin'. Did you mean 'question'?"),
+        ("Q\n{{ question|uper }}", "mine.j2:2: not a Jinja template: No filter named 'uper'."),
         ("{{ choices[0].txt }}", "no attribute 'txt'"),
         ("{{ question.__class__ }}", "cannot be rendered"),
         ("{{ 1 / 0 }}", "cannot be rendered"),
@@ -297,6 +298,7 @@ def test_a_template_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         ("About {{ subject", "description:1: not a Jinja template"),
         ("About {{ subjcet }}.", "description:1: unknown variable 'subjcet'. Did you mean 'subject'?"),
         ("About {{ question }}.", "description:1: unknown variable 'question'"),
+        ("About {{ subject|uper }}.", "description:1: not a Jinja template: No filter named 'uper'."),
         ("{{ 1 / 0 }}", "division by zero"),
     ],
 )
