@@ -55,6 +55,7 @@ BETWEEN_PASSAGES = "\n"
 TEMPLATE_TROUBLES = (
     TemplateError,
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     TypeError,

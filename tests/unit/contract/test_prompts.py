@@ -62,6 +62,7 @@ def test_the_templates_own_white_space_reaches_the_model() -> None:
         ("{{ question.text }}", "has no attribute 'text'"),
         ("{{ choices[5].text }}", "has no element 5"),
         ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ question|truncate(2) }}", "expected length >= 3, got 2"),
         ("{{ question", "unexpected end of template"),
         ("{{ question.__class__.__mro__ }}", "unsafe"),
         ("{{ (choices|random).text }}", "the filter random would make another prompt each time"),
