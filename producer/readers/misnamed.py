@@ -92,8 +92,9 @@ def _columns_if_keyless(head: Sequence[Parts]) -> Iterator[tuple[str, list[Given
 def _bases(column: Sequence[Given]) -> list[int]:
     """Return what the numbers may count from if they are positions of choices; empty if they are anything else."""
     known = [each for each in column if not no_key(each.answer, each.choices)]
-    numbers = {str(each.answer).strip() for each in known}
-    if not all(is_number(each.answer) and not isinstance(each.answer, list) for each in known) or len(numbers) < 2:
+    listed = [each.answer if isinstance(each.answer, list) else [each.answer] for each in known]
+    numbers = {str(number).strip() for several in listed for number in several}
+    if not all(is_number(each.answer) for each in known) or len(numbers) < 2:
         return []
     if numbers <= {"0", "1"} and max(len(each.choices) for each in known) > 2:
         return []  # flags

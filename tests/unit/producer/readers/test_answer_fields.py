@@ -34,10 +34,11 @@ def test_a_key_under_an_unknown_name_is_not_overlooked(tmp_path: Path) -> None:
         ("correct_option_number", (2, 1, 4), {"": "BAD"}),
         ("golden_number", (2, 1, 3), {"base=0": "CBD", "base=1": "BAC"}),
         ("true_answer_no", ("2", "1", "4"), {"": "BAD"}),
+        ("gold_indices", ([2, 0], [1], [3]), {"": ["AC", "B", "D"]}),
     ],
 )
 def test_a_key_of_numbers_under_an_unknown_name_is_not_overlooked(
-    tmp_path: Path, choices: str, name: str, numbers: tuple[object, ...], remedies: dict[str, str]
+    tmp_path: Path, choices: str, name: str, numbers: tuple[object, ...], remedies: dict[str, str | list[str]]
 ) -> None:
     """It was only listed as not used, and the run had no accuracy."""
     content = rows(*({name: each, "level": at} for at, each in enumerate(numbers)), choices=choices)
@@ -64,8 +65,15 @@ def test_a_key_of_numbers_under_an_unknown_name_is_not_overlooked(
         ((3, 4, 5) * 3, ""),
         ((True, False, True) * 3, ""),
         ((0.5, 1.5, 2) * 3, ""),
+        (([0, 2], [3], [1]) * 3, "--map answer=level"),
+        (([0, 1], [1], [0]) * 3, ""),
+        (([0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]) * 3, ""),
+        (([2, 7], [4, 9], [0, 3]) * 3, ""),
     ],
-    ids=["either", "from 0", "few rows", "constant", "flags", "too large", "truths", "fractions"],
+    ids=[
+        *("either", "from 0", "few rows", "constant", "flags", "too large", "truths", "fractions"),
+        *("lists", "lists of flags", "a flag for each choice", "spans"),
+    ],
 )
 def test_other_numbers_that_may_be_the_key_are_pointed_out_where_no_question_has_one(
     tmp_path: Path, values: tuple[object, ...], remedy: str
