@@ -108,8 +108,11 @@ def combined(question: Question, readings: Sequence[Reading]) -> dict[str, Any]:
     fields = shown._asdict()
     del fields["judged_correct"]  # part of the outcome; all others are fields of the verdict
     if len(readings) > 1:
-        right = sum(outcome_of(question, each) is Outcome.CORRECT for each in readings)
-        outcome = mark_rotations(outcome, right, len(readings))
+        outcomes = [outcome_of(question, each) for each in readings]
+        right = outcomes.count(Outcome.CORRECT)
+        # A judge also grades answers without a choice: the one that is shown may be none, although there are others.
+        answered = next((each for each in (outcome, *outcomes) if each is not Outcome.UNANSWERED), outcome)
+        outcome = mark_rotations(answered, right, len(readings))
         fields |= {
             "truncated": any(each.truncated for each in readings),
             "rotations_right": right,

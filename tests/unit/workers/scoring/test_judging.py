@@ -216,6 +216,25 @@ def test_an_answer_that_was_cut_off_at_its_limit_is_not_one_that_filled_the_cont
     assert (verdict.outcome, verdict.truncated, verdict.context_full) == (Outcome.CORRECT, True, False)
 
 
+@pytest.mark.parametrize("silent", ["A. Paris", "B. Paris", "D. Paris"])
+@pytest.mark.parametrize("grade", ["true", "false"])
+@pytest.mark.parametrize(("key", "outcome"), [("B", Outcome.WRONG), (None, Outcome.ANSWERED)])
+def test_a_question_is_answered_if_the_model_said_anything_in_any_rotation(
+    silent: str, grade: str, key: str | None, outcome: Outcome
+) -> None:
+    """Without a choice in any, the first rotation decided: nothing said there was unanswered, elsewhere wrong."""
+
+    def says(request: GenerateRequest) -> list[str]:
+        said = "" if silent in request.prompt else "The one with the Colosseum."
+        return [f'{{"correct": {grade}, "reason": "r"}}' if "|" in request.prompt else said]
+
+    question = CAPITAL.model_copy(update={"answer": key})
+    verdict = ask(
+        Writer(says), question, mode=Mode.JUDGE, sampling=Sampling(), judge=Judge(prompt=GRADE), circular=True
+    )
+    assert (verdict.outcome, verdict.rotations_right) == (outcome, 3 if key and grade == "true" else 0)
+
+
 def test_a_judge_that_this_worker_cannot_reach_fails_its_questions_alone() -> None:
     judge = Judge(prompt=GRADE, server="http://nowhere", model="grader")
     judged_elsewhere = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
