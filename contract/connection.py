@@ -17,7 +17,7 @@ from redis.backoff import ExponentialBackoff
 from redis.commands.core import Script
 from redis.connection import AbstractConnection
 from redis.driver_info import DriverInfo
-from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError
+from redis.exceptions import AskError, ClusterCrossSlotError, ClusterError, InvalidResponse
 from redis.retry import Retry
 
 from contract import address, keys
@@ -47,6 +47,11 @@ TLS_ERROR = "[SSL: "
 _NO_WAY = {errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT}
 #: How redis-py calls it if packets to the host are dropped.
 _IN_VAIN = "Timeout connecting"
+#: How a Redis without TLS looks to a client that wants it, and …
+_NO_TLS = (_IN_VAIN, "WRONG_VERSION_NUMBER")
+#: … how one that wants it, to a client without. One that was stopped looks like this, too.
+_HANGS_UP = ("Connection closed by server", os.strerror(errno.ECONNRESET))
+_CHECK_ADDRESS = "Check the address in MCQUEUE_REDIS_URL, and the way there: name server, firewall, VPN."
 #: First word of a Redis error that persists until its cause is fixed → the cause, and the remedy.
 _REFUSALS = {
     "OOM": ("it is at its memory limit", "Raise maxmemory, or export and purge old runs"),
@@ -183,6 +188,9 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
         return LedgerError(f"Redis at {place} refuses the credentials: {why}.", hint="Check MCQUEUE_REDIS_URL.")
     if found := refused(trouble, f"Redis at {place}"):
         return found
+    if isinstance(trouble, InvalidResponse):
+        hint = "Set MCQUEUE_REDIS_URL to the host and port of a Redis."
+        return LedgerError(f"What answers at {place} is no Redis ({trouble}).", hint=hint)
     if isinstance(trouble, (AskError, ClusterCrossSlotError, ClusterError)):
         hint = "Use a single server, with replicas or without, or a service with cluster mode disabled."
         return LedgerError(
@@ -192,7 +200,7 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
         hint = "Wait until it has. Workers then continue by themselves."
         return RedisUnreachable(f"Redis at {place} was started and is still loading its data.", hint=hint)
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
-        return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=_remedy(trouble))
+        return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=_remedy(trouble, place))
     hint = ""
     if str(trouble).startswith("unknown command `HELLO`"):  # that of the client itself, which came with Redis 6
         hint = _TOO_OLD
@@ -201,15 +209,20 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
     return LedgerError(f"Redis at {place} refuses: {trouble}.", hint=hint)
 
 
-def _remedy(trouble: redis.RedisError | OSError) -> str:
+def _remedy(trouble: redis.RedisError | OSError, place: str) -> str:
     """Return what to do where nothing answers; redis-py raises its error while it handles that of the socket."""
     cause = trouble.__context__ or trouble
+    is_encrypted = place.startswith("rediss://")
+    if is_encrypted and any(each in str(trouble) for each in _NO_TLS):
+        return f"{_CHECK_ADDRESS} If it has no TLS, that begins with redis://."
     if TLS_ERROR in str(trouble):
         return _TLS_REMEDY
     if os.strerror(errno.EMFILE) in str(trouble):
         return "Let this process open more files at a time: ulimit -n."
     if isinstance(cause, socket.gaierror) or getattr(cause, "errno", None) in _NO_WAY or _IN_VAIN in str(trouble):
-        return "Check the address in MCQUEUE_REDIS_URL, and the way there: name server, firewall, VPN."
+        return _CHECK_ADDRESS
+    if not is_encrypted and any(each in str(trouble) for each in _HANGS_UP):
+        return "Start one, or set MCQUEUE_REDIS_URL to another; if it wants TLS, that begins with rediss://."
     return "Start one, or set MCQUEUE_REDIS_URL to another."
 
 

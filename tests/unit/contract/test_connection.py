@@ -110,6 +110,15 @@ def test_who_names_a_sentinel_is_told_what_to_name_instead() -> None:
         raise redis.ResponseError("unknown command 'ZREVRANGE', with args beginning with: 'mcqueue:runs' '0' ")
 
 
+@pytest.mark.parametrize("first", ["<", "S", "E", "\x15"], ids=["HTTP", "SSH", "PostgreSQL", "TLS"])
+def test_another_program_at_that_port_is_told_as_such_and_not_as_a_redis_that_refuses(first: str) -> None:
+    with pytest.raises(LedgerError) as caught, translating(HERE):
+        raise redis.InvalidResponse(f'Protocol error, got "{first}" as reply type byte')
+    assert caught.value.message.startswith("What answers at redis://here is no Redis (Protocol error")
+    assert "MCQUEUE_REDIS_URL" in caught.value.hint
+    assert not caught.value.retryable
+
+
 class Greeting(socketserver.StreamRequestHandler):
     """A Redis of this version, which says so when a client greets it, and nothing else."""
 
@@ -222,6 +231,25 @@ def test_a_certificate_that_is_not_accepted_is_no_server_to_start(trouble: str) 
     assert trouble in caught.value.message
     assert "ssl_ca_certs=FILE" in caught.value.hint
     assert "Start one" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "trouble", "right"),
+    [
+        ("rediss://here", redis.TimeoutError("Timeout connecting to server"), "begins with redis://."),
+        ("rediss://here", redis.ConnectionError("[SSL: WRONG_VERSION_NUMBER] wrong version number"), " redis://."),
+        ("redis://here", redis.ConnectionError("Connection closed by server."), "begins with rediss://."),
+        ("redis://here", redis.ConnectionError("(104, 'Connection reset by peer')"), "begins with rediss://."),
+        ("rediss://here", redis.ConnectionError("Connection closed by server."), "MCQUEUE_REDIS_URL to another."),
+    ],
+)
+def test_where_one_side_may_want_tls_and_the_other_not_the_right_url_is_named(
+    url: str, trouble: Exception, right: str
+) -> None:
+    """A Redis without TLS waits for the end of a greeting in it: firewalls and name servers were blamed."""
+    with pytest.raises(RedisUnreachable) as caught, translating(redis.Redis.from_url(url)):
+        raise trouble
+    assert caught.value.hint.endswith(right)
 
 
 @pytest.mark.parametrize(
