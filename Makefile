@@ -14,6 +14,7 @@ help: ## List these targets
 	@grep -E '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 34
 
 setup: ## The environment: pinned packages in .venv (VARIANT=cpu or gpu; else what is there, or what nvidia-smi finds)
+	@$(PYTHON) scripts/python_version.py
 	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT) $(if $(FORCE),--force)
 
 tools: ## Chromium, Prometheus and ip from Debian's packages, for the tests that look at pages, rules and several hosts

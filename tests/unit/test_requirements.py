@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from scripts import setup
+from scripts import python_version
 from tests.support import ROOT
 
 FILES = sorted((ROOT / "requirements").glob("*.txt"))
@@ -23,7 +23,7 @@ NOT_FOR_CPUS = {"torch", "torchaudio", "torchcodec", "torchvision", "triton"}
 #: What markers may ask for.
 ENVIRONMENTS = [
     {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.0", "platform_machine": machine}
-    for minor in range(setup.OLDEST_PYTHON[1], setup.NEWEST_PYTHON[1] + 1)
+    for minor in range(python_version.OLDEST[1], python_version.NEWEST[1] + 1)
     for machine in ("x86_64", "aarch64")
 ]
 everywhere = pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda each: " ".join(each.values()))

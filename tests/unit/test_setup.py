@@ -1,7 +1,8 @@
-"""scripts/setup.py before anything is installed: which interpreters it takes, and what it says of others."""
+"""What runs before anything is installed, scripts/setup.py: which interpreters it takes, and what it says of others."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from scripts import setup, tools
+from scripts import python_version, setup, tools
 from tests.support import ROOT
 
 
@@ -28,22 +29,33 @@ def program(path: Path) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("version", [(3, 10, 13), (3, 15, 0)])
+@pytest.mark.parametrize("version", [(3, 6, 8), (3, 10, 13), (3, 15, 0)])
 def test_an_interpreter_without_wheels_is_refused_before_anything_is_made(
-    version: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    version: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.version_info", version)
-    assert set_up(monkeypatch, tmp_path / "venv") == 1
+    assert python_version.main() == 1
     assert "mcqueue needs Python 3.11 to 3.14; this is " in capsys.readouterr().err
-    assert not (tmp_path / "venv").exists()
+    target = (ROOT / "Makefile").read_text().split("\nsetup:")[1]
+    assert target.index("scripts/python_version.py") < target.index("scripts/setup.py")
+
+
+def test_what_refuses_an_old_interpreter_can_be_read_by_that_of_red_hat_8() -> None:
+    """Its Python 3.6 said "SyntaxError: future feature annotations is not defined"."""
+    text = (ROOT / "scripts/python_version.py").read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 6))
+    assert "from __future__ import annotations" not in text
 
 
 def test_the_newest_usable_interpreter_that_is_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert setup.wrong_python().endswith("Install one, then: make PYTHON=python3.14 …")
+    assert python_version.wrong_python().endswith("Install one, then: make PYTHON=python3.14 …")
     for name in ("python3.10", "python3.11", "python3.13", "python3.15"):
         program(tmp_path / name)
-    assert setup.wrong_python().endswith("Use this one: make PYTHON=python3.13 …")
+    assert python_version.wrong_python().endswith("Use this one: make PYTHON=python3.13 …")
+    # pyenv has a program for each version that it installed, and runs those that are chosen
+    (tmp_path / "python3.13").write_text("#!/bin/sh\necho pyenv: python3.13: command not found >&2\nexit 127\n")
+    assert python_version.wrong_python().endswith("Use this one: make PYTHON=python3.11 …")
 
 
 THIS_PYTHON = "python{}.{}".format(*sys.version_info)
@@ -384,7 +396,7 @@ def test_both_builds_have_the_same_torch() -> None:
 
 
 def test_pip_and_readme_are_told_the_same() -> None:
-    oldest, newest = setup.OLDEST_PYTHON, setup.NEWEST_PYTHON
+    oldest, newest = python_version.OLDEST, python_version.NEWEST
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert asked == f">={oldest[0]}.{oldest[1]},<{newest[0]}.{newest[1] + 1}"
     told = re.search(r"With Python ([0-9.]+) to ([0-9.]+)", (ROOT / "README.md").read_text())
