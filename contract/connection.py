@@ -205,8 +205,10 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
     if str(trouble).startswith("unknown command `HELLO`"):  # that of the client itself, which came with Redis 6
         hint = _TOO_OLD
     elif str(trouble).startswith("unknown command"):
-        hint = "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address."
-    return LedgerError(f"Redis at {place} refuses: {trouble}.", hint=hint)
+        hint = "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address. If its host has disabled that "
+        hint += "command (rename-command), mcqueue cannot use it."
+    what = str(trouble).split(", with args beginning with")[0]
+    return LedgerError(f"Redis at {place} refuses: {what}.", hint=hint)
 
 
 def _remedy(trouble: redis.RedisError | OSError, place: str) -> str:

@@ -110,6 +110,14 @@ def test_who_names_a_sentinel_is_told_what_to_name_instead() -> None:
         raise redis.ResponseError("unknown command 'ZREVRANGE', with args beginning with: 'mcqueue:runs' '0' ")
 
 
+def test_a_command_that_a_hosting_service_disabled_is_named_without_what_it_was_given() -> None:
+    """Two lines of a script's hash and keys were told, and then of a Sentinel only."""
+    with pytest.raises(LedgerError) as caught, translating(HERE):
+        raise redis.ResponseError("unknown command 'EVALSHA', with args beginning with: '31482d23' '4' 'mcqueue:runs' ")
+    assert caught.value.message == "Redis at redis://here refuses: unknown command 'EVALSHA'."
+    assert "disabled that command" in caught.value.hint
+
+
 @pytest.mark.parametrize("first", ["<", "S", "E", "\x15"], ids=["HTTP", "SSH", "PostgreSQL", "TLS"])
 def test_another_program_at_that_port_is_told_as_such_and_not_as_a_redis_that_refuses(first: str) -> None:
     with pytest.raises(LedgerError) as caught, translating(HERE):
