@@ -7,6 +7,7 @@ Decisions are pure (`restarts`, `placement`); the Supervisor only carries them o
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -91,6 +92,7 @@ class Supervisor:
             self._make_log_folder()
         except OSError as trouble:
             raise SettingsError(f"--logs {self.log_folder}: {trouble.strerror}.", hint="Name a folder.") from None
+        self._require_logs()
         self._on_terminal = os.isatty(2)
         for stop in (signal.SIGTERM, signal.SIGINT):
             signal.signal(stop, self._on_signal)
@@ -159,6 +161,17 @@ class Supervisor:
     def _make_log_folder(self) -> None:
         if self.log_folder:
             self.log_folder.mkdir(parents=True, exist_ok=True)
+
+    def _require_logs(self) -> None:
+        """Raise SettingsError for a log that will not become writable, such as that of another user of the checkout."""
+        for child in self.children:
+            try:
+                with child.log():
+                    pass
+            except OSError as trouble:
+                if trouble.errno in {errno.EACCES, errno.EROFS}:
+                    hint = "Name a folder that you may write to: --logs FOLDER."
+                    raise SettingsError(f"{child.log_path}: {trouble.strerror}.", hint=hint) from None
 
     def _start(self, child: Child) -> None:
         self._make_log_folder()  # somebody may have tidied up since the launcher began

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -171,6 +174,21 @@ def test_of_the_last_worker_that_is_given_up_it_is_said_that_the_launcher_ends(
     assert Supervisor([WorkerPlan("gpu4-5", "m")], tmp_path, told.append).run() == 1
     assert f"gpu4-5@{socket.gethostname()}: given up" in told[-1]
     assert told[-1].endswith("fix the error, then: run this command again")
+
+
+@pytest.mark.parametrize("why", [errno.EACCES, errno.EROFS])
+def test_logs_that_another_user_of_the_checkout_wrote_are_refused_at_once(
+    why: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every worker "cannot be started; retrying in 30 s", for ever: .mcqueue/logs was there, with the other's logs."""
+
+    def opened(_: Child) -> NoReturn:
+        raise OSError(why, os.strerror(why))
+
+    monkeypatch.setattr(Child, "log", opened)
+    refused = f"{tmp_path / 'gpu0.log'}: {os.strerror(why)}. Name a folder that you may write to: --logs FOLDER."
+    with pytest.raises(SettingsError, match=re.escape(refused)):
+        Supervisor([WorkerPlan("gpu0", "m")], tmp_path, print).run()
 
 
 def test_of_a_worker_whose_mapped_file_was_cut_short_it_is_said_what_that_means(tmp_path: Path) -> None:
