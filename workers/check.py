@@ -21,6 +21,7 @@ from workers.engines.arguments import check_arguments
 from workers.engines.compiling import missing_for_helpers, missing_for_triton
 from workers.engines.engine_boot import why_unbootable
 from workers.engines.installed import built_for_cuda, computes_16_bits, installed_version, is_cpu_build
+from workers.engines.model_files import require_tokenizer
 from workers.engines.openai.connection import Connection
 from workers.engines.openai.probing import find_out, remarks
 from workers.engines.packaged import PACKAGED, is_prepared, resolve
@@ -141,6 +142,7 @@ def _model(settings: Settings) -> tuple[Finding, str]:
         if settings.hf_model_id in PACKAGED and not is_prepared(settings.hf_model_id):
             return Finding("ok", "model", f"{settings.hf_model_id}: will be prepared at the first start"), ""
         model = resolve(settings.hf_model_id)
+        require_tokenizer(model, settings.vllm_args)
     except McqueueError as trouble:
         return Finding.of("error", "model", trouble), ""
     if Path(model).is_dir():

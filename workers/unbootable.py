@@ -8,6 +8,7 @@ from contract.models import prepared_models
 from contract.settings import Settings
 from workers.engines.adapters import adapter_folders
 from workers.engines.arguments import check_arguments_by_source
+from workers.engines.model_files import require_tokenizer
 from workers.engines.packaged import PACKAGED, folder_or_hub_id
 from workers.host.placement import WorkerPlan
 
@@ -26,5 +27,6 @@ def refuse_unbootable(fleet: Sequence[Settings], plans: Sequence[WorkerPlan]) ->
                 model = str(prepared_models() / settings.hf_model_id)
             else:
                 model = folder_or_hub_id(settings.hf_model_id, "hf_model_id", list(PACKAGED))
+                require_tokenizer(model, settings.vllm_args)
             adapter_folders(settings.adapters, model)
             check_arguments_by_source(settings.vllm_args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,21 @@ from contract.errors import ModelNotFound, first_line
 from contract.models import require_hub
 from workers.engines.model_tokenizer import correct_vllm
 
-__all__ = ["positions_of", "tokenizer_of"]
+__all__ = ["positions_of", "require_tokenizer", "tokenizer_of"]
+
+#: In the name of each file that tokenizers are made of: by transformers, Mistral, SentencePiece or a model's own code.
+_TOKENIZER_FILE = re.compile(r"token|vocab|merges|tekken|spiece|\.(model|bpe)$")
+
+
+def require_tokenizer(model: str, vllm_args: Mapping[str, Any]) -> None:
+    """Raise ModelNotFound if `model` is a folder with no tokenizer, as trainers leave it, and none is named besides."""
+    try:
+        files = [] if vllm_args.get("tokenizer") else [each.name for each in Path(model).iterdir()]
+    except OSError:  # a hub id, or a folder whose files can only be opened by their names
+        return
+    if files and not any(_TOKENIZER_FILE.search(name.lower()) for name in files):
+        hint = "Save the base model's tokenizer there, or name its folder or hub id: vllm_args.tokenizer."
+        raise ModelNotFound(f"hf_model_id: {model} has no tokenizer.", hint=hint)
 
 
 def tokenizer_of(model: str, vllm_args: Mapping[str, Any]) -> Any:

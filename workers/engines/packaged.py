@@ -66,12 +66,17 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
                 hint = "Name a Hugging Face model folder."
                 raise ModelNotFound(f"{setting}: {folder} has no config.json.", hint=hint)
             return str(folder.resolve())
+        is_file = folder.is_file()
     except OSError as trouble:  # for example a folder of another user
         reason = f"{setting}: {folder} cannot be read: {trouble.strerror}."
         raise ModelNotFound(reason, hint="Check the path and its permissions.") from None
     looks_like_path = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
+    if is_file:
+        hint = "Name a Hugging Face model folder; llama.cpp's server can serve a GGUF file (engine: openai)."
+        raise ModelNotFound(f"{setting}: {folder} is a file.", hint=hint)
     if looks_like_path:
-        raise ModelNotFound(f"{setting}: no folder {folder}.", hint="Check the path.")
+        hint = "Check the path" if folder.is_absolute() else "Check the path, which begins where you run the command"
+        raise ModelNotFound(f"{setting}: no folder {folder}.", hint=f"{hint}.")
     if "/" not in name:
         there = f"Packaged models: {', '.join(packaged)}." if packaged else "Name a folder or a hub id."
         raise ModelNotFound(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -241,11 +242,22 @@ def test_never_and_always_override_what_is_detected() -> None:
         ("/no/such/folder", "no folder /no/such/folder"),
         ("~no-such-user/model", "no folder ~no-such-user/model"),
         (f"/tmp/{'x' * 300}", "hf_model_id: .* cannot be read: File name too long.*Check the path"),
+        ("./no/such", "no folder no/such.*which begins where you run the command"),
         ("smollm2-135m", "neither a folder.*Did you mean 'smollm2-135m-instruct'"),
     ],
 )
 def test_a_model_that_does_not_exist_is_named_with_the_nearest(name: str, says: str) -> None:
     with pytest.raises(ModelNotFound, match=says):
+        resolve(name)
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "./model.gguf", "owner/model.gguf"])
+def test_a_file_is_not_told_as_missing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GGUF file was "no folder model.gguf. Check the path."."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner").mkdir()
+    (tmp_path / name).touch()
+    with pytest.raises(ModelNotFound, match=r"model.gguf is a file\. .* model folder; llama.cpp's server"):
         resolve(name)
 
 
