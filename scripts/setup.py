@@ -29,6 +29,8 @@ GPU_CUDA, GPU_DRIVER = 13, 580
 LONGEST_COMMAND = 100
 #: The packages' own tests, and one module for each architecture: a third of all source text.
 SELDOM_IMPORTED = r"/(tests?|testing)/|/transformers/models/|/vllm/model_executor/models/"
+#: With these, pip takes packages elsewhere for installed ones, or puts them elsewhere: environment modules set them.
+OF_OTHER_PYTHONS = ("PYTHONPATH", "PIP_TARGET", "PIP_PREFIX")
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -225,7 +227,8 @@ def _install_cpu_torch(target: Path) -> None:
 def _pip(target: Path, *arguments: str, quiet: bool = True) -> None:
     options = ["--no-compile", "--disable-pip-version-check", *(["-qq"] if quiet else [])]
     command = [str(target / "bin" / "python"), "-m", "pip", *arguments, *options]
-    subprocess.run(command, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
+    inherited = {name: value for name, value in os.environ.items() if name not in OF_OTHER_PYTHONS}
+    subprocess.run(command, check=True, env={**inherited, "PIP_NO_INPUT": "1", "PIP_USER": "0"})
 
 
 def _byte_compile(target: Path) -> None:

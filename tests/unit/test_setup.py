@@ -402,3 +402,18 @@ def test_pip_and_readme_are_told_the_same() -> None:
     told = re.search(r"With Python ([0-9.]+) to ([0-9.]+)", (ROOT / "README.md").read_text())
     assert told
     assert told.groups() == tuple(".".join(map(str, each)) for each in (oldest, newest))
+
+
+def test_packages_of_another_python_are_not_taken_for_installed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With PYTHONPATH set, as by environment modules, setup succeeded and left an environment without those there."""
+    target = tmp_path / "venv"
+    venv.create(target, with_pip=True)
+    elsewhere = tmp_path / "elsewhere/pinned-1.0.dist-info"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "METADATA").write_text("Metadata-Version: 2.1\nName: pinned\nVersion: 1.0\n")
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere.parent))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(subprocess.CalledProcessError):
+        setup._pip(target, "install", "pinned==1.0")
