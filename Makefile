@@ -1,6 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up first, once.
 VENV    ?= .venv
-PYTHON  ?= $(or $(realpath $(VENV)/bin/python),python3)# what $(VENV) was made with, if there is one
+MADE_BY  = $(realpath $(VENV)/bin/python)
+PYTHON  ?= $(if $(MADE_BY),"$(MADE_BY)",python3)# what $(VENV) was made with, if there is one
 VARIANT ?= auto# cpu, gpu, or auto: what $(VENV) has already, else gpu where nvidia-smi finds one, else cpu
 FORCE   ?=# 1: replace the environment by one with the other build even if processes run from it
 BIN      = $(VENV)/bin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -269,11 +270,11 @@ def test_an_environment_whose_python_is_gone_or_another_is_made_anew_with_its_bu
 
 def test_later_commands_keep_to_the_python_that_the_environment_was_made_with(tmp_path: Path) -> None:
     def interpreter_for(venv: Path) -> str:
-        command = ["make", "-n", "audit", f"VENV={venv}"]
+        command = ["make", "-n", "-f", str(ROOT / "Makefile"), "audit", f"VENV={venv.name}"]
         # As from a shell: the `make test` that we may run in would pass its variables on.
         apart = {name: value for name, value in os.environ.items() if name != "PYTHON" and not name.startswith("MAKE")}
-        done = subprocess.run(command, cwd=ROOT, env=apart, check=True, capture_output=True, text=True)
-        return done.stdout.split()[0]
+        done = subprocess.run(command, cwd=venv.parent, env=apart, check=True, capture_output=True, text=True)
+        return shlex.split(done.stdout)[0]
 
     missing = tmp_path / "missing"
     made = environment(tmp_path / "venv")
@@ -281,6 +282,10 @@ def test_later_commands_keep_to_the_python_that_the_environment_was_made_with(tm
     (broken / "python").symlink_to(tmp_path / "python-before-the-upgrade")
     assert interpreter_for(made) == str(Path(sys.executable).resolve())
     assert {interpreter_for(each) for each in (missing, broken.parent)} == {"python3"}
+    # venv copies the interpreter. In a checkout whose path has a blank, make worked once: "/home/me/my: No such file".
+    (copied := tmp_path / "with blank/venv/bin").mkdir(parents=True)
+    program(copied / "python")
+    assert interpreter_for(copied.parent) == str(copied.resolve() / "python")
 
 
 def test_make_lists_every_target_that_says_what_it_does() -> None:
