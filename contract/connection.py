@@ -71,6 +71,10 @@ _TLS_REMEDY = (
 _OLDEST = (6, 2)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _TOO_OLD = "mcqueue needs Redis 6.2 or newer, or Valkey: install one, or start it with `make redis`."
+_UNKNOWN_COMMAND = (
+    "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address. If its host has disabled that command "
+    "(rename-command), mcqueue cannot use it."
+)
 #: redis-py and server-side scripts put their own words before it.
 _FIRST_WORD = re.compile(rf"(?:^|: -?)({'|'.join(_REFUSALS)}) ")
 
@@ -200,18 +204,18 @@ def _ours(trouble: redis.RedisError | OSError, place: str) -> LedgerError:
         hint = "Wait until it has. Workers then continue by themselves."
         return RedisUnreachable(f"Redis at {place} was started and is still loading its data.", hint=hint)
     if isinstance(trouble, (redis.ConnectionError, redis.TimeoutError, OSError)):
-        return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=_remedy(trouble, place))
-    hint = ""
-    if str(trouble).startswith("unknown command `HELLO`"):  # that of the client itself, which came with Redis 6
-        hint = _TOO_OLD
-    elif str(trouble).startswith("unknown command"):
-        hint = "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address. If its host has disabled that "
-        hint += "command (rename-command), mcqueue cannot use it."
-    what = str(trouble).split(", with args beginning with")[0]
-    return LedgerError(f"Redis at {place} refuses: {what}.", hint=hint)
+        return RedisUnreachable(f"No Redis answers at {place} ({trouble}).", hint=_remedy_for_silence(trouble, place))
+    what, *_ = str(trouble).split(", with args beginning with")
+    return LedgerError(f"Redis at {place} refuses: {what}.", hint=_remedy_for_refused(what))
 
 
-def _remedy(trouble: redis.RedisError | OSError, place: str) -> str:
+def _remedy_for_refused(what: str) -> str:
+    if what.startswith("unknown command `HELLO`"):  # that of the client itself, which came with Redis 6
+        return _TOO_OLD
+    return _UNKNOWN_COMMAND if what.startswith("unknown command") else ""
+
+
+def _remedy_for_silence(trouble: redis.RedisError | OSError, place: str) -> str:
     """Return what to do where nothing answers; redis-py raises its error while it handles that of the socket."""
     cause = trouble.__context__ or trouble
     is_encrypted = place.startswith("rediss://")
