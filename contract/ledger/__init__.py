@@ -3,7 +3,7 @@
 `Ledger` is the interface; `RedisLedger` and `MemoryLedger` implement it.
 """
 
-from contract.ledger.base import REQUEST_ENDED, Begun, Ledger
+from contract.ledger.base import REQUEST_ENDED, Begun, Ledger, new_call
 from contract.ledger.memory import MemoryLedger
 from contract.ledger.redis import RedisLedger
 from contract.ledger.run import Counts, Run, RunState, Taken, halted, now
@@ -19,5 +19,6 @@ __all__ = [
     "RunState",
     "Taken",
     "halted",
+    "new_call",
     "now",
 ]

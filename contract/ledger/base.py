@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from contract.question import Body, Question
 from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 
-__all__ = ["REQUEST_ENDED", "Begun", "Ledger", "OpenRuns", "unknown"]
+__all__ = ["REQUEST_ENDED", "Begun", "Ledger", "OpenRuns", "new_call", "unknown"]
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,11 @@ def unknown(run_id: str, known: list[str], where: str = "the ledger") -> Unknown
     """Return the error for a run that is not in the ledger, among `known` ids."""
     helps = REQUEST_ENDED if is_request(run_id) else nearest(run_id, known)
     return UnknownRun(f"No run {run_id!r} in {where}.", hint=helps or "`python -m producer runs` lists them.")
+
+
+def new_call() -> str:
+    """Return a name for one call, by which the ledger tells a repeated call from another one."""
+    return uuid.uuid4().hex[:8]
 
 
 class Begun(NamedTuple):
@@ -163,9 +169,17 @@ class Ledger(abc.ABC):
 
     @abc.abstractmethod
     def begin(
-        self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
+        self,
+        run_id: str,
+        question_ids: Sequence[str],
+        count_below: int | None = None,
+        stage: Stage = Stage.SCORE,
+        call: str = "",
     ) -> list[Begun]:
         """Return the unsettled ones of `question_ids`, and count an attempt of this stage for each.
+
+        A caller that got no answer, and repeats its `call` (`new_call`), counts one attempt, as the ledger may have
+        executed it. Without a name, it is another attempt.
 
         With `count_below`, an attempt is counted only for those that have had fewer than that. The others are returned
         uncounted, and the caller begins each of them again, alone: it may have killed its worker. With 0 none is
@@ -181,9 +195,10 @@ class Ledger(abc.ABC):
         """Take back one attempt at each unsettled one of `question_ids`, as it was broken off."""
 
     @abc.abstractmethod
-    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
+    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str, call: str = "") -> list[int]:
         """Record why an attempt at each of `question_ids` failed; return how many reasons each has now.
 
+        A `call` that is repeated, as in `begin`, records one reason.
         Reasons are kept until the question is settled, or its passages are attached; a settled one has 0.
         """
 

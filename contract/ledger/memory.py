@@ -27,6 +27,9 @@ class _Books:
     attempts: dict[Stage, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     passages: dict[str, tuple[Passage, ...]] = field(default_factory=dict)
     troubles: dict[str, list[str]] = field(default_factory=dict)
+    #: The calls that counted the last attempt, by stage, and that noted the last trouble, by question id.
+    counted_by: dict[tuple[Stage, str], str] = field(default_factory=dict)
+    noted_by: dict[str, str] = field(default_factory=dict)
     engines: list[EngineUsed] = field(default_factory=list)
     state: RunState = RunState.RUNNING
     aside: set[str] = field(default_factory=set)
@@ -89,7 +92,12 @@ class MemoryLedger(Ledger):
             return {each: there[each] for each in question_ids if each in there}
 
     def begin(
-        self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
+        self,
+        run_id: str,
+        question_ids: Sequence[str],
+        count_below: int | None = None,
+        stage: Stage = Stage.SCORE,
+        call: str = "",
     ) -> list[Begun]:
         with self._lock:
             books = self._books(run_id)
@@ -100,8 +108,11 @@ class MemoryLedger(Ledger):
                 raise halted(run_id, books.state)
             begun = []
             for each in open_ones:
-                counted = count_below is None or attempts[each] < count_below
-                attempts[each] += counted
+                counted = bool(call) and books.counted_by.get((stage, each)) == call
+                if not counted and (count_below is None or attempts[each] < count_below):
+                    counted = True
+                    attempts[each] += 1
+                    books.counted_by[stage, each] = call
                 begun.append(Begun(books.questions[each], attempts[each], counted))
             return begun
 
@@ -112,13 +123,16 @@ class MemoryLedger(Ledger):
             for each in question_ids:
                 if each not in books.verdicts and attempts[each]:
                     attempts[each] -= 1
+                    books.counted_by.pop((stage, each), None)
 
-    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
+    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str, call: str = "") -> list[int]:
         with self._lock:
             books = self._books(run_id)
             for each in question_ids:
-                if each in books.questions and each not in books.verdicts:
+                is_repeated = bool(call) and books.noted_by.get(each) == call
+                if each in books.questions and each not in books.verdicts and not is_repeated:
                     books.troubles.setdefault(each, []).append(reason)
+                    books.noted_by[each] = call
             return [len(books.troubles.get(each, ())) for each in question_ids]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:

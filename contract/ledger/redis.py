@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -21,7 +20,7 @@ from contract.connection import connect, lua, place_of, translating
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, RunConflict, UnreadableRun
 from contract.explain import first_mistake
-from contract.ledger.base import Begun, Ledger, unknown
+from contract.ledger.base import Begun, Ledger, new_call, unknown
 from contract.ledger.run import Counts, Run, RunState, halted
 from contract.question import Body, Question
 from contract.settings import Settings
@@ -199,11 +198,16 @@ class RedisLedger(Ledger):
         return found
 
     def begin(
-        self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
+        self,
+        run_id: str,
+        question_ids: Sequence[str],
+        count_below: int | None = None,
+        stage: Stage = Stage.SCORE,
+        call: str = "",
     ) -> list[Begun]:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.questions, own.todo, own.attempts_at(stage), own.state, own.aside]
-        call, limit = _new_call(), "" if count_below is None else count_below
+        call, limit = call or new_call(), "" if count_below is None else count_below
         found = self._step(self._begin, run_id, script_keys, [call, limit, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
@@ -219,7 +223,7 @@ class RedisLedger(Ledger):
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.attempts_at(stage)]
-        self._step(self._uncount, run_id, script_keys, [_new_call(), *question_ids])
+        self._step(self._uncount, run_id, script_keys, [new_call(), *question_ids])
 
     def _uncount_those_of(self, call: str, run_id: str, question_ids: Sequence[str], stage: Stage) -> None:
         """Take back the attempts that this call of `begin` counted: suspects have been handed out uncounted."""
@@ -229,10 +233,10 @@ class RedisLedger(Ledger):
         counted = [each for each, said in zip(question_ids, found, strict=True) if said and said.endswith(f" {call}")]
         self.uncount(run_id, counted, stage)
 
-    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str) -> list[int]:
+    def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str, call: str = "") -> list[int]:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.todo, own.troubles]
-        found = self._step(self._trouble, run_id, script_keys, [_new_call(), reason, *question_ids])
+        found = self._step(self._trouble, run_id, script_keys, [call or new_call(), reason, *question_ids])
         return [int(each) for each in found]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
@@ -344,7 +348,7 @@ class RedisLedger(Ledger):
         for ids in self._ids(run_id):
             with translating(self._redis):
                 bodies = cast("list[str | None]", self._redis.hmget(own.verdicts, ids))
-            arguments = [_new_call(), run_id]
+            arguments = [new_call(), run_id]
             for each, body in zip(ids, bodies, strict=True):
                 if body and self._failed(run_id, each, body):
                     arguments += (each, body)
@@ -426,8 +430,3 @@ class RedisLedger(Ledger):
     def _unknown(self, run_id: str) -> NoReturn:
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
         raise unknown(run_id, known, f"the ledger at {place_of(self._redis)}")
-
-
-def _new_call() -> str:
-    """Return a name for one call, by which a script tells a repeated call from a new one."""
-    return uuid.uuid4().hex[:8]

@@ -12,6 +12,7 @@ import pytest
 from contract import Counts, Ledger, Mode, Outcome, Run
 from contract.engine_info import EngineUsed
 from contract.errors import RunConflict, UnknownRun
+from contract.ledger import new_call
 from contract.question import Body
 from contract.spec import FewShot, Stage
 from contract.verdict import Failure, Passage
@@ -95,6 +96,18 @@ def test_runs_are_listed_newest_first_whatever_the_clocks_of_their_hosts_say(led
     assert [run.run_id for run in ledger.runs()] == ["later-5", "later--60", "later-90", first.run_id]
     assert ledger.runs([first.run_id, "unknown", "later-5"]) == [first, later[2]]
     assert ledger.runs([]) == []
+
+
+def test_a_call_that_its_caller_repeats_by_name_counts_once(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(3))
+    ledger.begin(run.run_id, ["q1"])
+    mine, others = new_call(), new_call()
+    for _ in range(2):
+        begun = ledger.begin(run.run_id, ["q0", "q1"], 1, call=mine)
+        assert [(each.attempts, each.counted) for each in begun] == [(1, True), (1, False)]
+        assert ledger.note_trouble(run.run_id, ["q0"], "boom", mine) == [1]
+    assert [each.attempts for each in ledger.begin(run.run_id, ["q0", "q2"], call=others)] == [2, 1]
+    assert ledger.note_trouble(run.run_id, ["q0"], "boom", others) == [2]
 
 
 def test_reasons_are_kept_until_the_question_is_settled(ledger: Ledger) -> None:

@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun, WaitEnded
+from contract.ledger import new_call
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
 from contract.verdict import Failure
@@ -169,7 +170,7 @@ class BatchWork(abc.ABC):
         A ledger that is away is waited for: other runs of the batch may have begun, and their attempts are counted.
         """
         try:
-            begin = partial(self._begin, run_id, asked)
+            begin = partial(self._begin, run_id, asked, new_call())
             return self._recorder.despite_outages(number(len(asked), "question"), begin), {}
         except RunHalted as halt:
             self._put_offs.end(run_id)
@@ -190,8 +191,10 @@ class BatchWork(abc.ABC):
         begun = [work for works, _ in parts for work in works]
         return begun, {each: ending for _, endings in parts for each, ending in endings.items()}
 
-    def _begin(self, run_id: str, asked: dict[str, HeldMessage]) -> list[Work]:
+    def _begin(self, run_id: str, asked: dict[str, HeldMessage], call: str) -> list[Work]:
         """Begin the unsettled ones of `asked`. A suspect's attempt is counted later, when it is begun alone.
+
+        A `call` that is repeated counts one attempt, although an answer may have been lost.
 
         Raises RunHalted for a paused or cancelled run, whose questions the ledger has put aside: their messages are no
         longer needed. Raises NotNow if this worker currently cannot process the run.
@@ -199,7 +202,7 @@ class BatchWork(abc.ABC):
         try:
             spec, hindrance = self._spec_or_hindrance(run_id, asked.values())
             count_below = 0 if hindrance else self._suspect_from
-            begun = self._ledger.begin(run_id, list(asked), count_below, self.stage)
+            begun = self._ledger.begin(run_id, list(asked), count_below, self.stage, call)
         except UnknownRun:
             self._put_offs.end(run_id)
             log.warning("run %s is unknown or purged: %d of its questions are dropped", run_id, len(asked))
@@ -241,8 +244,9 @@ class BatchWork(abc.ABC):
         run_id, question_id = work.run_id, work.question_id
         times = number(work.attempts - 1, "time")
         log.warning("question %s was begun %s without a verdict: alone now", question_id, times)
+        begin = partial(self._ledger.begin, run_id, [question_id], None, self.stage, new_call())
         try:
-            if not self._ledger.begin(run_id, [question_id], stage=self.stage):
+            if not self._recorder.despite_outages("1 question", begin):
                 return {}
         except RunHalted as halt:
             return _not_begun(run_id, [question_id], halt)

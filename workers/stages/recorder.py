@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, UnknownRun, WritesRefused
+from contract.ledger import new_call
 from contract.spec import Mode, Stage
 from contract.verdict import Failure, Verdict
 from contract.wording import number
@@ -104,8 +105,9 @@ class Recorder:
     def despite_outages(self, what: str, call: Callable[[], T]) -> T:
         """Return the result of `call`, which asks the ledger; repeat it as long as Redis is unavailable.
 
-        So scored questions survive a restart of Redis, and an outage costs no attempt. `what` names what waits, for the
-        log.
+        So scored questions survive a restart of Redis, and an outage costs no attempt. The ledger may have executed
+        a call whose answer was lost: what counts something has a `new_call`, made before. `what` names what waits, for
+        the log.
 
         Raises LedgerError if waiting cannot help, or once this worker is stopping; the questions then stay unsettled
         and are asked again.
@@ -132,7 +134,8 @@ class Recorder:
 
     def retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
         """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""
-        note = partial(self._ledger.note_trouble, held.run_id, [question_id], f"{self._worker}: {reason}")
+        said = f"{self._worker}: {reason}"
+        note = partial(self._ledger.note_trouble, held.run_id, [question_id], said, new_call())
         try:
             (known,) = self.despite_outages("1 failed attempt", note)
         except UnknownRun:

@@ -11,7 +11,7 @@ from contract.priority import Priority
 from contract.queue import MESSAGE_VERSION
 from workers.messages.batch import Batch, HeldMessage
 
-__all__ = ["PUBLISHED_AT", "away_at_first", "batch_of", "message"]
+__all__ = ["PUBLISHED_AT", "away_at_first", "batch_of", "message", "unheard_at_first"]
 
 PUBLISHED_AT = 7.0
 
@@ -37,5 +37,18 @@ def away_at_first(call: Callable[..., Any], times: int) -> Callable[..., Any]:
         for refusal in refusals:
             raise refusal
         return call(*arguments, **named)
+
+    return called
+
+
+def unheard_at_first(call: Callable[..., Any], times: int) -> Callable[..., Any]:
+    """`call` of a ledger that executes it, but is away before it answers, for the first so many times."""
+    refusals = iter([RedisUnreachable("away")] * times)
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        answer = call(*arguments, **named)
+        for refusal in refusals:
+            raise refusal
+        return answer
 
     return called

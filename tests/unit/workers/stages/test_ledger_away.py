@@ -14,7 +14,7 @@ from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.ledger import Begun
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
-from tests.unit.workers.messages.batches import away_at_first, batch_of, message
+from tests.unit.workers.messages.batches import away_at_first, batch_of, message, unheard_at_first
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, score, scorer, verdict_of
 from workers.messages.batch import Settlement
 
@@ -104,6 +104,60 @@ def test_a_worker_tells_why_redis_refuses_its_verdicts_as_long_as_they_wait(
     stage.run(batch_of(message(run, "q0", "q1")))
 
     assert [*said, stage.refused] == ["", told, told, ""]
+
+
+def test_a_beginning_whose_answer_is_lost_is_one_attempt_however_often_it_is_repeated(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer that an outage cut off counted another one, and the worker was said to have died in it."""
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    run = open_run(books, make_questions(2))
+    monkeypatch.setattr(books, "begin", unheard_at_first(books.begin, SETTINGS.max_attempts + 1))
+
+    score(books, engine, message(run, "q0", "q1"))
+
+    assert engine.calls == [2]
+    assert [verdict_of(books, run, each).attempts for each in ("q0", "q1")] == [1, 1]
+
+
+def test_a_suspect_whose_beginning_is_not_answered_has_not_had_its_last_attempt(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its message was requeued with that attempt counted, and it failed without having been asked."""
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.stages.pauses.RETRY_PAUSE_S", 0)
+    run = open_run(books, make_questions(1))
+    for _ in range(SETTINGS.max_attempts - 1):
+        books.begin(run.run_id, ["q0"])
+    begin, unheard = books.begin, unheard_at_first(books.begin, 1)
+    monkeypatch.setattr(
+        books, "begin", lambda of, ids, below, *more: (begin if below else unheard)(of, ids, below, *more)
+    )
+
+    for _ in range(2):
+        score(books, engine, message(run, "q0"))
+
+    assert engine.calls == [1]
+    assert verdict_of(books, run, "q0").error is None
+    assert verdict_of(books, run, "q0").attempts == SETTINGS.max_attempts
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_failed_attempt_that_is_recorded_without_an_answer_is_one_of_all_that_a_question_has(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reason was recorded twice, and counted as two attempts."""
+    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    run = open_run(books, make_questions(1))
+    engine.raises = {"What is": OSError("too many open files")}
+    monkeypatch.setattr(books, "note_trouble", unheard_at_first(books.note_trouble, 2))
+
+    for _ in range(SETTINGS.max_attempts):
+        assert not books.counts(run.run_id).finished
+        score(books, engine, message(run, "q0"))
+
+    assert engine.calls == [1] * SETTINGS.max_attempts
+    assert error_of(books, run, "q0").message.count("too many open files") == SETTINGS.max_attempts
 
 
 @pytest.mark.parametrize("call", ["note_engine", "passages"])

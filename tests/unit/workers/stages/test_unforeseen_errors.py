@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,6 @@ from contract import MemoryLedger, Outcome, load_settings
 from contract.errors import RequestRejected
 from contract.ledger import Begun
 from contract.question import Question
-from contract.spec import Stage
 from contract.verdict import Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.messages.batches import batch_of, message
@@ -45,12 +45,10 @@ def test_a_question_that_cannot_be_read_ends_as_failed_and_its_company_is_scored
     engine: CountingEngine, no_pauses: list[float]
 ) -> None:
     class Damaged(MemoryLedger):
-        def begin(
-            self, run_id: str, question_ids: Sequence[str], count_below: int | None = None, stage: Stage = Stage.SCORE
-        ) -> list[Begun]:
+        def begin(self, run_id: str, question_ids: Sequence[str], *more: Any, **named: Any) -> list[Begun]:
             if "q1" in question_ids:
                 raise ValueError("no question at all")
-            return super().begin(run_id, question_ids, count_below, stage)
+            return super().begin(run_id, question_ids, *more, **named)
 
     books = Damaged()
     run = open_run(books, make_questions(4))
