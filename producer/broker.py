@@ -65,10 +65,11 @@ class Broker(Protocol):
     def messages_of(self, runs: Iterable[Run]) -> Counter[str]:
         """Return the number of waiting messages of each of `runs` that has any; each of their queues is read once."""
 
-    def drop_leftovers(self, queue: str) -> int:
+    def drop_leftovers(self, queue: str, purging: Collection[str]) -> int:
         """Delete the messages waiting in `queue` if no worker would take and drop them; return their number.
 
-        That is if no live worker serves it, and all of them are of purged runs.
+        That is if no live worker serves it, and all of them are of runs that were purged, or are about to be:
+        `purging` has the ids of these.
         """
 
     def in_flight(self, run: Run) -> bool:
@@ -147,12 +148,13 @@ class RedisBroker:
                 found.update(queued_runs(self._ledger.client, queue, run_ids))
         return found
 
-    def drop_leftovers(self, queue: str) -> int:
+    def drop_leftovers(self, queue: str, purging: Collection[str]) -> int:
         if any(each.queue == queue for each in self.all_workers()):
             return 0
         with translating(self._ledger.client):
             waiting = queued_runs(self._ledger.client, queue)
-            if not waiting.keys().isdisjoint(["", *self._ledger.run_ids()]):  # "" has malformed ones
+            kept = {"", *self._ledger.run_ids()} - {*purging}  # "" has malformed ones
+            if not waiting.keys().isdisjoint(kept):
                 return 0
             # Should a run be sent meanwhile, its messages are missed and sent again, as any others that get lost.
             self._ledger.client.delete(*keys.broker_lists(queue))
@@ -265,11 +267,11 @@ class MemoryBroker:
         wanted = {run.run_id for run in runs}
         return Counter(run_id for _, run_id, _ in self.messages if run_id in wanted)
 
-    def drop_leftovers(self, queue: str) -> int:
+    def drop_leftovers(self, queue: str, purging: Collection[str]) -> int:
         """Do the same with `live` workers and `messages`."""
         waiting = [each for each in self.messages if each[0] == queue]
-        known = {*self.ledger.run_ids()}
-        if any(each.queue == queue for each in self.live) or any(run_id in known for _, run_id, _ in waiting):
+        kept = {*self.ledger.run_ids()} - {*purging}
+        if any(each.queue == queue for each in self.live) or any(run_id in kept for _, run_id, _ in waiting):
             return 0
         self.messages = [each for each in self.messages if each[0] != queue]
         return len(waiting)

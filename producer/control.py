@@ -224,16 +224,19 @@ def _with_verdicts(session: Session, run: Run) -> str:
 
 
 def _purge(session: Session, runs: Sequence[Run]) -> None:
-    """Delete the runs and say what becomes of their messages, for which each queue is read once for all runs."""
+    """Delete the runs and say what becomes of their messages, for which each queue is read once for all runs.
+
+    Messages go first: if this breaks off in between, a repeated command still knows the runs, and so their queues.
+    """
     gone: list[str] = []
     try:
-        for run in runs:
-            session.ledger.purge(run.run_id)
-            gone.append(run.run_id)
         last_of = {queue: run.run_id for run in runs for queue in keys.route(run.spec)}
         dropped: Counter[str] = Counter()
         for queue, run_id in last_of.items():
-            dropped[run_id] += session.broker.drop_leftovers(queue)
+            dropped[run_id] += session.broker.drop_leftovers(queue, [each.run_id for each in runs])
+        for run in runs:
+            session.ledger.purge(run.run_id)
+            gone.append(run.run_id)
         # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
         left = session.broker.messages_of(runs)
     except LedgerError:

@@ -67,12 +67,12 @@ def test_of_several_purged_runs_the_messages_are_looked_for_once(
     ids = [producer.json("enqueue", five, "--run", name)["run_id"] for name in ("one", "two", "three")]
     looks = []
 
-    def counted(name: str) -> Callable[[MemoryBroker, Any], Any]:
+    def counted(name: str) -> Callable[..., Any]:
         real = getattr(MemoryBroker, name)
 
-        def look(self: MemoryBroker, at: Any) -> Any:
+        def look(self: MemoryBroker, *at: Any) -> Any:
             looks.append(name)
-            return real(self, at)
+            return real(self, *at)
 
         return look
 
@@ -118,6 +118,38 @@ def test_a_purge_that_breaks_off_says_which_runs_are_gone(
 
     assert told.stderr == f"deleted before that: {ids[0]} {ids[1]}\nerror: Redis is gone.\n"
     assert sorted(ledger.run_ids()) == sorted(ids[2:])
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("owner", "step"), [(MemoryBroker, "drop_leftovers"), (MemoryLedger, "purge"), (MemoryBroker, "messages_of")]
+)
+def test_a_purge_that_breaks_off_and_is_repeated_leaves_no_message_that_no_worker_would_take(
+    producer: Producer,
+    five: Path,
+    ledger: MemoryLedger,
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    step: str,
+    is_done: bool,
+) -> None:
+    """The run was gone, so the repeated command knew nothing of it, and its messages stayed in the queue."""
+    run_id = producer.json("enqueue", five)["run_id"]
+    real = getattr(owner, step)
+
+    def breaks_off(*arguments: Any) -> None:
+        if is_done:
+            real(*arguments)
+        raise LedgerError("Redis is gone.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, step, breaks_off)
+        producer("purge", run_id, "--yes", exit_code=1)
+    if ledger.run_ids():
+        producer("purge", run_id, "--yes")
+
+    assert (ledger.run_ids(), broker.messages) == ([], [])
 
 
 def test_a_purge_that_breaks_off_at_the_messages_says_that_all_runs_are_gone(
