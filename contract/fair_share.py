@@ -20,8 +20,9 @@ import redis
 from redis.commands.core import Script
 
 from contract import keys
-from contract.connection import lua, translating
+from contract.connection import lua, place_of, translating
 from contract.ledger import RedisLedger
+from contract.ledger.base import unknown
 from contract.locks import Lock, claim, holding
 
 __all__ = ["MOST_WEIGHT", "at_rest", "level", "level_if_due", "weigh", "weight_of"]
@@ -39,12 +40,12 @@ SERVER_SHARE = 0.1
 
 
 def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
-    """Give the run `weight` turns where others get one. Takes effect at the janitors' next pass."""
+    """Give the run `weight` turns where others get one. Takes effect at the janitors' next pass. Raises LedgerError."""
+    script_keys = [keys.RunKeys(run_id).meta, keys.weights()]
     with translating(ledger.client):
-        if weight == 1:
-            ledger.client.hdel(keys.weights(), run_id)
-        else:
-            ledger.client.hset(keys.weights(), run_id, str(weight))
+        known = lua(ledger.client, "weigh")(script_keys, [run_id, weight])
+    if not known:
+        raise unknown(run_id, ledger.run_ids(), f"the ledger at {place_of(ledger.client)}")
 
 
 def weight_of(ledger: RedisLedger, run_id: str) -> int:

@@ -252,6 +252,7 @@ class MemoryBroker:
 
     def weigh(self, run_id: str, weight: int) -> None:
         """Record the weight; it has no effect here."""
+        self.ledger.run(run_id)  # raises UnknownRun
         self.weights[run_id] = weight
 
     def weight(self, run_id: str) -> int:

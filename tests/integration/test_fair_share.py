@@ -205,8 +205,7 @@ def test_each_priority_is_ordered_by_itself(app: Celery, redis_ledger: RedisLedg
 @pytest.mark.parametrize(
     ("command", "call"),
     [
-        ("HSET", lambda ledger: fair_share.weigh(ledger, "run", 2)),
-        ("HDEL", lambda ledger: fair_share.weigh(ledger, "run", 1)),
+        ("EVALSHA", lambda ledger: fair_share.weigh(ledger, "run", 2)),
         ("HGET", lambda ledger: fair_share.weight_of(ledger, "run")),
         ("SET", lambda ledger: fair_share.level_if_due(ledger, QUEUE)),
         ("PEXPIRE", lambda ledger: fair_share.level_if_due(ledger, QUEUE)),

@@ -143,10 +143,20 @@ def test_a_run_that_is_purged_while_it_is_opened_again_is_not_listed(
     assert redis_ledger.run_ids() == []
 
 
-def test_a_weight_given_while_a_run_was_purged_is_not_that_of_one_made_anew(redis_ledger: RedisLedger) -> None:
+def test_a_run_that_was_purged_is_given_no_weight(redis_ledger: RedisLedger) -> None:
+    """`weight` said that it had been, and what it wrote stayed for ever."""
     run = open_run(redis_ledger, make_questions(2))
     redis_ledger.purge(run.run_id)
-    fair_share.weigh(redis_ledger, run.run_id, 3)
+    for weight in (3, 1):
+        with pytest.raises(UnknownRun, match="No run"):
+            fair_share.weigh(redis_ledger, run.run_id, weight)
+    assert not redis_ledger.client.exists(keys.weights())
+
+
+def test_a_weight_that_an_older_version_left_behind_is_not_that_of_a_run_made_anew(redis_ledger: RedisLedger) -> None:
+    run = open_run(redis_ledger, make_questions(2))
+    redis_ledger.purge(run.run_id)
+    redis_ledger.client.hset(keys.weights(), run.run_id, "3")
     redis_ledger.open_run(run)
     assert fair_share.weight_of(redis_ledger, run.run_id) == 1
     fair_share.weigh(redis_ledger, run.run_id, 3)
