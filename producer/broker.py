@@ -10,7 +10,7 @@ from typing import Protocol
 
 from contract import audit, fair_share, keys
 from contract.chunks import chunks
-from contract.connection import translating, why_no_writes
+from contract.connection import lua, translating, why_no_writes
 from contract.errors import WritesRefused
 from contract.fleet import BootFailure, Fleet, WorkerRecord
 from contract.ledger import Ledger, RedisLedger, Run
@@ -151,14 +151,19 @@ class RedisBroker:
     def drop_leftovers(self, queue: str, purging: Collection[str]) -> int:
         if any(each.queue == queue for each in self.all_workers()):
             return 0
-        with translating(self._ledger.client):
-            waiting = queued_runs(self._ledger.client, queue)
+        client, lists = self._ledger.client, keys.broker_lists(queue)
+        with translating(client):
+            pipeline = client.pipeline(transaction=False)
+            for name in lists:
+                pipeline.llen(name)
+                pipeline.lindex(name, 0)
+            as_read = ["" if each is None else each for each in pipeline.execute()]
+            waiting = queued_runs(client, queue)
             kept = {"", *self._ledger.run_ids()} - {*purging}  # "" has malformed ones
             if not waiting.keys().isdisjoint(kept):
                 return 0
-            # Should a run be sent meanwhile, its messages are missed and sent again, as any others that get lost.
-            self._ledger.client.delete(*keys.broker_lists(queue))
-        return waiting.total()
+            dropped = lua(client, "drop")(lists, as_read)  # not if a run was sent meanwhile
+        return waiting.total() if dropped else 0
 
     def in_flight(self, run: Run) -> bool:
         queues = keys.route(run.spec)

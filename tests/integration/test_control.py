@@ -212,6 +212,29 @@ def test_the_messages_of_a_purged_run_ask_for_no_worker(
     assert not [each for each in found if "no worker is ready" in each]
 
 
+def test_a_purge_leaves_what_is_enqueued_while_it_looks_at_the_queue(
+    app: Celery, redis_ledger: RedisLedger, verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It deleted the new run's messages as well: where workers are started at the sight of messages, none were."""
+    gone = sent(app, redis_ledger, 8, "gone")
+    new: list[Run] = []
+    run_ids = RedisLedger.run_ids
+
+    def enqueued_right_afterwards(ledger: RedisLedger) -> list[str]:
+        found = run_ids(ledger)
+        if not new:
+            new.append(sent(app, redis_ledger, 8, "new"))
+        return found
+
+    monkeypatch.setattr(RedisLedger, "run_ids", enqueued_right_afterwards)
+    said = verb("purge", gone.run_id, "--yes")
+
+    assert said == f"deleted {gone.run_id}; 2 messages of it are still queued, to be dropped by workers\n"
+    assert queue_length(redis_ledger.client, QUEUE) == 4
+    verb("purge", new[0].run_id, "--yes")
+    assert queue_length(redis_ledger.client, QUEUE) == 0
+
+
 def test_what_a_rescoring_that_was_cut_short_lacks_is_not_said_to_be_lost(
     settings: Settings, redis_ledger: RedisLedger
 ) -> None:
