@@ -22,6 +22,7 @@ __all__ = [
     "run_id_for",
     "run_name",
     "slug",
+    "without_fingerprint",
 ]
 
 #: What commands take for a run's name: the newest run that is not an HTTP request. No run may be called so.
@@ -92,6 +93,15 @@ def has_fingerprint(run_id: str, fingerprint: str) -> bool:
     (True, False)
     """
     return re.search(rf"-{fingerprint[:8]}(-\d+)?$", run_id) is not None
+
+
+def without_fingerprint(run_id: str) -> str:
+    """Return the name in an id that `run_id_for` made.
+
+    >>> without_fingerprint("my-test-0a1b2c3d-2")
+    'my-test'
+    """
+    return re.sub(r"-[0-9a-f]{8}(-\d+)?$", "", run_id)
 
 
 def request_id() -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count as count_from
 from typing import Any
 
 from contract.choice_order import arrangements
 from contract.chunks import chunks
-from contract.errors import RunConfigError
+from contract.errors import RunConfigError, UnknownRun
 from contract.ledger import Ledger, Run, now
-from contract.names import run_id_for
+from contract.names import run_id_for, without_fingerprint
 from contract.question import Question
 from contract.verdict import Failure, Outcome, Verdict
 from workers.scoring.extract import rules_version
@@ -45,26 +47,46 @@ def rescore(ledger: Ledger, old: Run) -> Rescored:
     that run was made, there are new texts, but its verdicts stand: so a further run is made, with a number in its name.
     A question on whose text the rules raise an error is `failed`, with the reason.
 
-    Raises RunConfigError for a run without texts to read, or that is not finished.
+    Raises RunConfigError for a run without texts to read, or that is not finished, UnknownRun if either is purged.
     """
     _refuse_unreadable(old)
     if not ledger.counts(old.run_id).finished:
-        raise RunConfigError(f"Run {old.run_id} is not finished.", hint="Wait for it, or purge it.")
+        raise _not_finished(old)
     spec = old.spec.model_copy(update={"rescored_from": old.run_id, "rules_version": rules_version()})
     name = f"{old.run_id.removesuffix(f'-{old.spec.fingerprint()[:8]}')}-rescored"
-    ids = (run_id_for(name, spec, repeat) for repeat in count_from(1))
-    runs = (old.model_copy(update={"run_id": each, "spec": spec, "created_at": now()}) for each in ids)
-    return next(done for new in runs if (done := _rescored_into(ledger, old, new)))
+    done = None
+    repeats = count_from(1)
+    while done is None:
+        run_id = run_id_for(name, spec, next(repeats))
+        new = old.model_copy(update={"run_id": run_id, "spec": spec, "created_at": now()})
+        with _explaining_purge(ledger, old, new):
+            done = _rescored_into(ledger, old, new)
+    return done
+
+
+@contextmanager
+def _explaining_purge(ledger: Ledger, old: Run, new: Run) -> Iterator[None]:
+    """Say which of the two was purged meanwhile, and what to do."""
+    try:
+        yield
+    except UnknownRun as trouble:
+        if ledger.runs([old.run_id]):
+            raise UnknownRun(f"{new.run_id} was purged meanwhile.", hint="Repeat this command.") from trouble
+        done = ledger.counts(new.run_id).finished
+        what = "has them all." if done else f"cannot be finished: python -m producer purge {new.run_id}"
+        raise UnknownRun(
+            f"{old.run_id} was purged while its texts were read.", hint=f"{new.run_id} {what}"
+        ) from trouble
 
 
 def cut_short(ledger: Ledger, done: Rescored) -> list[str]:
     """Return other rescorings of the same run that are not finished, as the rules or the texts have changed since."""
-    runs = ledger.read_open_runs().runs.values()
-    return [
-        each.run_id
-        for each in runs
-        if each.spec.rescored_from == done.run.spec.rescored_from and each.run_id != done.run.run_id
-    ]
+    own = done.run
+    name = without_fingerprint(own.run_id)
+    # Not among the open runs: one that was killed between two commits has no unsettled question.
+    alike = ledger.runs([each for each in ledger.run_ids() if each != own.run_id and each.startswith(f"{name}-")])
+    others = (run for run in alike if run.spec.rescored_from == own.spec.rescored_from)
+    return [run.run_id for run, counts in ledger.standings(others) if not counts.finished]
 
 
 def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
@@ -72,6 +94,8 @@ def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
     ledger.open_run(new)
     questions = changed = 0
     for results in chunks(ledger.results(old.run_id), CHUNK):
+        if any(verdict is None for _, verdict in results):  # not to be left out: it would come behind all others
+            raise _not_finished(old, " any more")
         pairs = [(question, verdict, _read_again(old, question, verdict)) for question, verdict in results if verdict]
         ledger.add_questions(new.run_id, [question for question, _, _ in pairs])
         if len(ledger.commit(new.run_id, [after for _, _, after in pairs])) < len(pairs):
@@ -81,6 +105,10 @@ def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
     for used in ledger.engines(old.run_id):  # the engines that wrote the texts determine these results, too
         ledger.note_engine(new.run_id, used.model_copy(update={"engine": used.engine | {"rules": rules_version()}}))
     return Rescored(new, questions, changed)
+
+
+def _not_finished(run: Run, why: str = "") -> RunConfigError:
+    return RunConfigError(f"Run {run.run_id} is not finished{why}.", hint="Wait for it, or purge it.")
 
 
 def _refuse_unreadable(run: Run) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from benchmarks.made_up import LETTERED
-from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Question
+from contract import Failure, MemoryLedger, Mode, Outcome, Prompt, Question, Run, Verdict
 from contract.choice_order import arrangements
 from contract.engine_info import EngineUsed
-from contract.errors import RunConfigError
+from contract.errors import RunConfigError, UnknownRun
+from contract.question import Body
 from contract.spec import Judge, Sampling
 from tests.support import make_questions, open_run
 from tests.unit.workers.recheck.stored import GENERATES, commit, stored
@@ -154,6 +156,106 @@ def test_a_rescoring_that_other_rules_began_is_named_by_the_command_that_cannot_
     assert cut_short(books, done) == [left]
     books.purge(left)
     assert cut_short(books, done) == []
+
+
+def test_a_rescoring_that_was_cut_short_between_two_writes_is_named_as_well(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No question of it was unsettled, so it was not among the open runs."""
+    run = open_run(books, make_questions(2), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."), stored("q1", "No idea."))
+    monkeypatch.setattr("workers.recheck.rescoring.CHUNK", 1)
+    with monkeypatch.context() as yesterday:
+        yesterday.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
+        add = books.add_bodies
+        written: list[str] = []
+
+        def killed_at_the_second(run_id: str, bodies: Iterable[Body]) -> None:
+            if written:
+                killed()
+            written.append(run_id)
+            add(run_id, bodies)
+
+        yesterday.setattr(books, "add_bodies", killed_at_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            rescore(books, run)
+    (left,) = (each for each in books.run_ids() if each != run.run_id)
+    assert (books.counts(left).settled, books.open_runs()) == (1, [])
+
+    assert cut_short(books, rescore(books, run)) == [left]
+
+
+def test_a_run_whose_failed_questions_are_asked_again_while_it_is_rescored_is_not_finished(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rescored run was said to be there, but lacked them; the next command put them behind all others."""
+    run = open_run(books, make_questions(3), "old", **GENERATES)
+    failed = [
+        stored(each, "", outcome=Outcome.FAILED, error=Failure(type="EngineDead", message="out of memory"))
+        for each in ("q0", "q2")
+    ]
+    commit(books, run, stored("q1", "The answer is B."), *failed)
+    make = books.open_run
+
+    def reopening_others(new: Run) -> Run:
+        books.reopen_failed(run.run_id)
+        return make(new)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(books, "open_run", reopening_others)
+        with pytest.raises(RunConfigError, match="is not finished any more"):
+            rescore(books, run)
+
+    commit(books, run, stored("q0", "The answer is A."), stored("q2", "The answer is C."))
+    done = rescore(books, run)
+
+    after = [(question.id, verdict and verdict.outcome) for question, verdict in books.results(done.run.run_id)]
+    assert after == [(f"q{n}", Outcome.CORRECT) for n in range(3)]
+    assert cut_short(books, done) == []
+
+
+@pytest.mark.parametrize(
+    ("which", "told"),
+    [
+        (0, "old-.* was purged while its texts were read. old-rescored-.* cannot be finished: .* purge old-rescored-"),
+        (1, "old-rescored-.* was purged meanwhile. Repeat this command."),
+    ],
+)
+def test_who_rescores_a_run_is_told_which_of_the_two_was_purged_meanwhile(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch, which: int, told: str
+) -> None:
+    """Both were told as a name that is wrong."""
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."))
+    make = books.open_run
+
+    def purging_one(new: Run) -> Run:
+        made = make(new)
+        books.purge((run, new)[which].run_id)
+        return made
+
+    monkeypatch.setattr(books, "open_run", purging_one)
+    with pytest.raises(UnknownRun, match=told):
+        rescore(books, run)
+
+
+def test_a_run_that_is_purged_once_all_its_texts_were_read_leaves_a_whole_one(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."))
+    write = books.commit
+
+    def purging_the_old_one(run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        stand = write(run_id, verdicts)
+        books.purge(run.run_id)
+        return stand
+
+    monkeypatch.setattr(books, "commit", purging_the_old_one)
+    with pytest.raises(UnknownRun, match=r"old-.* was purged while its texts were read. old-rescored-.* has them all."):
+        rescore(books, run)
+    (new,) = books.run_ids()
+    assert books.counts(new).finished
 
 
 def test_other_rules_make_another_run_so_that_what_they_read_is_what_one_finds(
