@@ -159,19 +159,19 @@ def _refuse_to_requeue(session: Session, run: Run) -> None:
 
 def _requeue(session: Session, runs: Sequence[Run], priority: Priority | None, *, failed: bool) -> None:
     before = {run.run_id: session.ledger.counts(run.run_id) for run in runs}
-    # Before the messages are read: one that fails in between would be reopened, and seem to be in the message that it
-    # failed in.
-    reopened = {run.run_id: session.ledger.reopen_failed(run.run_id) if failed else 0 for run in runs}
+    reopened = {run.run_id: session.ledger.reopen_failed(run.run_id) if failed else [] for run in runs}
     there = session.broker.in_messages([run for run in runs if reopened[run.run_id] or not before[run.run_id].finished])
     for run in runs:
-        discarded = f"{number(reopened[run.run_id], 'failed verdict')} discarded; " if failed else ""
+        discarded = f"{number(len(reopened[run.run_id]), 'failed verdict')} discarded; " if failed else ""
         if not reopened[run.run_id] and before[run.run_id].finished:
             failures = before[run.run_id].of(Outcome.FAILED)
             remedy = f"; --failed asks {number(failures, 'failed question')} again" if failures and not failed else ""
             click.echo(f"{run.run_id}: {discarded}already settled, nothing was sent{remedy}")
             continue
         priority_now = run.priority if priority is None else priority
-        questions, messages = session.broker.send_missing(run, priority_now, there.get(run.run_id, ()))
+        # One that failed may be in a message that a worker still holds for the sake of others.
+        accounted = {*there.get(run.run_id, ())}.difference(reopened[run.run_id])
+        questions, messages = session.broker.send_missing(run, priority_now, accounted)
         click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages, priority)}")
         _note_unwritten(session, run)
 

@@ -183,7 +183,7 @@ class Interleavings(RuleBasedStateMachine):
             return
         failed = [each for each, verdict in truth.verdicts.items() if verdict.outcome is Outcome.FAILED]
         try:
-            assert self.ledger.reopen_failed(truth.run.run_id) == len(failed)
+            assert sorted(self.ledger.reopen_failed(truth.run.run_id)) == sorted(failed)
         except RunHalted:
             assert truth.state is not RunState.RUNNING
             assert not truth.finished
@@ -191,7 +191,7 @@ class Interleavings(RuleBasedStateMachine):
         for each in failed:
             del truth.verdicts[each]
         truth.state = RunState.RUNNING if failed else truth.state
-        self._publish(name, self._missing(name))
+        self._publish(name, failed + [each for each in self._missing(name) if each not in set(failed)])
 
     def purge(self, name: str, *, again: bool = True) -> None:
         truth = self.truths.pop(name, None)

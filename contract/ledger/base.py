@@ -278,8 +278,11 @@ class Ledger(abc.ABC):
         """Yield the unsettled ids that were put aside, in input order, each only once: the caller must send them."""
 
     @abc.abstractmethod
-    def reopen_failed(self, run_id: str) -> int:
-        """Remove failed verdicts and the attempts of their questions; return how many. Raises RunHalted."""
+    def reopen_failed(self, run_id: str) -> list[str]:
+        """Remove failed verdicts and the attempts of their questions; return their ids. Raises RunHalted.
+
+        The caller must send them, also those in a message that a worker holds: in that one, they are done with.
+        """
 
     @abc.abstractmethod
     def purge(self, run_id: str) -> None:

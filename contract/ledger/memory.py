@@ -210,7 +210,7 @@ class MemoryLedger(Ledger):
             books.aside.clear()
             return iter(taken)
 
-    def reopen_failed(self, run_id: str) -> int:
+    def reopen_failed(self, run_id: str) -> list[str]:
         with self._lock:
             books = self._books(run_id)
             if books.state is not RunState.RUNNING and books.todo():
@@ -220,7 +220,7 @@ class MemoryLedger(Ledger):
                 del books.verdicts[each]
             if failed:
                 books.state = RunState.RUNNING
-            return len(failed)
+            return failed
 
     def purge(self, run_id: str) -> None:
         with self._lock:

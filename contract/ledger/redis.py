@@ -341,10 +341,10 @@ class RedisLedger(Ledger):
                     self._redis.srem(own.aside, *(each for each, _ in aside))
             yield from (each for each, is_open in aside if is_open)
 
-    def reopen_failed(self, run_id: str) -> int:
+    def reopen_failed(self, run_id: str) -> list[str]:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.state, own.verdicts, own.todo, own.counts, own.attempts, keys.open_runs()]
-        reopened = 0
+        reopened: list[str] = []
         for ids in self._ids(run_id):
             with translating(self._redis):
                 bodies = cast("list[str | None]", self._redis.hmget(own.verdicts, ids))
@@ -355,7 +355,7 @@ class RedisLedger(Ledger):
             found = self._step(self._reopen, run_id, script_keys, arguments)
             if isinstance(found, str):
                 raise halted(run_id, found)
-            reopened += int(found)
+            reopened += found
         return reopened
 
     def purge(self, run_id: str) -> None:

@@ -88,7 +88,7 @@ def test_what_was_settled_while_it_was_aside_is_not_given_out_when_it_is_taken_b
     ledger.commit(run.run_id, [verdict("q0", Outcome.FAILED)])
     ledger.resume(run.run_id)
     assert list(ledger.take_aside(run.run_id)) == ["q1"]
-    assert ledger.reopen_failed(run.run_id) == 1
+    assert ledger.reopen_failed(run.run_id) == ["q0"]
     assert list(ledger.take_aside(run.run_id)) == [], "whoever took it back sends it"
 
 
@@ -107,8 +107,8 @@ def test_failed_verdicts_are_taken_back_and_their_questions_are_as_if_never_begu
     ledger.begin(run.run_id, ["q0", "q1", "q2", "q3"])
     kept = [verdict("q0"), verdict("q2", Outcome.UNANSWERED)]
     ledger.commit(run.run_id, [*kept, verdict("q1", Outcome.FAILED), verdict("q3", Outcome.FAILED)])
-    assert ledger.reopen_failed(run.run_id) == 2
-    assert ledger.reopen_failed(run.run_id) == 0
+    assert ledger.reopen_failed(run.run_id) == ["q1", "q3"]
+    assert ledger.reopen_failed(run.run_id) == []
     counts = ledger.counts(run.run_id)
     assert (counts.todo, counts.outcomes) == (2, {Outcome.CORRECT: 1, Outcome.UNANSWERED: 1})
     assert [found for _, found in ledger.results(run.run_id)] == [kept[0], None, kept[1], None]
@@ -136,7 +136,7 @@ def test_a_halted_run_is_not_reopened_until_it_goes_on_unless_it_is_finished(led
     ledger.commit(run.run_id, [verdict("q1")])  # it was in flight
     counts = ledger.counts(run.run_id)
     assert (counts.finished, counts.halted, counts.standing) == (True, False, "settled")
-    assert ledger.reopen_failed(run.run_id) == 1
+    assert ledger.reopen_failed(run.run_id) == ["q0"]
     assert ledger.counts(run.run_id).standing == "running"
 
 
@@ -147,7 +147,7 @@ def test_a_halted_run_is_refused_to_be_reopened_also_if_nothing_of_it_has_failed
     with pytest.raises(RunHalted):
         ledger.reopen_failed(run.run_id)
     ledger.commit(run.run_id, verdicts(2))
-    assert ledger.reopen_failed(run.run_id) == 0
+    assert ledger.reopen_failed(run.run_id) == []
     assert ledger.counts(run.run_id).state is RunState.CANCELLED
 
 
@@ -158,7 +158,7 @@ def test_two_who_reopen_at_once_take_each_failure_back_once(ledger: Ledger) -> N
 
     def reopen(_: int) -> int:
         together.wait()
-        return ledger.reopen_failed(run.run_id)
+        return len(ledger.reopen_failed(run.run_id))
 
     with ThreadPoolExecutor(2) as pool:
         assert sum(pool.map(reopen, range(2))) == 600

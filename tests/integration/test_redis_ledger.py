@@ -241,13 +241,13 @@ def test_a_failure_that_another_process_took_back_and_settled_meanwhile_is_left_
         def _failed(self, run_id: str, question_id: str, verdict: str) -> bool:
             found = super()._failed(run_id, question_id, verdict)
             if question_id == "q1":  # the last that is read
-                assert redis_ledger.reopen_failed(run_id) == 2
+                assert redis_ledger.reopen_failed(run_id) == ["q0", "q1"]
                 redis_ledger.commit(run_id, verdicts(settled, Outcome.CORRECT))
             return found
 
     run = open_run(redis_ledger, make_questions(2))
     redis_ledger.commit(run.run_id, verdicts(2, Outcome.FAILED))
-    assert Slow.connect(settings).reopen_failed(run.run_id) == 0
+    assert Slow.connect(settings).reopen_failed(run.run_id) == []
     assert redis_ledger.result(run.run_id, "q0")[1] == verdict("q0", Outcome.CORRECT)
     assert redis_ledger.counts(run.run_id) == Counts(total=2, todo=2 - settled, outcomes={Outcome.CORRECT: settled})
     assert redis_ledger.open_runs() == ([run.run_id] if settled < 2 else [])
