@@ -239,6 +239,8 @@ def _purge(session: Session, runs: Sequence[Run]) -> None:
             gone.append(run.run_id)
         # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
         left = session.broker.messages_of(runs)
+        for run_id in session.ledger.run_ids():  # of one that was made anew meanwhile, workers drop none
+            del left[run_id]
     except LedgerError:
         if gone:
             note(f"deleted before that: {' '.join(gone)}")

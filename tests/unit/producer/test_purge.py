@@ -101,6 +101,22 @@ def test_of_several_purged_runs_each_says_how_many_messages_workers_will_drop(
     ]
 
 
+def test_nothing_is_said_of_the_messages_of_a_run_that_another_command_made_anew_meanwhile(
+    producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers were said to drop them, and answered them."""
+    run_id = producer.json("enqueue", five)["run_id"]
+    purge = MemoryLedger.purge
+
+    def enqueued_right_afterwards(self: MemoryLedger, run_id: str) -> None:
+        purge(self, run_id)
+        producer("enqueue", five)
+
+    monkeypatch.setattr(MemoryLedger, "purge", enqueued_right_afterwards)
+    assert producer("purge", run_id, "--yes").stdout == f"deleted {run_id}\n"
+    assert ledger.counts(run_id).todo == 5
+
+
 def test_a_purge_that_breaks_off_says_which_runs_are_gone(
     producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
