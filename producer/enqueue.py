@@ -34,7 +34,7 @@ from producer.runs.plan_warnings import plan_warnings
 from producer.runs.planning import Plan, afresh, plan
 from producer.runs.reuse import Earlier
 from producer.runs.runconfig import load_run_config
-from producer.runs.submit import State, Submitted, submit
+from producer.runs.submit import State, Submitted, explaining_purge, submit
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.watching.finish import finish
@@ -174,7 +174,8 @@ def _carry_out(planned: Plan, session: Session, how: _How, earlier: Earlier | No
         planned = afresh(planned, session.ledger)  # another command asked the same afresh, and was faster
     rejected = write_rejected(skipped, how.out / planned.run_id)
     if not (how.as_json and how.watch):
-        _echo(planned, done, session, how, rejected, earlier)
+        with explaining_purge(session.ledger, [done.run.run_id]):
+            _echo(planned, done, session, how, rejected, earlier)
     if how.watch:
         finish(session, done.run, how.out, how.formats, as_json=how.as_json)
 

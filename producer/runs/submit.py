@@ -23,7 +23,7 @@ from producer.broker import Broker
 from producer.runs.planning import Plan
 from producer.runs.reuse import Earlier
 
-__all__ = ["State", "Submitted", "submit"]
+__all__ = ["State", "Submitted", "explaining_purge", "submit"]
 
 
 class State(StrEnum):
@@ -99,7 +99,7 @@ def submit(
     run.
     """
     wanted = planned.run(Priority.NORMAL if priority is None else priority)
-    with broker.sole_sender(wanted.run_id), _explaining_purge(wanted.run_id):
+    with broker.sole_sender(wanted.run_id), explaining_purge(ledger, [wanted.run_id]):
         is_new = not ledger.runs([wanted.run_id])  # nobody else makes it meanwhile
         run = ledger.open_run(wanted)
         if only_new and not is_new:
@@ -124,14 +124,18 @@ def submit(
 
 
 @contextmanager
-def _explaining_purge(run_id: str) -> Iterator[None]:
-    """Say that the run was purged meanwhile, rather than that its name is unknown."""
+def explaining_purge(ledger: Ledger, run_ids: Iterable[str]) -> Iterator[None]:
+    """Say which of these runs, submitted by this command, were purged meanwhile, rather than that a name is unknown."""
     try:
         yield
     except UnknownRun as trouble:
+        there = set(ledger.run_ids())
+        gone = [each for each in run_ids if each not in there]
+        what, whose = ("it was", "its") if len(gone) < 2 else ("they were", "their")
         raise UnknownRun(
-            f"{run_id} is no longer in the ledger: while it was being written, it was purged, or Redis lost its data.",
-            hint="To ask its questions, run the same command again.",
+            f"No longer in the ledger: {', '.join(gone) or 'a run'}. During this command, {what} purged, or Redis lost "
+            "its data.",
+            hint=f"To ask {whose} questions, run the same command again.",
         ) from trouble
 
 

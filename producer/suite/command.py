@@ -22,7 +22,7 @@ from producer.runs.asked import how_asked
 from producer.runs.earlier_runs import answers_to_reuse
 from producer.runs.plan_warnings import plan_warnings
 from producer.runs.reuse import Earlier
-from producer.runs.submit import Submitted, submit
+from producer.runs.submit import Submitted, explaining_purge, submit
 from producer.runs.unanswerable import refuse_unanswerable, worker_doubts
 from producer.session import Session
 from producer.suite.config import Suite, load_suite
@@ -93,16 +93,17 @@ def suite(
     submitted = list(zip(runs, done, strict=True))
     in_ledger = [(each.entry.name, sent.run) for each, sent in submitted]
     work = Work(session, asked.name, file, in_ledger, out, formats, shared)
-    if not as_json:
-        echo_submitted(session, submitted, reuse=reuse)
+    with explaining_purge(session.ledger, [run.run_id for _, run in in_ledger]):
+        if not as_json:
+            echo_submitted(session, submitted, reuse=reuse)
+        if not watch:
+            table = work.table()
+            if as_json:
+                echo_json(submitted_json(session, submitted, table))
+            else:
+                work.echo_next(table)
     if watch:
         table = work.finish(as_json=as_json)
-    else:
-        table = work.table()
-        if as_json:
-            echo_json(submitted_json(session, submitted, table))
-        else:
-            work.echo_next(table)
     if table.settled and any(each.failed for each in table.cells):
         raise click.exceptions.Exit(SOME_FAILED)
     if watch and not table.settled:

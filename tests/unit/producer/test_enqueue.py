@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from benchmarks.stand import set_words
 from contract.errors import WritesRefused
+from contract.fleet import WorkerRecord
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from producer.cli import main
@@ -37,6 +38,22 @@ def test_enqueue_says_what_it_did_and_what_to_do_next(producer: Producer, five: 
     assert "next" in result.stdout
     assert "python -m producer watch questions-" in result.stdout
     assert "5 questions checked" in result.stderr
+
+
+def test_who_enqueues_a_run_that_is_purged_at_once_is_not_told_of_a_wrong_name(
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def purging() -> list[WorkerRecord]:
+        for run_id in ledger.run_ids():
+            ledger.purge(run_id)
+        return []
+
+    monkeypatch.setattr(broker, "all_workers", purging)
+
+    told = producer("enqueue", five, "--run", "mine", exit_code=1).stderr
+
+    assert re.search(r"error: No longer in the ledger: mine-\w{8}. During this command, it was purged, or Redis", told)
+    assert told.endswith("To ask its questions, run the same command again.\n")
 
 
 def test_workers_of_another_model_are_not_said_to_be_none(producer: Producer, five: Path, broker: MemoryBroker) -> None:

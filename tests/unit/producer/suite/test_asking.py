@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import yaml
 
 from contract.errors import WritesRefused
-from contract.ledger import MemoryLedger
+from contract.ledger import MemoryLedger, Run
+from contract.priority import Priority
 from producer.broker import MemoryBroker
 from producer.readers import file as reading
 from tests.support import build_test_index
@@ -26,6 +28,27 @@ def test_each_entry_is_asked_of_each_model(producer: Producer, two_by_two: Path,
     assert result.stdout.count("new: 4 questions sent in 2 messages") == 4
     assert "no worker serves score.small and score.large; start one: python -m workers up" in result.stdout
     assert f"next  python -m producer suite {two_by_two} --watch" in result.stdout
+
+
+def test_a_run_that_is_purged_while_others_are_enqueued_is_named_instead_of_one_that_may_have_been_meant(
+    producer: Producer, two_by_two: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Did you mean` another run of the suite? Nobody had typed a name."""
+    send = broker.publish
+    gone: list[str] = []
+
+    def purging_the_first(run: Run, ids: Iterable[str], priority: Priority) -> int:
+        if not gone and len(ledger.run_ids()) == 4:
+            gone.append(ledger.run_ids()[-1])
+            ledger.purge(gone[0])
+        return send(run, ids, priority)
+
+    monkeypatch.setattr(broker, "publish", purging_the_first)
+
+    told = producer(two_by_two, exit_code=1).stderr
+
+    assert f"error: No longer in the ledger: {gone[0]}. During this command, it was purged" in told
+    assert len(ledger.run_ids()) == 3
 
 
 def test_while_workers_are_starting_nobody_is_told_to_start_them(
