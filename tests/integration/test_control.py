@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -12,7 +14,7 @@ from click.testing import CliRunner
 
 from contract import Outcome, RedisLedger, Run, RunState, keys
 from contract.fleet import Fleet, WorkerRecord, WorkerState
-from contract.queue import held_question_ids, queue_length
+from contract.queue import held_question_ids, queue_length, queued_runs
 from contract.settings import Settings
 from producer.cli import main
 from tests.integration.holding import book
@@ -218,15 +220,14 @@ def test_a_purge_leaves_what_is_enqueued_while_it_looks_at_the_queue(
     """It deleted the new run's messages as well: where workers are started at the sight of messages, none were."""
     gone = sent(app, redis_ledger, 8, "gone")
     new: list[Run] = []
-    run_ids = RedisLedger.run_ids
 
-    def enqueued_right_afterwards(ledger: RedisLedger) -> list[str]:
-        found = run_ids(ledger)
+    def enqueued_right_afterwards(*asked: Any) -> Counter[str]:
+        found = queued_runs(*asked)
         if not new:
             new.append(sent(app, redis_ledger, 8, "new"))
         return found
 
-    monkeypatch.setattr(RedisLedger, "run_ids", enqueued_right_afterwards)
+    monkeypatch.setattr("producer.broker.queued_runs", enqueued_right_afterwards)
     said = verb("purge", gone.run_id, "--yes")
 
     assert said == f"deleted {gone.run_id}; 2 messages of it are still queued, to be dropped by workers\n"
