@@ -76,9 +76,10 @@ def _refuse_unfinished_rescored(session: Session, runs: Sequence[Run]) -> None:
 def _refuse_rescored(session: Session, run: Run) -> None:
     if old := run.spec.rescored_from:
         again, finished = f"To ask failed questions again: {retry(run)}", session.ledger.counts(run.run_id).finished
+        finish = f"Finish it with: python -m workers rescore {old} (if that was purged, purge this, too)"
         raise InputError(
             f"{run.run_id} rescores the texts of {old} and asks no model.",
-            hint=again if finished else f"Finish it with: python -m workers rescore {old}",
+            hint=again if finished else finish,
         )
 
 

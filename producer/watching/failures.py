@@ -17,7 +17,8 @@ MOST = 300
 def retry(run: Run) -> str:
     """Return the commands that ask the failed questions of `run` again."""
     if old := run.spec.rescored_from:  # no worker asks it anything
-        return f"python -m producer requeue {old} --failed, and once it has settled: python -m workers rescore {old}"
+        again = f"requeue {old} --failed, and once it has settled: python -m workers rescore {old}"
+        return f"python -m producer {again} (if {old} was purged, enqueue its questions again instead)"
     return f"python -m producer requeue {run.run_id} --failed"
 
 

@@ -52,10 +52,9 @@ def tokens(config: Path | None, overrides: tuple[str, ...], name: str, question_
 def rescore_run(config: Path | None, overrides: tuple[str, ...], name: str) -> None:
     """Re-read the stored texts of RUN with the current rules, as a separate run; no model is asked."""
     ledger = RedisLedger.connect(load_settings(config, overrides))
-    run = ledger.named(name)
-    done = rescore(ledger, run)
+    done = rescore(ledger, ledger.named(name))
     tell(f"{done.run.run_id}: {number(done.questions, 'question')} re-read, {done.changed:,} changed")
-    note(f"compare them: python -m producer compare {run.run_id} {done.run.run_id}")
+    note(f"compare them: python -m producer compare {done.run.spec.rescored_from} {done.run.run_id}")
     for other in cut_short(ledger, done):
         note(f"{other}, begun by other rules or on other texts, cannot be finished: python -m producer purge {other}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count as count_from
 from typing import Any
@@ -43,12 +43,15 @@ class Rescored:
 def rescore(ledger: Ledger, old: Run) -> Rescored:
     """Rescore the stored texts of a finished run with the current rules, as a new run; no model is asked.
 
+    A run that was made so itself leads to the one that has the texts, if that is still there.
+
     The same rules make the same run, and others another one. If failed questions of the old run were asked again after
     that run was made, there are new texts, but its verdicts stand: so a further run is made, with a number in its name.
     A question on whose text the rules raise an error is `failed`, with the reason.
 
     Raises RunConfigError for a run without texts to read, or that is not finished, UnknownRun if either is purged.
     """
+    old = _with_texts(ledger, old)
     _refuse_unreadable(old)
     if not ledger.counts(old.run_id).finished:
         raise _not_finished(old)
@@ -87,6 +90,13 @@ def cut_short(ledger: Ledger, done: Rescored) -> list[str]:
     alike = ledger.runs([each for each in ledger.run_ids() if each != own.run_id and each.startswith(f"{name}-")])
     others = (run for run in alike if run.spec.rescored_from == own.spec.rescored_from)
     return [run.run_id for run, counts in ledger.standings(others) if not counts.finished]
+
+
+def _with_texts(ledger: Ledger, run: Run) -> Run:
+    """Return the run that `run` rescores, unless that was purged: then it is the one that has the texts."""
+    with suppress(UnknownRun):
+        return _with_texts(ledger, ledger.run(run.spec.rescored_from)) if run.spec.rescored_from else run
+    return run
 
 
 def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:

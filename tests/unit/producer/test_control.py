@@ -295,7 +295,10 @@ def test_failed_questions_of_stored_texts_are_asked_again_in_the_run_that_has_th
     run = open_run(ledger, make_questions(1), rescored_from="old-0a1b2c3d")
     why = Failure(type="RequestRejected", message="too long")
     ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.FAILED, error=why)])
-    again = "requeue old-0a1b2c3d --failed, and once it has settled: python -m workers rescore old-0a1b2c3d"
+    again = (
+        "requeue old-0a1b2c3d --failed, and once it has settled: python -m workers rescore old-0a1b2c3d"
+        " (if old-0a1b2c3d was purged, enqueue its questions again instead)"
+    )
     with unchanged(ledger, run.run_id):
         refused = producer("requeue", run.run_id, "--failed", exit_code=1).stderr
     for said in (refused, producer("status").stdout, producer("export", exit_code=3).stdout):

@@ -89,6 +89,23 @@ def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     assert books.counts(first.run.run_id).settled == 1
 
 
+def test_a_rescored_run_leads_to_the_run_that_has_the_texts(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made a further run, whose failed questions could be asked again in neither."""
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    commit(books, run, stored("q0", "The answer is A."))
+    with monkeypatch.context() as yesterday:
+        yesterday.setattr("workers.recheck.rescoring.rules_version", lambda: "yesterday")
+        before = rescore(books, run).run
+    after = rescore(books, run).run
+
+    assert [rescore(books, each).run.run_id for each in (before, after)] == [after.run_id] * 2
+
+    books.purge(run.run_id)
+    assert rescore(books, before).run.spec.rescored_from == before.run_id
+
+
 def test_failed_questions_that_were_asked_again_are_read_by_the_next_rescoring(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(2), "old", **GENERATES)
     gone = stored("q1", "", outcome=Outcome.FAILED, error=Failure(type="EngineDead", message="out of memory"))
