@@ -226,8 +226,10 @@ def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
     unread = tally.count(Outcome.UNANSWERED)
     if not spec.mode.read_by_rules or unread <= tally.settled / 2:
         return []
+    reasons = spec.few_shot and spec.few_shot.rationale  # which that mode refuses
+    by_letter = "mode letter without few_shot.rationale" if reasons else "mode letter"
     remedies = [
-        "mode letter" if shows_choices(spec.prompt) else "a prompt that shows the choices",
+        by_letter if shows_choices(spec.prompt) else "a prompt that shows the choices",
         *([] if spec.few_shot else ["few-shot examples"]),
         "or a prompt that asks for a letter only",
         *(["or a larger sampling.max_tokens"] if tally.truncated > tally.context_full else []),

@@ -296,6 +296,19 @@ def test_what_to_do_where_most_texts_name_no_choice_fits_the_run(
     assert f"{said}\n" in Producer(report.session, "export")(run.run_id).stdout
 
 
+def test_the_mode_letter_is_advised_without_the_reasoning_of_examples_that_it_refuses(
+    ledger: MemoryLedger, report: Producer
+) -> None:
+    few_shot = FewShot(k=1, rationale="why", pool=(make_question(9, metadata={"why": "Because."}),))
+    how: dict[str, Any] = {"sampling": Sampling(), "few_shot": few_shot, "prompt": LETTERED}
+    run = open_run(ledger, make_questions(1), mode=Mode.GENERATE, **how)
+    settle(ledger, run.run_id, "q0", outcome=Outcome.UNANSWERED)
+
+    assert (
+        "then try mode letter without few_shot.rationale, or a" in Producer(report.session, "export")(run.run_id).stdout
+    )
+
+
 def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(
     ledger: MemoryLedger, report: Producer
 ) -> None:
