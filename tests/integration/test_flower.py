@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socketserver
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +21,17 @@ from contract.queue import make_celery, publish
 from demo.valkey import free_port
 from tests.browser import chromium, open_page
 from tests.integration.runs import QUEUE, wait_finished
-from tests.support import SIMULATED_MODEL, end, make_question, make_questions, open_run, process, wait_until, worker
+from tests.support import (
+    PATIENCE_S,
+    SIMULATED_MODEL,
+    end,
+    make_question,
+    make_questions,
+    open_run,
+    process,
+    wait_until,
+    worker,
+)
 
 MESSAGE = 16
 
@@ -40,6 +51,18 @@ def flower(log: Path) -> Iterator[str]:
     with process(*command, environment=environment, log=log):
         wait_until(lambda: _answers(url), f"Flower to answer; its log: {log}")
         yield url
+
+
+def test_flower_on_a_port_that_is_taken_says_so_in_one_line(tmp_path: Path) -> None:
+    """It ended in a traceback."""
+    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as taken:
+        port = taken.server_address[1]
+        command = ["-m", "celery", "-q", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}"]
+        with process(*command, environment={}, log=tmp_path / "log") as flower:
+            assert flower.wait(PATIENCE_S) == 1
+    told = f"error: Flower cannot listen at 127.0.0.1, port {port}: Address already in use. Choose another --port or"
+    assert told in (tmp_path / "log").read_text()
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def _answers(url: str) -> bool:

@@ -35,6 +35,7 @@ def customize_flower(settings: Settings) -> None:
 
     options.tasks_columns = COLUMNS
     _split_queues(settings)
+    _say_where_it_cannot_listen()
 
 
 def _split_queues(settings: Settings) -> None:
@@ -54,6 +55,21 @@ def _split_queues(settings: Settings) -> None:
         return [line for row, of_queue in zip(rows, lengths, strict=True) for line in (row, *_lines(row, of_queue))]
 
     RedisBase.queues = queues
+
+
+def _say_where_it_cannot_listen() -> None:
+    from flower.app import Flower
+
+    original = Flower.start_http_server
+
+    def start_http_server(self: Any) -> int | None:
+        try:
+            return original(self)  # type: ignore[no-any-return]  # flower ships no types
+        except OSError as trouble:
+            where = f"{self.options.address or 'any address'}, port {self.options.port}: {trouble.strerror}"
+            sys.exit(f"error: Flower cannot listen at {where}. Choose another --port or --address.")
+
+    Flower.start_http_server = start_http_server
 
 
 def _served(settings: Settings) -> set[str]:
