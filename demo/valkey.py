@@ -168,7 +168,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 0
     except (OSError, ValkeyServerError) as trouble:
-        print(f"error: {trouble}", file=sys.stderr)
+        where = ". --folder says where the data are kept, --url-file where the URL."
+        print(f"error: {trouble}{where if getattr(trouble, 'filename', None) else ''}", file=sys.stderr)
         return 1
     print(f"error: the server ended by itself; its log: {options.folder / 'valkey.log'}", file=sys.stderr)
     return 1

@@ -25,6 +25,14 @@ def test_it_ends_with_its_server_and_says_so(tmp_path: Path) -> None:
     assert f"error: the server ended by itself; its log: {folder}/valkey.log" in log.read_text()
 
 
+def test_a_folder_that_cannot_be_made_is_told_with_the_option_that_names_another(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with process("-m", "demo.valkey", "--folder", str(tmp_path / "file" / "data"), log=tmp_path / "log") as owner:
+        assert owner.wait(PATIENCE_S) == 1
+    assert (tmp_path / "log").read_text().startswith("error: [Errno 20] Not a directory: ")
+    assert "data'. --folder says where the data are kept" in (tmp_path / "log").read_text()
+
+
 def test_the_command_that_it_suggests_finds_its_url_whatever_the_files_name(tmp_path: Path) -> None:
     file, log = tmp_path / "the job's url", tmp_path / "log"
     with process("-m", "demo.valkey", "--folder", str(tmp_path / "data"), "--url-file", str(file), log=log):
