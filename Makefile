@@ -1,10 +1,10 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up first, once.
 VENV    ?= .venv
-MADE_BY  = $(realpath $(VENV)/bin/python)
+MADE_BY  = $(shell readlink -e "$(VENV)/bin/python")
 PYTHON  ?= $(if $(MADE_BY),"$(MADE_BY)",python3)# what $(VENV) was made with, if there is one
 VARIANT ?= auto# cpu, gpu, or auto: what $(VENV) has already, else gpu where nvidia-smi finds one, else cpu
 FORCE   ?=# 1: replace the environment by one with the other build even if processes run from it
-BIN      = $(VENV)/bin
+BIN      = "$(VENV)/bin"
 ARGS    ?=
 PARALLEL = -n 4 --no-loadscope-reorder
 
@@ -16,7 +16,7 @@ help: ## List these targets
 
 setup: ## The environment: pinned packages in .venv (VARIANT=cpu or gpu; else what is there, or what nvidia-smi finds)
 	@$(PYTHON) scripts/python_version.py
-	@$(PYTHON) scripts/setup.py --venv $(VENV) --variant $(VARIANT) $(if $(FORCE),--force)
+	@$(PYTHON) scripts/setup.py --venv "$(VENV)" --variant $(VARIANT) $(if $(FORCE),--force)
 
 tools: ## Chromium, Prometheus and ip from Debian's packages, for the tests that look at pages, rules and several hosts
 	@$(PYTHON) scripts/tools.py
@@ -54,4 +54,4 @@ audit: ## Known vulnerabilities of the pinned packages (asks osv.dev: needs a ne
 	@$(PYTHON) scripts/audit.py
 
 clean: ## Delete the environment and local state, but not the results
-	rm -rf $(VENV) .mcqueue .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	rm -rf "$(VENV)" .mcqueue .mypy_cache .ruff_cache .pytest_cache *.egg-info

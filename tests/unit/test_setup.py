@@ -270,11 +270,7 @@ def test_an_environment_whose_python_is_gone_or_another_is_made_anew_with_its_bu
 
 def test_later_commands_keep_to_the_python_that_the_environment_was_made_with(tmp_path: Path) -> None:
     def interpreter_for(venv: Path) -> str:
-        command = ["make", "-n", "-f", str(ROOT / "Makefile"), "audit", f"VENV={venv.name}"]
-        # As from a shell: the `make test` that we may run in would pass its variables on.
-        apart = {name: value for name, value in os.environ.items() if name != "PYTHON" and not name.startswith("MAKE")}
-        done = subprocess.run(command, cwd=venv.parent, env=apart, check=True, capture_output=True, text=True)
-        return shlex.split(done.stdout)[0]
+        return commands_of("audit", venv)[0][0]
 
     missing = tmp_path / "missing"
     made = environment(tmp_path / "venv")
@@ -286,6 +282,26 @@ def test_later_commands_keep_to_the_python_that_the_environment_was_made_with(tm
     (copied := tmp_path / "with blank/venv/bin").mkdir(parents=True)
     program(copied / "python")
     assert interpreter_for(copied.parent) == str(copied.resolve() / "python")
+    assert interpreter_for(copied.parent.rename(tmp_path / "venv with blank")).endswith("venv with blank/bin/python")
+
+
+def test_an_environment_whose_name_has_blanks_is_used_and_deleted_under_that_name(tmp_path: Path) -> None:
+    """`make clean VENV="my env"` deleted `my` and `env`."""
+    venv = tmp_path / "my env"
+    (cleaned,) = commands_of("clean", venv)
+    assert cleaned[:3] == ["rm", "-rf", "my env"]
+    _, made, *_, used = commands_of("redis", venv)
+    assert made[2:4] == ["--venv", "my env"]
+    assert used[0] == "my env/bin/python"
+
+
+def commands_of(target: str, venv: Path) -> list[list[str]]:
+    """The commands by which make would make `target`, each as the words that the shell would see."""
+    command = ["make", "-n", "-f", str(ROOT / "Makefile"), target, f"VENV={venv.name}"]
+    # As from a shell: the `make test` that we may run in would pass its variables on.
+    apart = {name: value for name, value in os.environ.items() if name != "PYTHON" and not name.startswith("MAKE")}
+    done = subprocess.run(command, cwd=venv.parent, env=apart, check=True, capture_output=True, text=True)
+    return [shlex.split(line) for line in done.stdout.splitlines()]
 
 
 def test_make_lists_every_target_that_says_what_it_does() -> None:
