@@ -6,7 +6,8 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import IO, Any, TypeVar
@@ -73,7 +74,8 @@ class Commands(click.Group):
                 each.encode()
             except UnicodeEncodeError:
                 raise click.UsageError(_why_not_utf_8(each), ctx) from None
-        return super().parse_args(ctx, args)
+        with _in_one_line():  # --help and --version are written here
+            return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, imported or not."""
@@ -105,18 +107,8 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
-        except McqueueError as trouble:
-            raise _OneLine(str(trouble)) from None
-        except OSError as trouble:  # click handles a closed pipe
-            place = f"{trouble.filename}: " if trouble.filename else ""
-            if trouble.errno in NO_ROOM:  # while the output is written
-                remedy = "Free some space and repeat the command."
-            elif place and trouble.errno in OUT_OF_REACH:
-                remedy = "Check the path and its permissions."
-            else:
-                raise
-            raise _OneLine(f"{place}{trouble.strerror}. {remedy}") from None
+            with _in_one_line():
+                return super().invoke(ctx)
         except click.NoSuchOption as trouble:
             if any(trouble.option_name in each.opts for each in self.params):
                 place = f"{ctx.command_path} {trouble.option_name} … {ctx.invoked_subcommand} …"
@@ -127,6 +119,24 @@ class Commands(click.Group):
             if self._interrupted:
                 note(self._interrupted)
             ctx.exit(INTERRUPTED)
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Show expected errors without a traceback."""
+    try:
+        yield
+    except McqueueError as trouble:
+        raise _OneLine(str(trouble)) from None
+    except OSError as trouble:  # click handles a closed pipe
+        place = f"{trouble.filename}: " if trouble.filename else ""
+        if trouble.errno in NO_ROOM:  # while the output is written
+            remedy = "Free some space and repeat the command."
+        elif place and trouble.errno in OUT_OF_REACH:
+            remedy = "Check the path and its permissions."
+        else:
+            raise
+        raise _OneLine(f"{place}{trouble.strerror}. {remedy}") from None
 
 
 def _why_not_utf_8(word: str) -> str:

@@ -74,6 +74,15 @@ def test_errors_are_one_line_and_nothing_that_is_said_steers_a_terminal(
     assert (done.exit_code, done.stdout, done.stderr) == (exit_code, out, err)
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "runs --help"])
+def test_help_that_a_full_disk_does_not_take_is_an_error_of_one_line(words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "producer", *words.split()]
+        done = subprocess.run(command, check=False, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "error: No space left on device. Free some space and repeat the command.\n"
+
+
 @pytest.mark.parametrize(("no_color", "shown"), [("", "\x1b[31merror: \x1b[0m"), ("1", "error: ")])
 def test_an_error_is_red_unless_colours_are_unwanted(no_color: str, shown: str) -> None:
     done = CliRunner().invoke(main, ["refuse"], color=True, env={"NO_COLOR": no_color})
