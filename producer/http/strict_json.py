@@ -18,7 +18,7 @@ __all__ = ["StrictRoute"]
 class _StrictRequest(Request):
     async def json(self) -> Any:
         coding = self.headers.get("content-encoding", "identity")
-        if coding != "identity":
+        if coding.lower() != "identity":
             raise HTTPException(415, f"Expected a body that is not compressed, found Content-Encoding: {coding}.")
         try:
             return json.loads(await self.body(), **STRICT)

@@ -306,6 +306,11 @@ def test_a_compressed_body_is_refused_as_one(app: ASGIApp) -> None:
     assert (answer.status, json.loads(answer.body)) == (415, said)
 
 
+def test_a_body_is_not_compressed_in_whatever_case_its_header_says_so(app: ASGIApp) -> None:
+    answer = answered(app, "/score", QUESTION, headers={**SHOWN, "content-encoding": "Identity"})
+    assert answer.status != 415, answer.body
+
+
 def test_a_request_may_set_each_sampling_parameter_within_the_limits_of_a_run() -> None:
     offered = GenerateOptions.model_fields
     for name, parameter in Sampling.model_fields.items():
