@@ -6,6 +6,7 @@ import abc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from workers.stages import pauses
 from workers.stages.isolation import Isolation
 from workers.stages.put_offs import PutOffs
 from workers.stages.recorder import Recorder
-from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, NotNow, Settled, StageContext, Work, asked_by_run
+from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, NotNow, Settled, StageContext, Work, asked_by_run, by_run
 
 __all__ = ["BatchWork"]
 
@@ -147,9 +148,10 @@ class BatchWork(abc.ABC):
                 continue
             spec = begun[0].item.spec
             unfit = self._unfit(spec)
-            if unfit is None:
-                self._recorder.note_engine(run_id, spec.mode)
-            for work in begun:
+            with self._putting_off_damaged(run_id, begun, endings):
+                if unfit is None:
+                    self._recorder.note_engine(run_id, spec.mode)
+            for work in _left(begun, endings):
                 if failure := unfit or self._exhausted(work):
                     attempts = min(work.attempts, self._settings.max_attempts)  # one beyond that was never made
                     refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, failure))
@@ -157,10 +159,33 @@ class BatchWork(abc.ABC):
                     ready.append(work)
                 else:
                     suspects.append(work)
-        endings |= self._recorder.commit(refused)
+        endings |= self._commit(refused)
         batch.begun += len(refused)
         endings |= self._attempt(batch, ready)
         return endings, suspects
+
+    def _commit(self, settled: Sequence[Settled]) -> Endings:
+        """Write the verdicts, and return their outcomes; runs whose data are damaged are put off."""
+        endings: Endings = {}
+        for run_id, of_run in by_run(settled).items():
+            with self._putting_off_damaged(run_id, of_run, endings):
+                endings |= self._recorder.commit(of_run)
+        return endings
+
+    @contextmanager
+    def _putting_off_damaged(self, run_id: str, begun: Sequence[Work | Settled], endings: Endings) -> Iterator[None]:
+        """Put off the questions of a run whose data in the ledger are damaged; others of the batch may not be."""
+        try:
+            yield
+        except LedgerError as trouble:
+            if trouble.retryable:  # the worker stops
+                raise
+            endings |= self._put_off(run_id, begun, str(trouble))
+
+    def _put_off(self, run_id: str, begun: Sequence[Work | Settled], why: str) -> Endings:
+        """Put off questions of a run that were begun already, and take their attempts back."""
+        self._recorder.uncount(begun)
+        return self._put_offs.add(run_id, [each.question_id for each in begun], why)
 
     def _begin_what_can_be(
         self, batch: Batch, run_id: str, asked: dict[str, HeldMessage]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from contract.errors import UnreadableRun
+from contract.errors import LedgerError, UnreadableRun
 from contract.spec import Judge, RunSpec, Stage
 from contract.verdict import Failure
 from workers.budget import in_calls
@@ -89,7 +89,7 @@ class BatchScorer(BatchWork):
 
     def _settled(self, batch: Batch, settled: Sequence[Settled]) -> Endings:
         """Commit the verdicts, but retry questions with an unforeseen failure, and put off those without a judge."""
-        endings = self._recorder.commit([each for each in settled if not each.unforeseen and not each.unserved])
+        endings = self._commit([each for each in settled if not each.unforeseen and not each.unserved])
         for held, verdict in (each for each in settled if each.unforeseen):
             reason = one_line(str(verdict.error))
             endings |= self._recorder.retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
@@ -101,11 +101,6 @@ class BatchScorer(BatchWork):
         for run_id, of_run in by_run(settled).items():
             endings |= self._put_off(run_id, of_run, _no_judge(of_run[-1].unserved))
         return endings
-
-    def _put_off(self, run_id: str, begun: Sequence[Work | Settled], why: str) -> Endings:
-        """Put off questions of a run that were begun already, and take their attempts back."""
-        self._recorder.uncount(begun)
-        return self._put_offs.add(run_id, [each.question_id for each in begun], why)
 
     def _calls(self, works: Sequence[Work]) -> Iterator[Sequence[Work]]:
         """Split `works` into generate calls: a single one, unless `batch_tokens` limits it."""
@@ -120,7 +115,7 @@ class BatchScorer(BatchWork):
     def _with_passages(self, works: Sequence[Work]) -> tuple[list[Work], Endings]:
         """Attach the retrieved passages to `works`; send questions that still lack them back to retrieval.
 
-        Those of a run whose passages only an updated worker can read are put off.
+        Those of a run whose passages only an updated worker can read, or none, are put off.
         """
         ready: list[Work] = []
         astray: list[Work] = []
@@ -129,7 +124,9 @@ class BatchScorer(BatchWork):
             wanting = {each.question_id for each in of_run if each.wants_passages}
             try:
                 found = self._recorder.despite_outages("a batch", partial(self._ledger.passages, run_id, list(wanting)))
-            except UnreadableRun as trouble:
+            except (UnreadableRun, LedgerError) as trouble:
+                if trouble.retryable:  # the worker stops
+                    raise
                 put_off |= self._put_off(run_id, of_run, str(trouble))
                 continue
             for work in of_run:

@@ -11,10 +11,10 @@ import pytest
 
 from contract import MemoryLedger
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
-from contract.ledger import Begun
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
 from tests.unit.workers.messages.batches import away_at_first, batch_of, message, unheard_at_first
+from tests.unit.workers.stages.searching import RAG
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, score, scorer, verdict_of
 from workers.messages.batch import Settlement
 
@@ -192,25 +192,30 @@ def test_a_ledger_that_goes_away_before_the_last_run_of_a_batch_is_begun_costs_t
     assert [each.settlement for each in batch.held] == [Settlement.ACKNOWLEDGE] * 2
 
 
+@pytest.mark.parametrize(("call", "asked"), [("begin", 2), ("note_engine", 2), ("passages", 2), ("commit", 4)])
 def test_a_run_whose_data_are_damaged_is_put_off_alone(
-    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str, asked: int
 ) -> None:
     """It has a message in every batch, as runs take turns: none of the others was ever asked."""
-    sound, damaged = (open_run(books, make_questions(2), name) for name in ("sound", "damaged"))
-    begin = books.begin
+    damaged, sound = (open_run(books, make_questions(2), name, rag=RAG) for name in ("damaged", "sound"))
+    for run in (damaged, sound):
+        books.attach(run.run_id, {each: [] for each in ("q0", "q1")})
+    works = getattr(books, call)
 
-    def refuse(run_id: str, *more: Any) -> list[Begun]:
-        if run_id == damaged.run_id:
+    def refuse(run_id: str, *more: Any) -> object:
+        if run_id == damaged.run_id and more[0]:
             raise LedgerError("Redis refuses: WRONGTYPE.")
-        return begin(run_id, *more)
+        return works(run_id, *more)
 
-    monkeypatch.setattr(books, "begin", refuse)
-    stage, batch = scorer(books, engine), batch_of(message(sound, "q0", "q1"), message(damaged, "q0", "q1"))
+    monkeypatch.setattr(books, call, refuse)
+    stage, batch = scorer(books, engine), batch_of(message(damaged, "q0", "q1"), message(sound, "q0", "q1"))
     stage.run(batch)
-    assert engine.calls == [2]
+    assert engine.calls == [asked]
     assert books.counts(sound.run_id).finished
-    assert [each.settlement for each in batch.held] == [Settlement.ACKNOWLEDGE, Settlement.REQUEUE]
+    assert [each.settlement for each in batch.held] == [Settlement.REQUEUE, Settlement.ACKNOWLEDGE]
     assert stage.puts_off == {damaged.run_id: "Redis refuses: WRONGTYPE."}
+    monkeypatch.undo()
+    assert [each.attempts for each in books.begin(damaged.run_id, ["q0"])] == [1], "no attempt was charged"
 
 
 def test_a_ledger_that_is_away_when_a_question_is_given_up_costs_its_neighbours_no_attempt(
