@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
-from contract.errors import EngineDead, LedgerError, RunHalted, UnknownRun, UnreadableRun, WaitEnded
+from contract.errors import EngineDead, EngineError, LedgerError, RunHalted, UnknownRun, UnreadableRun, WaitEnded
 from contract.ledger import new_call
 from contract.queue import MESSAGE_VERSION
 from contract.spec import RunSpec, Stage
@@ -312,7 +312,8 @@ class BatchWork(abc.ABC):
             if len(left) == 1:
                 (work,) = left
                 question_id, reason = work.question_id, reason_of(trouble)
-                log.exception("question %s", question_id)
+                if not isinstance(trouble, EngineError):  # which says what is wrong: a line is logged with the attempt
+                    log.exception("question %s", question_id)
                 endings |= self._recorder.retry_or_fail(batch, work.held, question_id, work.attempts, reason)
                 return
             log.warning("%d questions failed together, halving them: %s", len(left), reason_of(trouble))

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from contract import MemoryLedger, Outcome, load_settings
-from contract.errors import RequestRejected
+from contract.errors import EngineError, RequestRejected
 from contract.ledger import Begun
 from contract.question import Question
-from contract.verdict import Verdict
+from contract.spec import Stage
+from contract.verdict import Passage, Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.messages.batches import batch_of, message
+from tests.unit.workers.stages.searching import RAG
 from tests.unit.workers.stages.support import SETTINGS, CountingEngine, error_of, score, scorer, verdict_of
 from workers.engines.base import Request
 from workers.messages.batch import Settlement
@@ -212,3 +214,22 @@ def test_a_bug_in_a_later_call_of_a_batch_has_no_question_of_an_earlier_one_aske
     assert not {"q0", "q1", "q2", "q3"} & set(asked[4:])
     assert books.counts(run.run_id).settled == 5
     assert books.troubles(run.run_id, "q5") == ["w@host: ValueError: odd"]
+
+
+def test_an_engine_that_cannot_measure_a_prompt_is_told_in_a_line_and_not_in_a_traceback(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where a server refuses to tokenize one prompt: every attempt left a traceback."""
+
+    def refuse(requests: Sequence[Request]) -> list[int]:
+        raise EngineError("The server no longer counts tokens: error 400.")
+
+    run = open_run(books, make_questions(1), rag=RAG)
+    books.attach(run.run_id, {"q0": [Passage(id="p", rank=1, score=1.0, text="Two and two are four.")]})
+    monkeypatch.setattr(engine, "excess_tokens", refuse)
+    score(books, engine, message(run, "q0"))
+    told = [each for each in caplog.records if each.levelname in {"WARNING", "ERROR"}]
+    assert [each.exc_info for each in told] == [None]
+    assert (
+        told[0].getMessage().endswith("attempt 1 failed: EngineError: The server no longer counts tokens: error 400.")
+    )
