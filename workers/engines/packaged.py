@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -120,14 +119,13 @@ def _dequantise(name: str, folder: Path) -> None:
     """Write the model into `folder`. Raises OSError."""
     source = PACKAGED[name].path()
     print(f"Preparing {name} in {folder} (once)", file=sys.stderr, flush=True)  # noqa: T201 - the only progress shown
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     unfinished = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    options = {"gguf_file": source.name}
+    options = {"gguf_file": source.name, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(source.parent, **options)
     model = AutoModelForCausalLM.from_pretrained(
         source.parent, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16, **options

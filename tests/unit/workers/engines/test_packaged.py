@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -34,3 +38,29 @@ def test_a_cache_that_cannot_be_read_is_one_line_with_the_remedy_and_a_finding_o
     fleet = [load_settings(None, ["hf_model_id=smollm2-135m-instruct", "redis_url=redis://127.0.0.1:1"])]
     found = {each.what: each.level for each in check(fleet, Machine([], [0]))}
     assert (found["model"], found["Redis"]) == ("error", "error")
+
+
+def test_a_prepared_model_leaves_the_process_free_to_ask_the_hub_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that this process, or its children, asked the hub for afterwards was refused."""
+    asked: list[bool] = []
+
+    class Part:
+        @classmethod
+        def from_pretrained(cls, *_: Path, local_files_only: bool = False, **__: Any) -> Part:
+            asked.append(local_files_only)
+            return cls()
+
+        def save_pretrained(self, folder: Path) -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    fakes = SimpleNamespace(AutoModelForCausalLM=Part, AutoTokenizer=Part, GgufConfig=lambda **_: None)
+    monkeypatch.setitem(sys.modules, "transformers", fakes)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(bfloat16=None))
+    monkeypatch.setitem(sys.modules, "safetensors", SimpleNamespace(SafetensorError=ValueError))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = dict(os.environ)
+    prepare("smollm2-135m-instruct")
+    assert asked == [True, True], "it needs nothing of the hub itself"
+    assert dict(os.environ) == before
