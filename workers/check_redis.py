@@ -91,7 +91,8 @@ def _queues(ledger: RedisLedger, models: Sequence[Settings], records: Sequence[W
     runs, unreadable = ledger.read_open_runs()
     asked = (run for run in runs.values() if not run.spec.rescored_from)  # others pass through no queue
     for run, counts in ledger.standings(asked):
-        unsettled[keys.route(run.spec)] += 0 if run.run_id in waiting else counts.todo
+        # Of a run that is being written, some questions are about to be sent.
+        unsettled[keys.route(run.spec)] += counts.todo if counts.written and run.run_id not in waiting else 0
         if run.spec.rag and run.spec.rag.reranker:
             rerankers.add(run.spec.rag.reranker)
     yield from (Finding.of("warning", "runs", trouble) for trouble in unreadable.values())

@@ -19,7 +19,7 @@ from contract.settings import Settings
 from producer.cli import main
 from tests.integration.holding import book
 from tests.integration.runs import QUEUE, send, sent, wait_acknowledged, wait_finished
-from tests.support import SIMULATED_MODEL, make_question, make_questions, open_run, wait_until, worker
+from tests.support import SIMULATED_MODEL, interrupted_run, make_question, make_questions, open_run, wait_until, worker
 from workers.check_redis import check_redis
 from workers.cli import main as workers_main
 
@@ -243,6 +243,15 @@ def test_what_a_rescoring_that_was_cut_short_lacks_is_not_said_to_be_lost(
     ready = WorkerRecord(name="gpu0@test", model=SIMULATED_MODEL, state=WorkerState.READY, queue=QUEUE)
     Fleet(redis_ledger.client).join(ready)
     open_run(redis_ledger, make_questions(2), "rescored", rescored_from="another")
+    assert said_by_check(settings) == [f"{QUEUE}: 0 messages waiting"]
+
+
+def test_what_enqueue_has_written_and_is_about_to_send_is_not_said_to_be_lost(
+    settings: Settings, redis_ledger: RedisLedger
+) -> None:
+    ready = WorkerRecord(name="gpu0@test", model=SIMULATED_MODEL, state=WorkerState.READY, queue=QUEUE)
+    Fleet(redis_ledger.client).join(ready)
+    interrupted_run(redis_ledger, make_questions(4), written=2)
     assert said_by_check(settings) == [f"{QUEUE}: 0 messages waiting"]
 
 
