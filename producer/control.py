@@ -13,7 +13,7 @@ import click
 
 from contract import keys
 from contract.commands import INTERRUPTED, note
-from contract.errors import InputError, LedgerError
+from contract.errors import InputError, LedgerError, RunHalted, UnknownRun
 from contract.ledger import Run, RunState, halted
 from contract.names import is_request
 from contract.priority import Priority
@@ -160,7 +160,14 @@ def _refuse_to_requeue(session: Session, run: Run) -> None:
 
 def _requeue(session: Session, runs: Sequence[Run], priority: Priority | None, *, failed: bool) -> None:
     before = {run.run_id: session.ledger.counts(run.run_id) for run in runs}
-    reopened = {run.run_id: session.ledger.reopen_failed(run.run_id) if failed else [] for run in runs}
+    reopened: dict[str, list[str]] = {}
+    refused: LedgerError | None = None
+    for run in runs:
+        try:
+            reopened[run.run_id] = session.ledger.reopen_failed(run.run_id) if failed else []
+        except (RunHalted, UnknownRun) as trouble:  # at this moment: what is reopened of the others must be sent
+            refused = trouble
+    runs = [run for run in runs if run.run_id in reopened]
     there = session.broker.in_messages([run for run in runs if reopened[run.run_id] or not before[run.run_id].finished])
     for run in runs:
         discarded = f"{number(len(reopened[run.run_id]), 'failed verdict')} discarded; " if failed else ""
@@ -175,6 +182,8 @@ def _requeue(session: Session, runs: Sequence[Run], priority: Priority | None, *
         questions, messages = session.broker.send_missing(run, priority_now, accounted)
         click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages, priority)}")
         _note_unwritten(session, run)
+    if refused:
+        raise refused
 
 
 @click.command()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import RunHalted, WritesRefused
-from contract.ledger import MemoryLedger, Run
+from contract.ledger import MemoryLedger, Run, RunState
 from contract.names import request_id
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
@@ -318,6 +318,30 @@ def test_stored_texts_that_are_read_again_cannot_be_paused(
     assert "Finish it with: python -m workers rescore old-0a1b2c3d" in said
     settle(ledger, run.run_id, "q1")
     assert producer(command, run.run_id).stdout == f"{run.run_id} is already settled\n"
+
+
+@pytest.mark.parametrize("verb", ["cancel", "purge"])
+def test_a_run_that_is_cancelled_or_purged_while_several_are_requeued_keeps_none_of_the_others_from_being_sent(
+    producer: Producer, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """What had failed of the first one was taken back, and sent by nobody."""
+    runs = [open_run(ledger, make_questions(2), name) for name in ("one", "two", "three")]
+    for run in runs:
+        settle(ledger, run.run_id, "q0", outcome=Outcome.FAILED)
+    reopen, broker.messages = ledger.reopen_failed, []
+
+    def reopen_late(run_id: str) -> int:
+        if run_id == runs[1].run_id:
+            ledger.purge(run_id) if verb == "purge" else ledger.halt(run_id, RunState.CANCELLED)
+        return reopen(run_id)
+
+    monkeypatch.setattr(ledger, "reopen_failed", reopen_late)
+    done = producer("requeue", *(run.run_id for run in runs), "--failed", exit_code=1)
+
+    sent = "1 failed verdict discarded; 2 questions sent in 1 message"
+    assert done.stdout == "".join(f"{run.run_id}: {sent}\n" for run in (runs[0], runs[2]))
+    assert done.stderr.startswith("error: ")
+    assert runs[1].run_id in done.stderr
 
 
 def test_requeue_takes_failed_verdicts_back_only_when_told(

@@ -13,7 +13,6 @@ from contract import MemoryLedger, Outcome, load_settings
 from contract.errors import EngineError, RequestRejected
 from contract.ledger import Begun
 from contract.question import Question
-from contract.spec import Stage
 from contract.verdict import Passage, Verdict
 from tests.support import SIMULATED_MODEL, make_questions, open_run
 from tests.unit.workers.messages.batches import batch_of, message
