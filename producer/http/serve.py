@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import resource
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def serve(
     if not http.api_key.get_secret_value():
         note("No http.api_key is set: anyone who can reach the port may send requests.")
     allow_callers()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn sends itself what stopped it, at the end
     host, port = host or http.host, http.port if port is None else port
     server = Server(
         Config(

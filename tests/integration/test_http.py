@@ -333,6 +333,14 @@ def test_a_caller_who_leaves_is_waited_for_no_longer_and_its_question_dropped(
         assert alone.post("/score", **{**QUESTION, "question": "What is three plus three?"}).status == 200
 
 
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_door_that_was_told_to_end_has_exit_code_0(redis_url: str, tmp_path: Path, ending: signal.Signals) -> None:
+    """At SIGTERM, as service managers send it, it ended as if killed."""
+    with started(tmp_path, redis_url=redis_url) as (_, child):
+        child.send_signal(ending)
+        assert child.wait(timeout=PATIENCE_S) == 0
+
+
 def test_a_second_ctrl_c_ends_the_door_at_once_and_whoever_waits_is_told(
     redis_url: str, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
