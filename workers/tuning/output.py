@@ -31,6 +31,15 @@ __all__ = [
     "write_record",
 ]
 
+#: Column → its heading in the table, if shorter, so that a table of all columns fits a terminal of 80.
+HEADINGS = {
+    "batch_size": "batch",
+    "batches_in_flight": "in_flight",
+    "max_num_batched_tokens": "batched_tokens",
+    "questions_per_s": "questions/s",
+    "tokens_per_s": "tokens/s",
+}
+
 
 def warnings_of(found: Tuned) -> Iterator[str]:
     """Yield the caveats that a user should know before relying on the result."""
@@ -158,7 +167,10 @@ def table(found: Tuned) -> list[str]:
     rows = [each.row() for each in found.trials]
     filled = dict.fromkeys(name for row in rows for name, value in row.items() if value != "")
     names = sorted(filled, key=FIGURES.__contains__)  # settings first
-    cells = [names, *([_cell(row.get(name, "")) for name in names] for row in rows)]
+    cells = [
+        [HEADINGS.get(name, name) for name in names],
+        *([_cell(row.get(name, "")) for name in names] for row in rows),
+    ]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
 

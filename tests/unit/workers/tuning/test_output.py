@@ -203,7 +203,10 @@ def test_trials_that_cannot_be_written_beside_the_deploy_file_are_told_before_th
 def test_the_table_has_what_was_set_before_what_came_of_it_also_where_later_trials_set_more() -> None:
     trials = [Trial(Shape(16, 2), {}, 5.0, 50.0, 0.1), Trial(Shape(16, 2), {"max_num_seqs": 64}, 6.0, 60.0, 0.1)]
     lines = table(Tuned(NEEDS, trials, trials[1], 0.1, asked=64))
-    assert re.fullmatch(r" *batch_size +batches_in_flight +max_num_seqs +questions_per_s .* batch_s", lines[0])
+    assert re.fullmatch(r" *batch +in_flight +max_num_seqs +questions/s .* batch_s", lines[0])
     assert [line.rstrip() for line in lines] == lines, "no column is empty"
+    sizes = {"max_num_seqs": 512, "max_num_batched_tokens": 16384}
+    widest = Trial(Shape(256, 64), sizes, questions_per_s=1234.56, tokens_per_s=123456.78, batch_s=123.45)
+    assert len(table(Tuned(NEEDS, [*trials, widest], trials[1], 0.1, asked=64))[0]) <= 80
     failed = Trial(Shape(16, 2), {"max_num_seqs": 128}, failure="no memory")
     assert table(Tuned(NEEDS, [*trials, failed], trials[1], 0.1, asked=64))[0].endswith("  failure")
