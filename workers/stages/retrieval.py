@@ -19,7 +19,7 @@ from workers.retries import reason_of
 from workers.retrieval.base import Retriever
 from workers.stages.base import BatchWork
 from workers.stages.index_builds import OpenBuilds, Reopen
-from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, send_on
+from workers.stages.work import Endings, NotNow, Settled, StageContext, Work, by_run, send_on
 
 __all__ = ["BatchRetriever"]
 
@@ -69,24 +69,34 @@ class BatchRetriever(BatchWork):
                 continue
             for work, passages in zip(alike, answers, strict=True):
                 found[work.run_id][work.question_id] = passages
-        yield self._recorder.commit(failed)
-        purged = self._attach(found)
+        yield self._commit(failed)
+        put_off: Endings = {}
+        purged = self._attach(
+            found, [each for each in works if each.question_id in found.get(each.run_id, ())], put_off
+        )
         # Of those with a context of their own; where a search ended, `attach` has taken the attempts back.
         self._recorder.uncount([each for each in works if not each.wants_passages])
         ready = [each for each in works if not each.wants_passages or each.question_id in found[each.run_id]]
-        going_on = [each for each in ready if each.run_id not in purged]
-        yield send_on(self._send, going_on, Stage.SCORE, "retrieved")
+        stored = [each for each in ready if (each.run_id, each.question_id) not in put_off]
+        going_on = [each for each in stored if each.run_id not in purged]
+        yield put_off | send_on(self._send, going_on, Stage.SCORE, "retrieved")
         self._recorder.count_done(len(going_on))
 
-    def _attach(self, found: Mapping[str, Mapping[str, list[Passage]]]) -> set[str]:
-        """Store the passages, by run and question; return the runs that were purged while they were searched for."""
+    def _attach(
+        self, found: Mapping[str, Mapping[str, list[Passage]]], searched: Sequence[Work], put_off: Endings
+    ) -> set[str]:
+        """Store the passages, by run and question; return the runs that were purged while they were searched for.
+
+        Questions of a run whose data are damaged are added to `put_off`.
+        """
         purged: set[str] = set()
-        for run_id, passages_of in found.items():
-            try:
-                what = f"passages of {number(len(passages_of), 'question')}"
-                self._recorder.despite_outages(what, partial(self._ledger.attach, run_id, passages_of))
-            except UnknownRun:
-                purged.add(run_id)
+        for run_id, of_run in by_run(searched).items():
+            store = partial(self._ledger.attach, run_id, found[run_id])
+            with self._putting_off_damaged(run_id, of_run, put_off):
+                try:
+                    self._recorder.despite_outages(f"passages of {number(len(of_run), 'question')}", store)
+                except UnknownRun:
+                    purged.add(run_id)
         return purged
 
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> list[list[Passage]]:

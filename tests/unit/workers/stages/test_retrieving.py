@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_float
 
 import pytest
 
 from contract import Outcome, Passage
+from contract.errors import LedgerError
 from contract.ledger import MemoryLedger, RunState
 from contract.priority import Priority
 from contract.question import Question
@@ -51,6 +52,25 @@ def test_a_batch_is_looked_up_in_one_search_and_sent_on_in_the_messages_it_came_
     assert [each.text for each in kept["q1"]] == [questions[1].question] * 2
     assert books.counts(run.run_id).todo == 3
     assert books.engines(run.run_id) == [], "who searches answers nothing"
+
+
+def test_a_run_whose_passages_are_damaged_is_put_off_alone(
+    books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged, sound = (open_run(books, make_questions(2), name, rag=RAG) for name in ("damaged", "sound"))
+    attach = books.attach
+
+    def refuse(run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
+        if run_id == damaged.run_id:
+            raise LedgerError("Redis refuses: WRONGTYPE.")
+        attach(run_id, passages)
+
+    monkeypatch.setattr(books, "attach", refuse)
+    stage, batch = retriever(books, echo, outbox), batch_of(message(damaged, "q0", "q1"), message(sound, "q0", "q1"))
+    stage.run(batch)
+    assert [each.run_id for _, each in outbox.sent] == [sound.run_id]
+    assert [each.settlement for each in batch.held] == [Settlement.REQUEUE, Settlement.ACKNOWLEDGE]
+    assert stage.puts_off == {damaged.run_id: "Redis refuses: WRONGTYPE."}
 
 
 def test_a_ledger_that_is_away_when_passages_are_found_costs_no_question_an_attempt(
