@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,8 @@ __all__ = ["ChatRenderer"]
 TODAY = date(2024, 7, 26)
 #: What the model says in a turn rendered to see what the template puts before it.
 ANSWER = "Paris"
+#: What the user says there.
+ASKED = "Which?"
 #: What `transformers` sets in every template, besides the special tokens.
 SET_BY_TRANSFORMERS = frozenset({"raise_exception", "strftime_now", "documents"})
 #: Its own tag for the model's turns, which leaves nothing in the text.
@@ -113,7 +115,7 @@ class ChatRenderer:
         return None
 
     def _find_opening(self, kwargs: Mapping[str, Any]) -> str:
-        asked = [{"role": "user", "content": "Which?"}]
+        asked = [{"role": "user", "content": ASKED}]
         answered = [*asked, {"role": "assistant", "content": ANSWER}]
         try:
             begins = self._rendered(asked, kwargs, add_generation_prompt=True)
@@ -125,15 +127,34 @@ class ChatRenderer:
 
     def _rendered(self, said: list[dict[str, str]], kwargs: Mapping[str, Any], *, add_generation_prompt: bool) -> str:
         given = {**self._clock(), **kwargs}
+        return self._applied(_in_parts(said) if self._takes_parts else said, add_generation_prompt, given)
+
+    def _applied(self, said: Sequence[Mapping[str, Any]], add_generation_prompt: bool, given: Mapping[str, Any]) -> str:
         text: str = self._tokenizer.apply_chat_template(
             said, add_generation_prompt=add_generation_prompt, tokenize=False, **given
         )
         return text
 
+    @cached_property
+    def _takes_parts(self) -> bool:
+        """Whether the template drops a text, and wants a list of parts of which some are texts and some images."""
+        asked = [{"role": "user", "content": ASKED}]
+        return not self._shows(asked) and self._shows(_in_parts(asked))
+
+    def _shows(self, asked: Sequence[Mapping[str, Any]]) -> bool:
+        try:
+            return ASKED in self._applied(asked, True, self._clock())
+        except TEMPLATE_TROUBLES:
+            return False
+
     def _clock(self) -> dict[str, Any]:
         """Return a fixed clock for a template that states the date; nothing for other templates."""
         template = str(getattr(self._tokenizer, "chat_template", ""))
         return {"strftime_now": TODAY.strftime} if "strftime_now" in template else {}
+
+
+def _in_parts(said: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in said]
 
 
 def _left_out(turns: Turns, text: str) -> Role | None:

@@ -4,11 +4,16 @@ transformers 5 takes only the vocabulary from that file where `tokenizer_config.
 class with rules of its own, such as `LlamaTokenizer`. Models exist whose file has other rules. With deepseek-math,
 which is one, every space of a prompt is lost; models of Qwen2's type may split numbers otherwise. Nothing tells of it,
 and scores are wrong (huggingface/transformers, issues 45488 and 48206; 5.19 corrects some models, by their hub ids).
+
+Nor does it read `chat_template.json`, where models that also see images, such as LLaVA, have their chat template: only
+their processors do. The model would be asked outside a chat, as if it had no template.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,8 +31,18 @@ CHOOSING = frozenset({"config", "mistral_format", "trust_remote_code"})
 def load_tokenizer(source: Any, *args: Any, **options: Any) -> Any:
     """Load a tokenizer as `AutoTokenizer.from_pretrained` does, but by the rules of the model's `tokenizer.json`.
 
-    What transformers has loaded is kept if it makes the same tokens of ordinary text.
+    What transformers has loaded is kept if it makes the same tokens of ordinary text. If it has found no chat template,
+    the tokenizer gets that of the model's `chat_template.json`.
     """
+    from transformers import PythonBackend, TokenizersBackend
+
+    loaded = _by_own_rules(source, *args, **options)
+    if isinstance(loaded, PythonBackend | TokenizersBackend) and not loaded.chat_template:
+        loaded.chat_template = _processors_template(source, options)
+    return loaded
+
+
+def _by_own_rules(source: Any, *args: Any, **options: Any) -> Any:
     from transformers import AutoTokenizer, TokenizersBackend
 
     loaded = AutoTokenizer.from_pretrained(source, *args, **options)
@@ -46,11 +61,8 @@ def load_tokenizer(source: Any, *args: Any, **options: Any) -> Any:
 
 def _is_as_written(loaded: Any, source: Any, options: dict[str, Any]) -> bool:
     from tokenizers import Tokenizer
-    from transformers.utils import cached_file
 
-    where = {name: value for name, value in options.items() if name in {"revision", "cache_dir", "token"}}
-    tolerant = {f"_raise_exceptions_for_{trouble}": False for trouble in ("missing_entries", "connection_errors")}
-    file = cached_file(source, "tokenizer.json", **tolerant, **where)
+    file = _file(source, "tokenizer.json", options)
     if file is None:  # made of other files
         return True
     written = Tokenizer.from_file(file)
@@ -61,6 +73,26 @@ def _is_as_written(loaded: Any, source: Any, options: dict[str, Any]) -> bool:
     # Whether a space is put before a text, `add_prefix_space` in tokenizer_config.json decides: the file may be older.
     behind_start = min(len(ids), len(expected)) - 1
     return bool(ids[-behind_start:] == expected[-behind_start:])
+
+
+def _processors_template(source: Any, options: dict[str, Any]) -> str | None:
+    file = _file(source, "chat_template.json", options)
+    try:
+        content = json.loads(Path(file).read_text(encoding="utf-8")) if file else None
+    except (OSError, ValueError):  # the model's processor could not read it either
+        return None
+    found = content.get("chat_template") if isinstance(content, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _file(source: Any, name: str, options: dict[str, Any]) -> str | None:
+    """Return where the model's file of this name is, downloaded if necessary; None if it has none."""
+    from transformers.utils import cached_file
+
+    where = {option: value for option, value in options.items() if option in {"revision", "cache_dir", "token"}}
+    tolerant = {f"_raise_exceptions_for_{trouble}": False for trouble in ("missing_entries", "connection_errors")}
+    found: str | None = cached_file(source, name, **tolerant, **where)
+    return found
 
 
 def correct_vllm() -> None:

@@ -48,6 +48,10 @@ DROPS_SYSTEM = EACH.replace("in messages", "in messages if m.role != 'system'") 
 LAST_TURN_ONLY = "[user] {{ messages[-1].content }} [end]" + BEGIN
 DROPS_REASONS = TAKES_SYSTEM.replace("m.content", "m.content.split('because')[0]")
 NAMES_THE_DAY = "[system]\nToday is {{ strftime_now('%d %B %Y') }}. [end]" + EACH + BEGIN
+#: For models that also see images: a turn is a list of parts.
+TAKES_PARTS = TAKES_SYSTEM.replace(
+    "{{ m.content }}", "{% for part in m.content if part.type == 'text' %}{{ part.text }}{% endfor %}"
+)
 BROKEN = "{{ messages[0].content.nothing.here }}"
 
 
@@ -245,6 +249,12 @@ def test_a_model_that_has_a_system_prompt_of_its_own_keeps_it_where_the_run_has_
 def test_a_template_that_trims_turns_loses_nothing() -> None:
     spaced = in_turns(prompt=Prompt(name="q", text="  {{ question }} {{ choices | length }} "))
     assert "[user]\nWhat is 50 plus 50? 4 [end]" in shown(TRIMS, spaced)
+
+
+@pytest.mark.parametrize("mode", [Mode.LETTER, Mode.GENERATE])
+def test_a_template_that_takes_a_list_of_parts_is_given_one(mode: Mode) -> None:
+    spec = in_turns(mode)
+    assert taken(encoded(TAKES_PARTS, spec)) == taken(encoded(TAKES_SYSTEM, spec))
 
 
 def test_a_template_that_writes_bos_itself_has_one() -> None:

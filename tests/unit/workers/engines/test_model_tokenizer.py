@@ -10,9 +10,10 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from contract.errors import ModelNotFound
+from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import one_turn
 from tests.support import ROOT
-from workers.engines.base import ScoreRequest
+from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.encoding import Encoded, PromptEncoder
 from workers.engines.model_files import tokenizer_of
 from workers.engines.model_tokenizer import correct_vllm, load_tokenizer
@@ -109,6 +110,26 @@ def test_a_class_that_differs_from_the_file_where_a_text_begins_is_kept(tmp_path
     assert isinstance(found, Encoded)
     _, first, *_ = encoder._tokenizer.convert_ids_to_tokens(found.prompt)
     assert first.startswith("▁") is not bool(more)
+
+
+@pytest.mark.parametrize("own", [None, "{{ messages[0].content }}!"])
+def test_a_chat_template_that_only_the_models_processor_reads_is_the_tokenizers_where_that_has_none(
+    own: str | None, tmp_path: Path
+) -> None:
+    folder = model(tmp_path, byte_level(), "llava", "PreTrainedTokenizerFast", chat_template=own)
+    processors_own = "{% for part in messages[0].content %}USER: {{ part.text }}{% endfor %} ASSISTANT:"
+    (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": processors_own}))
+    asked = GenerateRequest(one_turn("Fe?"), Sampling(), chat=Chat(ChatTemplate.AUTO))
+    (found,) = PromptEncoder(load_tokenizer(folder)).encode([asked])
+    assert isinstance(found, Encoded)
+    assert found.text == ("Fe?!" if own else "USER: Fe? ASSISTANT:")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"chat_template": {"default": "x"}}'])
+def test_a_file_without_a_chat_template_gives_none(content: str, tmp_path: Path) -> None:
+    folder = model(tmp_path, byte_level(), "llava", "PreTrainedTokenizerFast", chat_template=None)
+    (tmp_path / "chat_template.json").write_text(content)
+    assert load_tokenizer(folder).chat_template is None
 
 
 def test_without_an_engine_a_tokenizer_is_the_one_that_the_engines_arguments_name(
