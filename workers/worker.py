@@ -35,6 +35,7 @@ from workers.monitoring.events import BatchEvents
 from workers.monitoring.exporter import Exporter
 from workers.monitoring.hardware import Hardware
 from workers.monitoring.metrics import HardwareMetrics, WorkerMetrics
+from workers.outages import despite_outages
 from workers.shutdown import stopping
 from workers.stages.work import StageContext
 
@@ -127,13 +128,19 @@ class Worker:
             log.warning("%s of an earlier worker of this name requeued", number(messages, "message"))
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
-        self._start_job(boots_before)
+        self._start_job()
+        # An outage costs no engine, which may have taken minutes to boot.
+        despite_outages("a booted worker", partial(self._booted, boots_before), stopping)
+        _collect_seldom()
+
+    def _booted(self, boots_before: int) -> None:
+        """Record that it has booted, and tell what differs between its engine and those of others."""
+        self._fleet.booted(self.name, boots_before + 1)
         others = [each for each in self._fleet.alive() if each.queue == self._queue and each.name != self.name]
         for finding in differing_engines([self.record(), *others]):
             log.warning("%s", finding)
-        _collect_seldom()
 
-    def _start_job(self, boots_before: int) -> None:
+    def _start_job(self) -> None:
         """Boot the engine or open the index, and record how that went."""
         started = time.monotonic()
         gc.disable()  # importing vLLM is half of a boot's work, makes no garbage, and takes a quarter less time so
@@ -145,7 +152,6 @@ class Worker:
             raise
         finally:
             gc.enable()
-        self._fleet.booted(self.name, boots_before + 1)
         self._metrics.booted(time.monotonic() - started)
         self._job_is = self._job.describe()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from celery import Celery
 
 from contract import Outcome, RedisLedger, keys, load_settings
+from contract.fleet import Fleet
 from contract.queue import make_celery, publish, queue_length
 from tests.integration.holding import book
 from tests.integration.launching import begun
@@ -134,4 +137,29 @@ def test_a_restarted_redis_costs_nothing_and_partial_batches_still_leave(
                 late = sent(app, ledger, 3, "late")
                 wait_finished(ledger, late)
                 assert (len(verdicts(ledger, run)), len(verdicts(ledger, late))) == (90, 3)
+        ledger.client.close()
+
+
+def test_an_engine_that_has_booted_while_redis_was_away_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker ended, and its engine, which may have taken minutes, was booted again, and after five times not."""
+    folder, log = tmp_path / "valkey", tmp_path / "log"
+    with valkey(folder) as server:
+        monkeypatch.setenv("MCQUEUE_REDIS_URL", url_of(server))
+        settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
+        ledger, app, port = RedisLedger.connect(settings), make_celery(settings), server.port
+        run = sent(app, ledger, 3)
+
+        def away_until_it_has_booted() -> None:
+            wait_until(lambda: Fleet(ledger.client).alive() != [], "the worker to boot")
+            server.stop()
+            wait_until(lambda: "a booted worker waiting for the ledger" in log.read_text(), "the worker to have booted")
+            back.enter_context(valkey(folder, port))
+
+        with ExitStack() as back, ThreadPoolExecutor() as beside:
+            outage = beside.submit(away_until_it_has_booted)
+            with worker(log, simulated={"boot_s": 3}):
+                outage.result()
+                wait_finished(RedisLedger.connect(settings), run)
         ledger.client.close()

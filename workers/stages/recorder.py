@@ -18,7 +18,8 @@ from contract.spec import Mode, Stage
 from contract.verdict import Failure, Verdict
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage
-from workers.retries import AGAIN_S, LONGEST_PAUSE_S, pause_s, too_many
+from workers.outages import despite_outages
+from workers.retries import pause_s, too_many
 from workers.scoring import versions
 from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, Settled, StageContext, Work, by_run
 from workers.verdicts import Provenance, failed
@@ -112,25 +113,11 @@ class Recorder:
         Raises LedgerError if waiting cannot help, or once this worker is stopping; the questions then stay unsettled
         and are asked again.
         """
-        wait_s = 0.1
-        told: tuple[type[LedgerError], str] | None = None  # not its message, of which a part may change every time
-        told_at = 0.0
+        thread = threading.get_ident()
         try:
-            while True:
-                try:
-                    return call()
-                except LedgerError as trouble:
-                    if not trouble.retryable or self._stopping():
-                        raise
-                    kind = (type(trouble), trouble.hint)
-                    if kind != told or time.monotonic() >= told_at + AGAIN_S:
-                        told, told_at = kind, time.monotonic()
-                        log.warning("%s waiting for the ledger: %s", what, trouble)
-                    self._waiting[threading.get_ident()] = trouble
-                    time.sleep(wait_s)
-                    wait_s = min(wait_s * 2, LONGEST_PAUSE_S)
+            return despite_outages(what, call, self._stopping, partial(self._waiting.__setitem__, thread))
         finally:
-            self._waiting.pop(threading.get_ident(), None)
+            self._waiting.pop(thread, None)
 
     def retry_or_fail(self, batch: Batch, held: HeldMessage, question_id: str, attempts: int, reason: str) -> Endings:
         """Record a failed attempt: retry the question after a pause, or give it up with all reasons."""

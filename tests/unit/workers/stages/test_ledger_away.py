@@ -42,7 +42,7 @@ def test_a_ledger_that_is_away_is_asked_ever_more_rarely_up_to_every_five_second
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(
-        "workers.stages.recorder.time",
+        "workers.outages.time",
         SimpleNamespace(sleep=pauses.append, time=time.time, monotonic=time.monotonic),
     )
     run = open_run(books, make_questions(1))
@@ -59,7 +59,7 @@ def test_a_ledger_that_is_away_for_long_is_logged_once_a_minute_and_when_its_tro
     now = [0.0]
     seconds = iter((0.0, 1.0, 59.0, 60.0, 61.0, 62.0))
     clock = SimpleNamespace(sleep=lambda _: None, time=time.time, monotonic=lambda: now[0])
-    monkeypatch.setattr("workers.stages.recorder.time", clock)
+    monkeypatch.setattr("workers.outages.time", clock)
     away = [RedisUnreachable("away", hint="Start it.")] * 4
     troubles = [*away, WritesRefused("full", hint="Empty it."), WritesRefused("full, too", hint="Empty it.")]
     run = open_run(books, make_questions(1))
@@ -110,7 +110,7 @@ def test_a_beginning_whose_answer_is_lost_is_one_attempt_however_often_it_is_rep
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each answer that an outage cut off counted another one, and the worker was said to have died in it."""
-    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     run = open_run(books, make_questions(2))
     monkeypatch.setattr(books, "begin", unheard_at_first(books.begin, SETTINGS.max_attempts + 1))
 
@@ -124,7 +124,7 @@ def test_a_suspect_whose_beginning_is_not_answered_has_not_had_its_last_attempt(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its message was requeued with that attempt counted, and it failed without having been asked."""
-    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     monkeypatch.setattr("workers.stages.pauses.RETRY_PAUSE_S", 0)
     run = open_run(books, make_questions(1))
     for _ in range(SETTINGS.max_attempts - 1):
@@ -147,7 +147,7 @@ def test_a_failed_attempt_that_is_recorded_without_an_answer_is_one_of_all_that_
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its reason was recorded twice, and counted as two attempts."""
-    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     run = open_run(books, make_questions(1))
     engine.raises = {"What is": OSError("too many open files")}
     monkeypatch.setattr(books, "note_trouble", unheard_at_first(books.note_trouble, 2))
@@ -165,7 +165,7 @@ def test_a_ledger_that_is_away_between_begin_and_verdict_costs_no_question_an_at
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """The batch was requeued with its attempts counted: after some outages, a worker was said to have died."""
-    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     run = open_run(books, make_questions(2))
     monkeypatch.setattr(books, call, away_at_first(getattr(books, call), SETTINGS.max_attempts + 1))
 
@@ -180,7 +180,7 @@ def test_a_ledger_that_goes_away_before_the_last_run_of_a_batch_is_begun_costs_t
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch was requeued, and questions that had not been asked once became suspects, to be asked alone."""
-    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     one, other = (open_run(books, make_questions(2), name) for name in ("one", "other"))
     begin, away = books.begin, away_at_first(books.begin, SETTINGS.max_attempts + 1)
     monkeypatch.setattr(books, "begin", lambda run, *more: (away if run == other.run_id else begin)(run, *more))
@@ -221,7 +221,7 @@ def test_a_run_whose_data_are_damaged_is_put_off_alone(
 def test_a_ledger_that_is_away_when_a_question_is_given_up_costs_its_neighbours_no_attempt(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     run = open_run(books, make_questions(2))
     for _ in range(SETTINGS.max_attempts):
         books.begin(run.run_id, ["q1"])

@@ -76,7 +76,7 @@ def test_a_run_whose_passages_are_damaged_is_put_off_alone(
 def test_a_ledger_that_is_away_when_passages_are_found_costs_no_question_an_attempt(
     books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.stages.recorder.LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     run = open_run(books, make_questions(2), rag=RAG)
     monkeypatch.setattr(books, "attach", away_at_first(books.attach, SETTINGS.max_attempts + 1))
 
