@@ -133,7 +133,9 @@ def test_a_restarted_redis_costs_nothing_and_partial_batches_still_leave(
             wait_until(lambda: ledger.counts(run.run_id).settled > 0, "the first batch")
             server.stop()
             with valkey(folder, port):
-                wait_finished(RedisLedger.connect(settings), run)
+                afterwards = RedisLedger.connect(settings)
+                wait_finished(afterwards, run)
+                afterwards.client.close()
                 late = sent(app, ledger, 3, "late")
                 wait_finished(ledger, late)
                 assert (len(verdicts(ledger, run)), len(verdicts(ledger, late))) == (90, 3)
