@@ -330,7 +330,7 @@ def test_a_run_that_is_cancelled_or_purged_while_several_are_requeued_keeps_none
         settle(ledger, run.run_id, "q0", outcome=Outcome.FAILED)
     reopen, broker.messages = ledger.reopen_failed, []
 
-    def reopen_late(run_id: str) -> int:
+    def reopen_late(run_id: str) -> list[str]:
         if run_id == runs[1].run_id:
             ledger.purge(run_id) if verb == "purge" else ledger.halt(run_id, RunState.CANCELLED)
         return reopen(run_id)
