@@ -34,6 +34,16 @@ def build_bm25(texts: Iterable[str], options: Bm25Options, folder: Path) -> None
     index.index(words, show_progress=False)
     with writing(folder):
         index.save(folder, show_progress=False)
+        _require_whole(folder)
+
+
+def _require_whole(folder: Path) -> None:
+    """Raise OSError if an array is incomplete: NumPy ignores it if its last bytes could not be written."""
+    try:
+        for path in folder.glob("*.npy"):
+            np.load(path, mmap_mode="r")
+    except ValueError:
+        raise OSError("the end is missing") from None
 
 
 def _tokenize(texts: Iterable[str], options: Bm25Options, *, return_ids: bool) -> Any:

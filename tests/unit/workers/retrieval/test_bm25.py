@@ -218,6 +218,17 @@ def test_words_that_do_not_fit_on_the_disk_are_told_with_their_folder(tmp_path: 
         build_bm25(random_texts(100), Bm25Options(), tmp_path / "bm25")
 
 
+def test_words_of_which_only_the_last_bytes_do_not_fit_on_the_disk_are_no_index(tmp_path: Path) -> None:
+    """NumPy does not tell that it could not write them: a broken index took the place of the one before."""
+    build_bm25(random_texts(100), Bm25Options(), tmp_path / "whole")
+    size_bytes = (tmp_path / "whole" / "data.csc.index.npy").stat().st_size
+    with (
+        room_per_file(size_bytes - 1),
+        pytest.raises(InputError, match=r"/bm25: cannot be written: the end is missing\. Check the disk space"),
+    ):
+        build_bm25(random_texts(100), Bm25Options(), tmp_path / "bm25")
+
+
 @pytest.mark.parametrize(("kind", "what"), [("bm25", "The words of 4 passages"), ("dense", "Vectors of 4 passages")])
 def test_a_build_that_does_not_fit_into_memory_says_so_before_it_fills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, what: str
