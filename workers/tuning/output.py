@@ -112,8 +112,8 @@ def draw_trials(path: Path, found: Tuned) -> bool:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.margins(x=0.15)  # room for the labels
-    with _writing(path):
-        figure.savefig(path, dpi=120)
+    with _replacing(path) as draft:
+        figure.savefig(draft, dpi=120, format="png")
     return True
 
 
@@ -131,23 +131,41 @@ def refuse_unwritable(deploy_file: Path) -> None:
         hint = f"Name a .yaml file; {beside[0].name} and {beside[1].name} are written beside it."
         raise SettingsError(f"{deploy_file}: the trials would overwrite it.", hint=hint)
     for path in (deploy_file, *beside):
-        there = path.exists()
-        with _writing(path), path.open("a"):
-            pass
-        if not there:
-            path.unlink()
+        with _writing(path), _draft(path):
+            if path.exists():
+                path.open("a").close()
 
 
 def _write(path: Path, text: str) -> None:
-    with _writing(path):
-        path.write_text(text, encoding="utf-8")
+    with _replacing(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Yield a file that replaces `path` if the block succeeds, and is deleted if not. Raises SettingsError."""
+    with _writing(path), _draft(path) as draft:
+        yield draft
+        draft.replace(path.resolve())
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[Path]:
+    """Yield an empty file beside that of `path`, also through a link; it is deleted at the end if it is still there."""
+    place = path.resolve()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_name(f".{place.name}.unfinished")
+    try:
+        draft.write_bytes(b"")  # also over that of a killed process
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Create the parent folder of `path`, and turn file system errors in the block into SettingsError."""
+    """Turn file system errors in the block into SettingsError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as trouble:
         raise SettingsError(f"{path}: cannot be written: {trouble.strerror}.", hint="Choose another --out.") from None

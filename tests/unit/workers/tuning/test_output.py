@@ -14,6 +14,7 @@ from contract import MemoryLedger
 from contract.errors import SettingsError
 from contract.settings import load_fleet, load_settings
 from tests.support import SIMULATED_MODEL, make_questions, open_run
+from tests.unit.producer.conftest import room_per_file
 from tests.unit.workers.tuning.tuned import NEEDS
 from workers.tuning.lengths import Lengths
 from workers.tuning.output import draw_trials, refuse_unwritable, table, write_deploy_file, write_record
@@ -185,6 +186,35 @@ def test_a_deploy_file_that_cannot_be_written_is_told_before_the_trials(tmp_path
     assert (tmp_path / "file").read_text() == "mine"
     with pytest.raises(SettingsError, match=r"--out is empty\. Name a \.yaml file"):
         refuse_unwritable(Path())
+
+
+def test_an_older_deploy_file_is_whole_where_the_disk_is_full(tmp_path: Path) -> None:
+    """It was cut short, and with it the settings that workers started with."""
+    best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
+    run = open_run(MemoryLedger(), make_questions(2))
+    older = {name: f"older {name}" for name in ("tuned.yaml", "tuned.json", "tuned.png")}
+    for name, text in older.items():
+        (tmp_path / name).write_text(text)
+    with room_per_file(100):
+        with pytest.raises(SettingsError, match=r"tuned\.yaml: cannot be written: File too large\. Choose another"):
+            write_deploy_file(tmp_path / "tuned.yaml", None, (), run, found)
+        with pytest.raises(SettingsError, match=r"tuned\.json: cannot be written: File too large"):
+            write_record(tmp_path / "tuned.json", load_settings(None, []), run, found)
+        with pytest.raises(SettingsError, match=r"tuned\.png: cannot be written: File too large"):
+            draw_trials(tmp_path / "tuned.png", found)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == older
+
+
+def test_a_link_to_a_deploy_file_stays_one(tmp_path: Path) -> None:
+    best = Trial(Shape(64, 4), {}, questions_per_s=12.5, batch_s=0.8)
+    found = Tuned(NEEDS, [best], best, batch_timeout_s=0.4, asked=64)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "tuned.yaml").symlink_to(tmp_path / "kept" / "x.yaml")
+    refuse_unwritable(tmp_path / "tuned.yaml")
+    write_deploy_file(tmp_path / "tuned.yaml", None, (), open_run(MemoryLedger(), make_questions(2)), found)
+    assert (tmp_path / "tuned.yaml").is_symlink()
+    assert load_settings(tmp_path / "kept" / "x.yaml").batch_size == 64
 
 
 @pytest.mark.parametrize("name", ["tuned.json", "tuned.png"])
