@@ -9,6 +9,7 @@
     │   │   └── HubUnreachable          unknown: the hub cannot be asked right now
     │   ├── PlanError               impossible GPU groups
     │   ├── IndexUnusable           an index that is missing, damaged, or built differently
+    │   │   └── IndexUnreadable         unknown: its manifest cannot be read right now
     │   └── NameTaken               retryable: another live worker has the name
     ├── LedgerError             the ledger cannot be read or written
     │   ├── RedisUnreachable        retryable
@@ -49,6 +50,7 @@ __all__ = [
     "EngineOutOfMemory",
     "EngineUnbootable",
     "HubUnreachable",
+    "IndexUnreadable",
     "IndexUnusable",
     "InputError",
     "LedgerError",
@@ -166,6 +168,10 @@ class IndexUnusable(InputError):
     @property
     def said(self) -> str:
         return f"{self.path}: {self.message}."
+
+
+class IndexUnreadable(IndexUnusable):
+    """The system does not let an index's manifest be read, so nobody knows which index it is, or whether it is one."""
 
 
 class NameTaken(InputError):

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from contract.errors import IndexUnusable
+from contract.errors import IndexUnreadable, IndexUnusable
 from contract.explain import first_mistake
 from contract.spec import IndexKind
 
@@ -255,7 +255,8 @@ class Manifest(BaseModel):
 def read_manifest(path: Path) -> Manifest:
     """Read the manifest of the index in folder `path`, without checking the other files.
 
-    Raises IndexUnusable, with path and remedy, if there is no complete index of this format.
+    Raises IndexUnusable, with path and remedy, if there is no complete index of this format, and IndexUnreadable, one
+    of these, if that cannot be known now.
     """
     manifest = path / MANIFEST
     try:
@@ -268,7 +269,7 @@ def read_manifest(path: Path) -> Manifest:
             f"has no {MANIFEST}, so it is not an index", path=path, hint=f"Build it: {_build(path)}"
         ) from None
     except OSError as trouble:
-        raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=manifest, hint="Check permissions.") from None
+        raise IndexUnreadable(f"cannot be read: {trouble.strerror}", path=manifest, hint="Check permissions.") from None
     except (ValueError, RecursionError) as trouble:
         raise IndexUnusable(f"is damaged: {trouble}", path=manifest, hint=_REBUILD) from None
     found = content.get("format_version") if isinstance(content, dict) else None

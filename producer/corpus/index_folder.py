@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from contract.commands import INTERRUPTED, note
-from contract.errors import IndexUnusable, InputError
+from contract.errors import IndexUnreadable, IndexUnusable, InputError
 from contract.held import abandoned, hold
 from contract.index import MANIFEST, PASSAGES, read_manifest, replaced_beside
 from producer.drafts import alone_in, hidden_beside, leftovers
@@ -130,8 +130,10 @@ def _put_beside(outgoing: Path, place: Path) -> None:
 
 
 def _differ(old: Path, new: Path) -> bool:
-    """Whether a run may need `old` because `new` has other contents."""
+    """Whether a run may need `old` because `new` has other contents, or because that cannot be known now."""
     try:
         return read_manifest(old).digest != read_manifest(new).digest
+    except IndexUnreadable:
+        return True
     except IndexUnusable:
         return False
