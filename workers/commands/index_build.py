@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from contract.errors import McqueueError
+from contract.errors import McqueueError, first_line
 from workers.cpu_quota import cores_by_quota
 from workers.retrieval.build import build_index
 
@@ -33,4 +33,8 @@ def build_planned_index(folder: Path, device: str) -> None:
         build_index(folder, say, device)
     except McqueueError as trouble:
         say(error=str(trouble))
+        sys.exit(1)
+    except OSError as trouble:
+        reason = trouble.strerror or first_line(trouble)
+        say(error=f"{trouble.filename or folder}: {reason}. Check the disk and permissions there.")
         sys.exit(1)
