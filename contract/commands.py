@@ -28,6 +28,8 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Errors of a path that a user named: other users' folders, read-only ones, names that the file system does not take.
 #: `Path.exists` and its like raise them.
 OUT_OF_REACH = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP})
+#: Errors of a path on a disk that fails, or on a file server that is gone or has another folder there now.
+OUT_OF_ORDER = frozenset({errno.EIO, errno.ESTALE, errno.ENOTCONN})
 #: Maximum characters shown of a command's first sentence.
 SENTENCE = 120
 
@@ -134,6 +136,8 @@ def _in_one_line() -> Iterator[None]:
             remedy = "Free some space and repeat the command."
         elif place and trouble.errno in OUT_OF_REACH:
             remedy = "Check the path and its permissions."
+        elif place and trouble.errno in OUT_OF_ORDER:
+            remedy = "Check the disk, or the server, that has it."
         else:
             raise
         raise _OneLine(f"{place}{trouble.strerror}. {remedy}") from None

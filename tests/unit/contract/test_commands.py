@@ -40,6 +40,12 @@ def fill() -> None:
 
 
 @main.command()
+@click.argument("number", type=int)
+def fail(number: int) -> None:
+    raise OSError(number, os.strerror(number), "questions.csv")
+
+
+@main.command()
 @click.argument("path", type=click.Path(path_type=Path))
 def look(path: Path) -> None:
     tell(str(path.exists()))
@@ -93,6 +99,13 @@ def test_a_path_that_cannot_be_looked_at_is_an_error_of_one_line(tmp_path: Path)
     path = tmp_path / ("x" * 300)
     done = CliRunner().invoke(main, ["look", str(path)])
     said = f"error: {path}: File name too long. Check the path and its permissions.\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", said)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_broken_disk_and_a_share_that_is_gone_are_an_error_of_one_line(number: int) -> None:
+    done = CliRunner().invoke(main, ["fail", str(number)])
+    said = f"error: questions.csv: {os.strerror(number)}. Check the disk, or the server, that has it.\n"
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", said)
 
 

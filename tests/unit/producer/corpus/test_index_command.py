@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
@@ -95,6 +96,43 @@ def test_an_index_is_replaced_by_the_new_one_and_kept_beside_it_until_the_next(t
     index(corpus, "-o", "x")
     assert read_manifest(Path("x.replaced")).digest == new
     assert beside(tmp_path) == {"corpus.jsonl", "x", "x.replaced"}
+
+
+@pytest.mark.parametrize("unreadable", ["old", "new"])
+def test_an_index_that_is_replaced_is_kept_also_where_nobody_can_read_now_whether_it_differs(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, unreadable: str
+) -> None:
+    """It was deleted, although a run may need it."""
+    old = index_json(corpus, "-o", "x")["digest"]
+    write_corpus(tmp_path, "Iron rusts.")
+    new = index_json(corpus, "-o", "new")["digest"]
+    read = Path.read_text
+
+    def failing(path: Path, *how: Any, **more: Any) -> str:
+        if (path == tmp_path / "x" / MANIFEST) if unreadable == "new" else path.parent.suffix == ".outgoing":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return read(path, *how, **more)
+
+    with unfinished(Path("x")) as folder:
+        shutil.copytree("new", folder, dirs_exist_ok=True)
+        monkeypatch.setattr(Path, "read_text", failing)
+    monkeypatch.undo()
+    assert {name: read_manifest(tmp_path / name).digest for name in ("x", "x.replaced")} == {
+        "x": new,
+        "x.replaced": old,
+    }
+
+
+def test_a_folder_that_cannot_be_listed_is_one_line(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("x").mkdir()
+
+    def failing(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", failing)
+    assert index(corpus, "-o", "x", exit_code=1).stderr == (
+        "error: x: Input/output error. Check the disk, or the server, that has it.\n"
+    )
 
 
 def test_a_folder_of_something_else_that_is_replaced_is_not_kept(tmp_path: Path, corpus: Path) -> None:
