@@ -135,7 +135,8 @@ def _report(path: str, trouble: BaseException) -> None:
 
 
 def _parsed(line: str) -> Cause | None:
-    return Cause(**json.loads(line)) if line else None
+    """Return what a process reported; None if there is no line, or only what the disk could take of one."""
+    return Cause(**json.loads(line)) if line.endswith("\n") else None
 
 
 def _inside(trouble: BaseException) -> BaseException:

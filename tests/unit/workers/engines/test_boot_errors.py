@@ -16,7 +16,8 @@ from pydantic.dataclasses import dataclass
 from contract import variables
 from contract.errors import EngineError
 from tests.support import PATIENCE_S, ROOT
-from workers.engines.boot_errors import LONGEST, Cause, cause_of, failure_reports
+from tests.unit.producer.conftest import room_per_file
+from workers.engines.boot_errors import LONGEST, Cause, _report, cause_of, failure_reports
 
 
 def raised_in(module: str, line: str) -> Exception:
@@ -167,6 +168,15 @@ def test_a_boot_in_which_no_process_tells_anything_is_heard_as_such() -> None:
 def test_weights_that_were_not_copied_to_their_end_are_called_that() -> None:
     cut_short = raised_in("vllm", "raise type('SafetensorError', (Exception,), {})('incomplete metadata')")
     assert cause_of(cut_short).message == "a file of its weights is damaged or not complete: incomplete metadata"
+
+
+def test_half_a_report_that_a_full_disk_left_is_none() -> None:
+    """It was a JSONDecodeError in the place of the worker's own error, and the engine's thread ended without a word."""
+    with failure_reports() as first_failure:
+        with room_per_file(20):
+            _report(os.environ[variables.BOOT_CAUSES], ValueError("max_model_len (9) is greater than 8"))
+        assert Path(os.environ[variables.BOOT_CAUSES]).stat().st_size == 20
+        assert first_failure() is None
 
 
 def test_a_boot_goes_on_where_no_file_can_be_made_for_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
