@@ -50,9 +50,10 @@ def main() -> int:
         print(still_in_use(options.venv, running), file=sys.stderr)
         return 1
     print(f"Setting up {options.venv} with the {variant.upper()} build of vLLM (only once; takes minutes)", flush=True)
-    stamp.unlink(missing_ok=True)  # if this is interrupted, the environment is no longer that of the stamp
     try:
+        stamp.unlink(missing_ok=True)  # if this is interrupted, the environment is no longer that of the stamp
         install(options.venv, variant)
+        stamp.write_text(wanted)
     except subprocess.CalledProcessError as failure:
         print(
             f"Installation failed: {' '.join(failure.cmd)} ended with {failure.returncode}. "
@@ -60,7 +61,13 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    stamp.write_text(wanted)
+    except OSError as trouble:
+        print(
+            f"Installation failed: {trouble.filename or options.venv}: {trouble.strerror or trouble}. Check the path, "
+            "its permissions and the disk space; run the same make command again to continue.",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 

