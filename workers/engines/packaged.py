@@ -135,10 +135,21 @@ def _dequantise(name: str, folder: Path) -> None:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
         (unfinished / ORIGIN).write_text(json.dumps(origin))
+        _settle(unfinished)
         unfinished.rename(folder)
-    except (OSError, SafetensorError) as trouble:  # the latter where the disk is full
+    except Exception as trouble:
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise OSError(first_line(trouble)) from None
+        # Where the disk is full, safetensors raises an error of its own, and tokenizers one of no class.
+        if isinstance(trouble, OSError | SafetensorError) or "(os error " in str(trouble):
+            raise OSError(first_line(trouble)) from None
+        raise
+
+
+def _settle(folder: Path) -> None:
+    """Raise OSError if a file in `folder` does not reach the disk: nobody looks at its content again."""
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -9,12 +10,71 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from contract.errors import ModelNotFound
 from contract.settings import load_settings
+from tests.unit.producer.conftest import room_per_file
 from workers.check import check
-from workers.engines.packaged import prepare
+from workers.engines.packaged import is_prepared, prepare
 from workers.host.machine import Machine
+
+NAME = "smollm2-135m-instruct"
+
+
+class Weights:
+    """A model that is small, and saved at once."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"weights")
+
+
+class Words:
+    """A tokenizer that is saved as those of transformers are: by a library that tells errors in a class of its own."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        words = {f"word{number}": number for number in range(100)}
+        Tokenizer(WordLevel(words, unk_token="word0")).save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for prepared models, of which that of the package would be one with 100 words."""
+    import transformers
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda *_, **__: Weights())
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *_, **__: Words())
+    return tmp_path / "mcqueue" / "models"
+
+
+def test_a_disk_that_is_full_before_the_tokenizer_is_one_line_and_leaves_nothing(cache: Path) -> None:
+    """It was a traceback, beside what had been written."""
+    with room_per_file(200), pytest.raises(ModelNotFound, match=rf"cannot be prepared in {cache}: .*\(os error 27\)"):
+        prepare(NAME)
+    assert [each.name for each in cache.iterdir()] == [f"{NAME}.lock"]
+    assert {each.name for each in prepare(NAME).iterdir()} == {"mcqueue.json", "model.safetensors", "tokenizer.json"}
+
+
+def test_weights_that_do_not_reach_the_disk_are_not_taken_for_whole(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server may tell only at the end that a quota is exceeded, and the library of the weights does not ask."""
+    synced: list[str] = []
+
+    def failing(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        if synced[-1] == "model.safetensors":
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(ModelNotFound, match=f"cannot be prepared in {cache}: .*Disk quota exceeded"):
+        prepare(NAME)
+    assert not is_prepared(NAME)
+    assert [each.name for each in cache.iterdir()] == [f"{NAME}.lock"]
 
 
 def test_a_cache_that_cannot_be_written_is_one_line_with_the_remedy(
