@@ -117,7 +117,14 @@ def _take_place(folder: Path, place: Path) -> None:
         except BaseException:
             outgoing.rename(place)
             raise
-        _put_beside(outgoing, place)
+        try:
+            _put_beside(outgoing, place)
+        except OSError as trouble:
+            kept = replaced_beside(place).name
+            raise InputError(
+                f"{place} is the new index, but the one before it cannot be renamed to {kept}: {trouble.strerror}.",
+                hint=f"{outgoing.name} is moved there by the next build.",
+            ) from None
 
 
 def _put_beside(outgoing: Path, place: Path) -> None:

@@ -123,6 +123,31 @@ def test_an_index_that_is_replaced_is_kept_also_where_nobody_can_read_now_whethe
     }
 
 
+def test_an_index_that_cannot_be_kept_beside_the_new_one_is_told_with_both_places(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a hidden folder and the system's error were told, as if nothing had been replaced."""
+    old = index_json(corpus, "-o", "x")["digest"]
+    write_corpus(tmp_path, "Iron rusts.")
+    rename = Path.rename
+
+    def failing(path: Path, target: Path) -> Path:
+        if target.suffix == ".replaced":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    told = index(corpus, "-o", "x", exit_code=1).stderr
+    monkeypatch.undo()
+    (hidden,) = (name for name in beside(tmp_path) if name.endswith(".outgoing"))
+    assert f"error: {tmp_path / 'x'} is the new index, but the one before it cannot be renamed to x.replaced" in told
+    assert f"{hidden} is moved there by the next build" in told
+    new = read_manifest(tmp_path / "x").digest
+    monkeypatch.chdir(tmp_path)
+    index(corpus, "-o", "x")
+    assert [read_manifest(tmp_path / name).digest for name in ("x", "x.replaced")] == [new, old]
+
+
 def test_a_folder_that_cannot_be_listed_is_one_line(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("x").mkdir()
 
