@@ -105,11 +105,16 @@ def _copied(file: IO[bytes], what: str) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             copy = tempfile.NamedTemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - closed by the stack
-            stack.callback(copy.close)
+            stack.callback(_forget, copy)
             shutil.copyfileobj(file, copy)
             copy.flush()
         except OSError as trouble:
-            with suppress(OSError):  # flushing the remaining buffer fails for the same reason
-                stack.close()
+            stack.close()
             raise no_room(what, trouble) from None
         yield Path(copy.name)
+
+
+def _forget(copy: IO[bytes]) -> None:
+    """Close and so delete the copy, ignoring errors: flushing fails where the disk is full, but it is not needed."""
+    with suppress(OSError):
+        copy.close()

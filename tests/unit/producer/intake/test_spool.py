@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,22 @@ def test_no_room_for_standard_input_is_an_error_with_a_remedy_and_leaves_no_file
         pass
 
     assert "TMPDIR" in trouble.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_of_standard_input_that_cannot_be_closed_was_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a file server says at the end, of a file that nobody needs any more, was a traceback after the work."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"all of it")))
+
+    with opened("-") as source:
+        read = source.path.read_text()
+        (copy,) = (each for each in Path("/proc/self/fd").iterdir() if each.resolve() == source.path)
+        os.close(int(copy.name))  # so that closing it again fails
+
+    assert read == "all of it"
     assert list(tmp_path.iterdir()) == []
 
 
