@@ -35,8 +35,9 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as trouble:
         reason = trouble.strerror or first_line(trouble)
-    except RuntimeError as trouble:  # FAISS's, which ends with the system's reason in brackets
-        reason = first_line(trouble).rpartition("(")[2].rstrip(").")
+    except RuntimeError as trouble:  # FAISS's, which ends with the system's reason, in brackets or behind a colon
+        line = first_line(trouble).rstrip(".")
+        reason = line.rpartition("(")[2].rstrip(")") if line.endswith(")") else line.rpartition(": ")[2]
     else:
         return
     raise InputError(f"{path}: cannot be written: {reason}.", hint="Check the disk space and permissions there.")

@@ -127,6 +127,14 @@ def test_vectors_that_do_not_fit_on_the_disk_are_told_with_their_file(
         vectors.write(tmp_path / "y")
 
 
+def test_vectors_whose_file_cannot_be_made_are_told_with_the_systems_reason(tmp_path: Path) -> None:
+    """It was told with the signature of a function of FAISS's."""
+    vectors = filled(unit_vectors(3), DenseOptions(), tmp_path / "x")
+    (tmp_path / "y").mkdir()
+    with pytest.raises(InputError, match=r"/y: cannot be written: Is a directory\. Check the disk space"):
+        vectors.write(tmp_path / "y")
+
+
 def test_signs_need_whole_bytes() -> None:
     with pytest.raises(
         InputError, match=r"The signs of 12 dimensions do not fill whole bytes\. Build it with --precision"
