@@ -159,9 +159,10 @@ def _ping(client: redis.Redis) -> None:
 
 def _refuse_disabled(client: redis.Redis) -> None:
     """Raise LedgerError if one of the needed commands is missing. A Redis that does not say which it has passes."""
-    with suppress(redis.ResponseError):
+    with suppress(redis.ResponseError):  # also from a proxy, or for a user who may not ask
         found = client.execute_command("COMMAND INFO", *_NEEDED)  # type: ignore[no-untyped-call]
-        if missing := ", ".join(name for name, known in zip(_NEEDED, found, strict=False) if not known):
+        known = found if isinstance(found, list) else _NEEDED  # proxies may answer anything
+        if missing := ", ".join(name for name, info in zip(_NEEDED, known, strict=False) if not info):
             raise LedgerError(f"Redis at {place_of(client)} has no command {missing}.", hint=_UNKNOWN_COMMAND)
 
 

@@ -132,13 +132,15 @@ class Greeting(socketserver.StreamRequestHandler):
 
     version = "7.0.15"
     clients = 0
+    commands = "+OK"
 
     def handle(self) -> None:
         Greeting.clients += 1
         while head := self.rfile.readline():
             command = [(self.rfile.readline(), self.rfile.readline())[1].strip() for _ in range(int(head[1:]))]
             said = f"%2\r\n$7\r\nversion\r\n+{self.version}\r\n$5\r\nproto\r\n:3\r\n"
-            self.wfile.write(said.encode() if command[0] == b"HELLO" else b"+OK\r\n")
+            answers = {b"HELLO": said, b"COMMAND": f"{self.commands}\r\n"}
+            self.wfile.write(answers.get(command[0], "+OK\r\n").encode())
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,19 @@ def test_a_redis_that_lacks_commands_is_refused_at_once(
                 with pytest.raises(LedgerError, match=rf"too old, version {version}\. .* needs Redis 6\.2") as caught:
                     connect(settings)
                 assert not caught.value.retryable
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("said", ["-NOPERM this user has no permissions to run it", "_", "*-1", ":241", "*0", "%0"])
+def test_a_redis_that_does_not_say_which_commands_it_has_is_taken(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As proxies and rules for users may have it."""
+    monkeypatch.setattr(Greeting, "commands", said)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Greeting) as server:
+        server.daemon_threads = True  # a client that is refused may not have hung up
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        try:
+            connect(Settings(redis_url=SecretStr(f"redis://127.0.0.1:{server.server_address[1]}/0"))).close()
         finally:
             server.shutdown()
 
