@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
 from contract import keys
 from contract.commands import INTERRUPTED, note
-from contract.errors import InputError, LedgerError, RunHalted, UnknownRun
+from contract.errors import InputError, LedgerError
 from contract.ledger import Run, RunState, halted
 from contract.names import is_request
 from contract.priority import Priority
@@ -161,12 +162,10 @@ def _refuse_to_requeue(session: Session, run: Run) -> None:
 def _requeue(session: Session, runs: Sequence[Run], priority: Priority | None, *, failed: bool) -> None:
     before = {run.run_id: session.ledger.counts(run.run_id) for run in runs}
     reopened: dict[str, list[str]] = {}
-    refused: LedgerError | None = None
+    refused: list[LedgerError] = []
     for run in runs:
-        try:
+        with _collecting(refused):
             reopened[run.run_id] = session.ledger.reopen_failed(run.run_id) if failed else []
-        except (RunHalted, UnknownRun) as trouble:  # at this moment: what is reopened of the others must be sent
-            refused = trouble
     runs = [run for run in runs if run.run_id in reopened]
     there = session.broker.in_messages([run for run in runs if reopened[run.run_id] or not before[run.run_id].finished])
     for run in runs:
@@ -179,11 +178,25 @@ def _requeue(session: Session, runs: Sequence[Run], priority: Priority | None, *
         priority_now = run.priority if priority is None else priority
         # One that failed may be in a message that a worker still holds for the sake of others.
         accounted = {*there.get(run.run_id, ())}.difference(reopened[run.run_id])
-        questions, messages = session.broker.send_missing(run, priority_now, accounted)
-        click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages, priority)}")
-        _note_unwritten(session, run)
+        with _collecting(refused):
+            questions, messages = session.broker.send_missing(run, priority_now, accounted)
+            click.echo(f"{run.run_id}: {discarded}{_sent(questions, messages, priority)}")
+            _note_unwritten(session, run)
+    for trouble in refused[:-1]:
+        note(f"error: {trouble}")
     if refused:
-        raise refused
+        raise refused[-1]
+
+
+@contextmanager
+def _collecting(refused: list[LedgerError]) -> Iterator[None]:
+    """Go on after the refusal of one run, purged, halted or damaged: what is taken back of others must be sent."""
+    try:
+        yield
+    except LedgerError as trouble:
+        if trouble.retryable:  # of all runs
+            raise
+        refused.append(trouble)
 
 
 @click.command()
