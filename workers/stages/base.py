@@ -6,7 +6,6 @@ import abc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
@@ -140,47 +139,66 @@ class BatchWork(abc.ABC):
         endings: Endings = {}
         ready: list[Work] = []
         suspects: list[Work] = []
-        refused: list[Settled] = []
         for run_id, asked in asked_by_run(batch).items():
             begun, not_begun = self._begin_what_can_be(batch, run_id, asked)
             endings |= not_begun
             if not begun:
                 continue
-            spec = begun[0].item.spec
-            unfit = self._unfit(spec)
-            with self._putting_off_damaged(run_id, begun, endings):
-                if unfit is None:
-                    self._recorder.note_engine(run_id, spec.mode)
-            for work in _left(begun, endings):
-                if failure := unfit or self._exhausted(work):
-                    attempts = min(work.attempts, self._settings.max_attempts)  # one beyond that was never made
-                    refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, failure))
-                elif work.attempts <= self._suspect_from:
-                    ready.append(work)
-                else:
-                    suspects.append(work)
-        endings |= self._commit(refused)
-        batch.begun += len(refused)
+            counted = [each for each in begun if each.attempts <= self._suspect_from]
+            uncounted = [each for each in begun if each.attempts > self._suspect_from]
+            try:
+                refused = self._refuse(batch, run_id, begun)
+            except LedgerError as trouble:
+                refused = self._put_off_damaged(run_id, counted, trouble)
+                refused |= self._put_offs.add(run_id, [each.question_id for each in uncounted], str(trouble))
+            endings |= refused
+            ready += _left(counted, refused)
+            suspects += _left(uncounted, refused)
         endings |= self._attempt(batch, ready)
         return endings, suspects
+
+    def _refuse(self, batch: Batch, run_id: str, begun: Sequence[Work]) -> Endings:
+        """Fail what this worker must never ask, and what has had all attempts; record the engine that asks the rest."""
+        spec = begun[0].item.spec
+        unfit = self._unfit(spec)
+        if unfit is None:
+            self._recorder.note_engine(run_id, spec.mode)
+        refused: list[Settled] = []
+        for work in begun:
+            if failure := unfit or self._exhausted(work):
+                attempts = min(work.attempts, self._settings.max_attempts)  # one beyond that was never made
+                refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, failure))
+        if not refused:
+            return {}
+        endings = self._recorder.commit(run_id, refused)
+        batch.begun += len(refused)
+        return endings
 
     def _commit(self, settled: Sequence[Settled]) -> Endings:
         """Write the verdicts, and return their outcomes; runs whose data are damaged are put off."""
         endings: Endings = {}
         for run_id, of_run in by_run(settled).items():
-            with self._putting_off_damaged(run_id, of_run, endings):
-                endings |= self._recorder.commit(of_run)
+            try:
+                endings |= self._recorder.commit(run_id, of_run)
+            except LedgerError as trouble:
+                endings |= self._put_off_damaged(run_id, of_run, trouble)
         return endings
 
-    @contextmanager
-    def _putting_off_damaged(self, run_id: str, begun: Sequence[Work | Settled], endings: Endings) -> Iterator[None]:
-        """Put off the questions of a run whose data in the ledger are damaged; others of the batch may not be."""
+    def _retry_or_fail(self, batch: Batch, begun: Work | Settled, reason: str) -> Endings:
+        """Record that the attempt at a question failed, as `Recorder.retry_or_fail`; put off one of a damaged run."""
         try:
-            yield
+            return self._recorder.retry_or_fail(batch, begun.held, begun.question_id, begun.attempts, reason)
         except LedgerError as trouble:
-            if trouble.retryable:  # the worker stops
-                raise
-            endings |= self._put_off(run_id, begun, str(trouble))
+            return self._put_off_damaged(begun.run_id, [begun], trouble)
+
+    def _put_off_damaged(self, run_id: str, begun: Sequence[Work | Settled], trouble: LedgerError) -> Endings:
+        """Put off questions of a run whose data in the ledger are damaged, as others of the batch may not be.
+
+        Raises `trouble` if it is not that: this worker stops.
+        """
+        if trouble.retryable:
+            raise trouble
+        return self._put_off(run_id, begun, str(trouble))
 
     def _put_off(self, run_id: str, begun: Sequence[Work | Settled], why: str) -> Endings:
         """Put off questions of a run that were begun already, and take their attempts back."""
@@ -311,10 +329,9 @@ class BatchWork(abc.ABC):
             left = _left(works, endings)
             if len(left) == 1:
                 (work,) = left
-                question_id, reason = work.question_id, reason_of(trouble)
                 if not isinstance(trouble, EngineError):  # which says what is wrong: a line is logged with the attempt
-                    log.exception("question %s", question_id)
-                endings |= self._recorder.retry_or_fail(batch, work.held, question_id, work.attempts, reason)
+                    log.exception("question %s", work.question_id)
+                endings |= self._retry_or_fail(batch, work, reason_of(trouble))
                 return
             log.warning("%d questions failed together, halving them: %s", len(left), reason_of(trouble))
         middle = len(left) // 2

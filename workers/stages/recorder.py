@@ -87,21 +87,18 @@ class Recorder:
         (provenance,) = self.provenances(batch, [(held, attempts)])
         return Settled(held, failed(question_id, failure, provenance))
 
-    def commit(self, settled: Sequence[Settled]) -> Endings:
-        """Write the verdicts, and return their outcomes."""
-        for run_id, of_run in by_run(settled).items():
-            self._committed(self._commit_one_run(run_id, [each.verdict for each in of_run]))
-        return {(each.run_id, each.question_id): each.verdict.outcome for each in settled}
-
-    def _commit_one_run(self, run_id: str, verdicts: list[Verdict]) -> list[Verdict]:
-        """Commit, and return the verdicts that stand: none for a purged run, nor for what another worker settled."""
+    def commit(self, run_id: str, settled: Sequence[Settled]) -> Endings:
+        """Write the verdicts on questions of one run, and return their outcomes. Those of a purged run are dropped."""
+        verdicts = [each.verdict for each in settled]
+        stand: Sequence[Verdict] = []
         try:
-            new = self.despite_outages(number(len(verdicts), "verdict"), partial(self._ledger.commit, run_id, verdicts))
+            commit = partial(self._ledger.commit, run_id, verdicts)
+            stand = self.despite_outages(number(len(verdicts), "verdict"), commit)
         except UnknownRun:
             log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
-            return []
-        self.count_done(len(new))
-        return new
+        self.count_done(len(stand))
+        self._committed(stand)
+        return {(run_id, each.question_id): each.outcome for each in verdicts}
 
     def despite_outages(self, what: str, call: Callable[[], T]) -> T:
         """Return the result of `call`, which asks the ledger; repeat it as long as Redis is unavailable.
@@ -135,7 +132,7 @@ class Recorder:
             batch.retry_after_s = max(batch.retry_after_s, pause_s(attempts))
             return {(held.run_id, question_id): AGAIN}
         error = self.exhausted(held.run_id, question_id, attempts)
-        return self.commit([self.failed(batch, held, question_id, attempts, error)])
+        return self.commit(held.run_id, [self.failed(batch, held, question_id, attempts, error)])
 
     def exhausted(self, run_id: str, question_id: str, attempts: int) -> Failure:
         """Return the failure of a question after so many attempts, the last."""

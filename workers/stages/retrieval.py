@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ctypes import c_float
 from functools import partial
 
-from contract.errors import InputError, UnknownRun
+from contract.errors import InputError, LedgerError, UnknownRun
 from contract.index import Manifest
 from contract.prompts import query_of
 from contract.spec import Retrieval, RunSpec, Stage
@@ -58,7 +58,7 @@ class BatchRetriever(BatchWork):
                 answers = self._answers(alike, wanted)
             except NotNow as why:  # the build was available in `_hindrance`, and has gone since
                 for work in alike:
-                    yield self._recorder.retry_or_fail(batch, work.held, work.question_id, work.attempts, str(why))
+                    yield self._retry_or_fail(batch, work, str(why))
                 continue
             except InputError as trouble:  # without its reranker, for example, only this run cannot be served
                 log.warning("index %s: %s", wanted.index, trouble)
@@ -70,34 +70,33 @@ class BatchRetriever(BatchWork):
             for work, passages in zip(alike, answers, strict=True):
                 found[work.run_id][work.question_id] = passages
         yield self._commit(failed)
-        put_off: Endings = {}
-        purged = self._attach(
-            found, [each for each in works if each.question_id in found.get(each.run_id, ())], put_off
-        )
-        # Of those with a context of their own; where a search ended, `attach` has taken the attempts back.
-        self._recorder.uncount([each for each in works if not each.wants_passages])
         ready = [each for each in works if not each.wants_passages or each.question_id in found[each.run_id]]
-        stored = [each for each in ready if (each.run_id, each.question_id) not in put_off]
-        going_on = [each for each in stored if each.run_id not in purged]
+        going_on, put_off = self._stored(ready, found)
+        # Of those with a context of their own; where a search ended, `attach` has taken the attempts back.
+        self._recorder.uncount([each for each in going_on if not each.wants_passages])
         yield put_off | send_on(self._send, going_on, Stage.SCORE, "retrieved")
         self._recorder.count_done(len(going_on))
 
-    def _attach(
-        self, found: Mapping[str, Mapping[str, list[Passage]]], searched: Sequence[Work], put_off: Endings
-    ) -> set[str]:
-        """Store the passages, by run and question; return the runs that were purged while they were searched for.
+    def _stored(
+        self, works: Sequence[Work], found: Mapping[str, Mapping[str, list[Passage]]]
+    ) -> tuple[list[Work], Endings]:
+        """Store the passages, by run and question; return what goes on, and the endings of what is put off.
 
-        Questions of a run whose data are damaged are added to `put_off`.
+        Of a run that was purged while it was searched, nothing goes on; one whose data are damaged is put off.
         """
-        purged: set[str] = set()
-        for run_id, of_run in by_run(searched).items():
-            store = partial(self._ledger.attach, run_id, found[run_id])
-            with self._putting_off_damaged(run_id, of_run, put_off):
-                try:
-                    self._recorder.despite_outages(f"passages of {number(len(of_run), 'question')}", store)
-                except UnknownRun:
-                    purged.add(run_id)
-        return purged
+        going_on: list[Work] = []
+        put_off: Endings = {}
+        for run_id, of_run in by_run(works).items():
+            try:
+                if passages_of := found.get(run_id):
+                    what = f"passages of {number(len(passages_of), 'question')}"
+                    self._recorder.despite_outages(what, partial(self._ledger.attach, run_id, passages_of))
+                going_on += of_run
+            except UnknownRun:
+                continue
+            except LedgerError as trouble:
+                put_off |= self._put_off_damaged(run_id, of_run, trouble)
+        return going_on, put_off
 
     def _answers(self, works: Sequence[Work], wanted: Retrieval) -> list[list[Passage]]:
         """Return the passages for each of `works`. Raises NotNow, InputError, and whatever ended the search."""

@@ -90,9 +90,9 @@ class BatchScorer(BatchWork):
     def _settled(self, batch: Batch, settled: Sequence[Settled]) -> Endings:
         """Commit the verdicts, but retry questions with an unforeseen failure, and put off those without a judge."""
         endings = self._commit([each for each in settled if not each.unforeseen and not each.unserved])
-        for held, verdict in (each for each in settled if each.unforeseen):
-            reason = one_line(str(verdict.error))
-            endings |= self._recorder.retry_or_fail(batch, held, verdict.question_id, verdict.attempts, reason)
+        for each in settled:
+            if each.unforeseen:
+                endings |= self._retry_or_fail(batch, each, one_line(str(each.verdict.error)))
         return endings | self._put_off_unserved([each for each in settled if each.unserved])
 
     def _put_off_unserved(self, settled: Sequence[Settled]) -> Endings:
@@ -124,10 +124,11 @@ class BatchScorer(BatchWork):
             wanting = {each.question_id for each in of_run if each.wants_passages}
             try:
                 found = self._recorder.despite_outages("a batch", partial(self._ledger.passages, run_id, list(wanting)))
-            except (UnreadableRun, LedgerError) as trouble:
-                if trouble.retryable:  # the worker stops
-                    raise
+            except UnreadableRun as trouble:
                 put_off |= self._put_off(run_id, of_run, str(trouble))
+                continue
+            except LedgerError as trouble:
+                put_off |= self._put_off_damaged(run_id, of_run, trouble)
                 continue
             for work in of_run:
                 question_id = work.question_id

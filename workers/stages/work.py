@@ -89,6 +89,10 @@ class Settled(NamedTuple):
         return self.verdict.question_id
 
     @property
+    def attempts(self) -> int:
+        return self.verdict.attempts
+
+    @property
     def unforeseen(self) -> bool:
         """Whether it failed with an unexpected error, which may be transient."""
         return isinstance(self.verdict.error, UnexpectedFailure) and not self.unserved

@@ -218,6 +218,58 @@ def test_a_run_whose_data_are_damaged_is_put_off_alone(
     assert [each.attempts for each in books.begin(damaged.run_id, ["q0"])] == [1], "no attempt was charged"
 
 
+@pytest.mark.parametrize("call", ["note_trouble", "troubles"])
+def test_a_run_whose_reasons_for_failed_attempts_are_damaged_is_put_off_alone(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    damaged, sound = (open_run(books, make_questions(2), name) for name in ("damaged", "sound"))
+    works = getattr(books, call)
+
+    def refuse(run_id: str, *more: Any) -> object:
+        if run_id == damaged.run_id:
+            raise LedgerError("Redis refuses: WRONGTYPE.")
+        return works(run_id, *more)
+
+    if call == "troubles":  # of one that has had all attempts
+        for _ in range(SETTINGS.max_attempts):
+            books.begin(damaged.run_id, ["q0"])
+    else:
+        engine.raises = {"What is": OSError("too many open files")}
+    monkeypatch.setattr(books, call, refuse)
+    stage, batch = scorer(books, engine), batch_of(message(damaged, "q0", "q1"), message(sound, "q0", "q1"))
+    stage.run(batch)
+    assert stage.puts_off == {damaged.run_id: "Redis refuses: WRONGTYPE."}
+    assert batch.held[0].settlement is Settlement.REQUEUE
+    if call == "troubles":
+        assert books.counts(sound.run_id).finished
+    else:
+        assert all(books.troubles(sound.run_id, each) for each in ("q0", "q1"))
+    monkeypatch.undo()
+    had = SETTINGS.max_attempts if call == "troubles" else 0
+    begun = books.begin(damaged.run_id, ["q0", "q1"])
+    assert [each.attempts for each in begun] == [had + 1, 1], "no attempt was charged, and none taken back"
+
+
+@pytest.mark.parametrize(("begun", "call"), [(2, "note_engine"), (SETTINGS.max_attempts, "commit")])
+def test_what_was_not_begun_of_a_damaged_run_keeps_its_attempts(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, begun: int, call: str
+) -> None:
+    """Those at a suspect, or at what had had all of them, are not counted yet; one of them was taken back each time."""
+    damaged = open_run(books, make_questions(1))
+    for _ in range(begun):
+        books.begin(damaged.run_id, ["q0"])
+
+    def refuse(*_: Any) -> object:
+        raise LedgerError("Redis refuses: WRONGTYPE.")
+
+    monkeypatch.setattr(books, call, refuse)
+    stage = scorer(books, engine)
+    stage.run(batch_of(message(damaged, "q0")))
+    assert stage.puts_off
+    assert engine.calls == []
+    assert [each.attempts for each in books.begin(damaged.run_id, ["q0"])] == [begun + 1]
+
+
 def test_a_ledger_that_is_away_when_a_question_is_given_up_costs_its_neighbours_no_attempt(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,10 @@ def test_a_batch_is_looked_up_in_one_search_and_sent_on_in_the_messages_it_came_
 def test_a_run_whose_passages_are_damaged_is_put_off_alone(
     books: MemoryLedger, echo: Echo, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    damaged, sound = (open_run(books, make_questions(2), name, rag=RAG) for name in ("damaged", "sound"))
+    questions = [make_question(0), make_question(1, context="Its own.")]
+    damaged, sound = (
+        open_run(books, questions, name, rag=RAG, use_context_field=True) for name in ("damaged", "sound")
+    )
     attach = books.attach
 
     def refuse(run_id: str, passages: Mapping[str, Sequence[Passage]]) -> None:
@@ -71,6 +74,8 @@ def test_a_run_whose_passages_are_damaged_is_put_off_alone(
     assert [each.run_id for _, each in outbox.sent] == [sound.run_id]
     assert [each.settlement for each in batch.held] == [Settlement.REQUEUE, Settlement.ACKNOWLEDGE]
     assert stage.puts_off == {damaged.run_id: "Redis refuses: WRONGTYPE."}
+    begun = books.begin(damaged.run_id, ["q0", "q1"], stage=Stage.RETRIEVE)
+    assert [each.attempts for each in begun] == [1, 1], "no attempt was charged"
 
 
 def test_a_ledger_that_is_away_when_passages_are_found_costs_no_question_an_attempt(
