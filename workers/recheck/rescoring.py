@@ -73,13 +73,15 @@ def _explaining_purge(ledger: Ledger, old: Run, new: Run) -> Iterator[None]:
     try:
         yield
     except UnknownRun as trouble:
-        if ledger.runs([old.run_id]):
+        there = [each.run_id for each in ledger.runs([old.run_id, new.run_id])]
+        if old.run_id in there:
             raise UnknownRun(f"{new.run_id} was purged meanwhile.", hint="Repeat this command.") from trouble
-        done = ledger.counts(new.run_id).finished
-        what = "has them all." if done else f"cannot be finished: python -m producer purge {new.run_id}"
-        raise UnknownRun(
-            f"{old.run_id} was purged while its texts were read.", hint=f"{new.run_id} {what}"
-        ) from trouble
+        hint = ""
+        if new.run_id in there:
+            done = ledger.counts(new.run_id).finished
+            what = "has them all." if done else f"cannot be finished: python -m producer purge {new.run_id}"
+            hint = f"{new.run_id} {what}"
+        raise UnknownRun(f"{old.run_id} was purged while its texts were read.", hint=hint) from trouble
 
 
 def cut_short(ledger: Ledger, done: Rescored) -> list[str]:
