@@ -163,5 +163,5 @@ def test_an_engine_that_has_booted_while_redis_was_away_waits_for_it(
             outage = beside.submit(away_until_it_has_booted)
             with worker(log, simulated={"boot_s": 3}):
                 outage.result()
-                wait_finished(RedisLedger.connect(settings), run)
+                wait_finished(ledger, run)
         ledger.client.close()

@@ -236,6 +236,28 @@ def test_a_purge_leaves_what_is_enqueued_while_it_looks_at_the_queue(
     assert queue_length(redis_ledger.client, QUEUE) == 0
 
 
+@pytest.mark.parametrize("comes", [False, True])
+def test_a_queue_from_which_a_message_is_taken_meanwhile_is_not_deleted(
+    app: Celery, redis_ledger: RedisLedger, verb: Verb, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """Somebody serves it; what comes may be as much as what goes."""
+    gone = sent(app, redis_ledger, 12, "gone")
+    client = redis_ledger.client
+    (waiting,) = (each for each in keys.broker_lists(QUEUE) if client.exists(each))
+
+    def busy_right_afterwards(*asked: Any) -> Counter[str]:
+        found = queued_runs(*asked)
+        if redis_ledger.runs():
+            taken = client.rpop(waiting)
+            if comes:
+                client.lpush(waiting, str(taken))
+        return found
+
+    monkeypatch.setattr("producer.broker.queued_runs", busy_right_afterwards)
+    verb("purge", gone.run_id, "--yes")
+    assert queue_length(client, QUEUE) == (3 if comes else 2)
+
+
 def test_what_a_rescoring_that_was_cut_short_lacks_is_not_said_to_be_lost(
     settings: Settings, redis_ledger: RedisLedger
 ) -> None:

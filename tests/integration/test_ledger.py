@@ -107,6 +107,8 @@ def test_a_call_that_its_caller_repeats_by_name_counts_once(ledger: Ledger) -> N
         assert [(each.attempts, each.counted) for each in begun] == [(1, True), (1, False)]
         assert ledger.note_trouble(run.run_id, ["q0"], "boom", mine) == [1]
     assert [each.attempts for each in ledger.begin(run.run_id, ["q0", "q2"], call=others)] == [2, 1]
+    ledger.uncount(run.run_id, ["q2"])
+    assert [each.attempts for each in ledger.begin(run.run_id, ["q2"], call=others)] == [1], "what was taken back"
     assert ledger.note_trouble(run.run_id, ["q0"], "boom", others) == [2]
 
 

@@ -201,6 +201,10 @@ def test_a_rescoring_that_was_cut_short_between_two_writes_is_named_as_well(
 
     assert cut_short(books, rescore(books, run)) == [left]
 
+    alike = open_run(books, make_questions(1), "old", **{**GENERATES, "sampling": Sampling(max_tokens=9)})
+    commit(books, alike, stored("q0", "The answer is A."))
+    assert cut_short(books, rescore(books, alike)) == [], "it is of another run of that name"
+
 
 def test_a_run_whose_failed_questions_are_asked_again_while_it_is_rescored_is_not_finished(
     books: MemoryLedger, monkeypatch: pytest.MonkeyPatch

@@ -127,17 +127,18 @@ def test_a_suspect_whose_beginning_is_not_answered_has_not_had_its_last_attempt(
     monkeypatch.setattr("workers.outages.LONGEST_PAUSE_S", 0.001)
     monkeypatch.setattr("workers.stages.pauses.RETRY_PAUSE_S", 0)
     run = open_run(books, make_questions(1))
-    for _ in range(SETTINGS.max_attempts - 1):
+    for _ in range(SETTINGS.max_attempts - 2):
         books.begin(run.run_id, ["q0"])
-    begin, unheard = books.begin, unheard_at_first(books.begin, 1)
+    begin, unheard = books.begin, unheard_at_first(books.begin, 2)
     monkeypatch.setattr(
         books, "begin", lambda of, ids, below, *more: (begin if below else unheard)(of, ids, below, *more)
     )
 
+    engine.dies_at = lambda _: len(engine.calls) == 1  # so that it has another one, its last
     for _ in range(2):
         score(books, engine, message(run, "q0"))
 
-    assert engine.calls == [1]
+    assert engine.calls == [1, 1]
     assert verdict_of(books, run, "q0").error is None
     assert verdict_of(books, run, "q0").attempts == SETTINGS.max_attempts
 
