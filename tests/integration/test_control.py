@@ -12,14 +12,25 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner
 
-from contract import Outcome, RedisLedger, Run, RunState, keys
+from benchmarks.made_up import LETTERED
+from contract import Mode, Outcome, RedisLedger, Run, RunState, keys
 from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.queue import held_question_ids, queue_length, queued_runs
 from contract.settings import Settings
+from contract.spec import Sampling
 from producer.cli import main
 from tests.integration.holding import book
 from tests.integration.runs import QUEUE, send, sent, wait_acknowledged, wait_finished
-from tests.support import SIMULATED_MODEL, interrupted_run, make_question, make_questions, open_run, wait_until, worker
+from tests.support import (
+    SIMULATED_MODEL,
+    interrupted_run,
+    make_question,
+    make_questions,
+    open_run,
+    settle,
+    wait_until,
+    worker,
+)
 from workers.check_redis import check_redis
 from workers.cli import main as workers_main
 
@@ -320,6 +331,18 @@ def test_tokens_of_a_simulated_engine_are_refused_as_those_shown_would_be_anothe
     result = CliRunner().invoke(workers_main, words)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: engine: simulated: there is no model, so its tokens cannot be shown.")
+
+
+@pytest.mark.usefixtures("redis_url")
+def test_who_rescores_a_rescored_run_is_told_to_compare_it_with_the_run_that_has_the_texts(
+    redis_ledger: RedisLedger,
+) -> None:
+    run = open_run(redis_ledger, make_questions(1), "texts", mode=Mode.GENERATE, sampling=Sampling(), prompt=LETTERED)
+    settle(redis_ledger, run.run_id, "q0")
+    for name in ("texts", "texts-rescored"):
+        said = CliRunner().invoke(workers_main, ["rescore", name]).output
+        new = redis_ledger.run_ids()[0]
+        assert said.endswith(f"compare them: python -m producer compare {run.run_id} {new}\n")
 
 
 @pytest.mark.usefixtures("redis_url")

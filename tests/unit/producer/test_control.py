@@ -356,6 +356,21 @@ def test_a_run_that_is_cancelled_purged_or_damaged_while_several_are_requeued_ke
         assert [each in line for each, line in zip(broken, told, strict=True)] == [True, True]
 
 
+def test_a_run_that_is_purged_while_it_is_given_a_weight_is_not_said_to_have_it(
+    producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weigh = broker.weigh
+
+    def late(of: str, weight: int) -> None:
+        ledger.purge(of)
+        weigh(of, weight)
+
+    monkeypatch.setattr(broker, "weigh", late)
+    done = producer("weight", run_id, "3", exit_code=1)
+    assert (done.stdout, broker.weights) == ("", {})
+    assert run_id in done.stderr
+
+
 def test_requeue_takes_failed_verdicts_back_only_when_told(
     producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
