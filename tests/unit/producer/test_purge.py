@@ -14,7 +14,7 @@ from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
 from producer.broker import MemoryBroker
 from tests.support import settle
-from tests.unit.producer.conftest import Producer
+from tests.unit.producer.conftest import Producer, live_worker
 
 
 def test_purge_asks_and_takes_no_for_an_answer(
@@ -102,10 +102,11 @@ def test_of_several_purged_runs_each_says_how_many_messages_workers_will_drop(
 
 
 def test_nothing_is_said_of_the_messages_of_a_run_that_another_command_made_anew_meanwhile(
-    producer: Producer, five: Path, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers were said to drop them, and answered them."""
     run_id = producer.json("enqueue", five)["run_id"]
+    broker.live = [live_worker(broker.messages[0][0])]  # else the messages are deleted before the run
     purge = MemoryLedger.purge
 
     def enqueued_right_afterwards(self: MemoryLedger, run_id: str) -> None:
