@@ -18,6 +18,7 @@ from celery import Celery
 from contract import RedisLedger, keys, load_settings
 from contract.errors import EXIT_RETRY
 from contract.spec import Mode, Sampling
+from tests.integration.launching import begun
 from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (
     PATIENCE_S,
@@ -51,8 +52,11 @@ def test_a_worker_told_to_stop_ends_running_batches_and_gives_the_rest_back(
     app: Celery, redis_ledger: RedisLedger, tmp_path: Path, *, from_afar: bool
 ) -> None:
     run = sent(app, redis_ledger, 100)
-    with worker(tmp_path / "log", batch_size=8, simulated={"call_ms": 2000}) as leaving:
+    with worker(
+        tmp_path / "log", batch_size=8, batches_in_flight=1, max_batches_in_flight=1, simulated={"call_ms": 2000}
+    ) as leaving:
         wait_until(lambda: redis_ledger.counts(run.run_id).settled > 0, "the first batch")
+        wait_until(lambda: begun(redis_ledger, run), "the second batch to begin")
         if from_afar:
             app.control.shutdown()
         else:
