@@ -165,3 +165,4 @@ def test_an_engine_that_has_booted_while_redis_was_away_waits_for_it(
                 outage.result()
                 wait_finished(ledger, run)
         ledger.client.close()
+    assert log.read_text().count("booting simulated") == 1
