@@ -163,7 +163,7 @@ def _warn(inspector: Inspector, profile: Profile) -> None:
         note(warning)
     if inspector.file.doubt:
         note(inspector.file.doubt)
-    for warning in profile.oddities.warnings() + contradiction_warnings(profile.repeats, inspector.file):
+    for warning in profile.oddities.warnings(profile.spec) + contradiction_warnings(profile.repeats, inspector.file):
         note(warning)
     if inspector.troubles.count:
         bad = number(inspector.troubles.count, "row")

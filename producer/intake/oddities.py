@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contract.question import Question
+from contract.spec import ChatTemplate, RunSpec
 from contract.wording import number
 
 __all__ = ["Oddities"]
@@ -14,6 +15,8 @@ __all__ = ["Oddities"]
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|deg|times|#\d{2,6}|#x[\da-f]{2,6});", re.IGNORECASE)
 _IMAGE = re.compile(r"<image(?: ?\d{1,2})?>|<img\s|!\[[^\]\n]{0,200}\]\(|data:image/", re.IGNORECASE)
 _IMAGE_FIELD = re.compile(r"(?:image|img|figure|picture)(?:s|_?\d{1,2}|_?(?:path|file|name|url))?", re.IGNORECASE)
+#: What a prompt ends in, and questions of other programs' files that are whole prompts.
+CUE = "Answer:"
 
 
 @dataclass
@@ -28,6 +31,11 @@ class Oddities:
     entities: int = 0
     #: Questions that name an image.
     images: int = 0
+    #: Questions with a choice that begins with white space, or that ends in some.
+    begin_blank: int = 0
+    end_blank: int = 0
+    #: Questions that end in `CUE`, as a prompt does.
+    with_cue: int = 0
 
     def add(self, question: Question) -> None:
         """Count one question."""
@@ -36,9 +44,16 @@ class Oddities:
         self.same_choices += len(set(map(str.strip, question.choices))) < len(question.choices)
         self.entities += "&" in texts and _ENTITY.search(texts) is not None
         self.images += _names_image(texts, question.metadata)
+        self.begin_blank += any(choice[0].isspace() for choice in question.choices)
+        self.end_blank += any(choice[-1].isspace() for choice in question.choices)
+        self.with_cue += question.question.rstrip().endswith(CUE)
 
-    def warnings(self) -> list[str]:
-        """Return a warning for each kind that occurred."""
+    def warnings(self, spec: RunSpec) -> list[str]:
+        """Return a warning for each kind that occurred and matters to questions that are asked as `spec` says."""
+        scored = spec.mode.scores_choices
+        # Where a choice begins the model's turn, it loses the white space before it.
+        apart = scored and spec.delimiter[-1:].isspace() and spec.chat_template is ChatTemplate.NEVER
+        again = CUE in spec.prompt.text
         said = {
             "with a backspace or form feed in the text: JSON decodes \\beta and \\frac to these. Double the backslashes"
             " in the file.": self.lost_backslashes,
@@ -47,6 +62,13 @@ class Oddities:
             "with HTML entities like &lt; in the text, which the model is shown as they are. Decode them in the file if"
             " they are not meant.": self.entities,
             "with an image, which no mode shows: only the text is asked.": self.images,
+            "with a choice that begins with white space, which comes after that of the delimiter: two spaces are other"
+            " tokens than one. Remove it in the file, or use --set delimiter=": self.begin_blank * apart,
+            "with a choice that ends in white space, which is scored as a part of it. Remove it in the file.": (
+                self.end_blank * scored
+            ),
+            f"with {CUE!r} at its end, as the prompt has: the model reads it twice. Use a prompt without it; --set"
+            " prompt=free shows nothing but the question's text.": self.with_cue * again,
         }
         return [f"warning: {number(count, 'question')} {what}" for what, count in said.items() if count]
 

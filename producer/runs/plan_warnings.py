@@ -28,15 +28,24 @@ def plan_warnings(planned: Plan) -> list[str]:
 
 
 def _delimiter_warnings(planned: Plan) -> list[str]:
-    spec = planned.spec
-    end = spec.prompt.text[-1]
+    """Return a warning if a choice would follow the prompt, or the words of the delimiter, without a space."""
+    spec, digest = planned.spec, planned.survey.digest
+    end = (spec.delimiter or spec.prompt.text)[-1]
     spaced = end.isascii() and (end.isalnum() or end in SPACED)
-    if spec.mode.writes or spec.delimiter or spec.chat_template is not ChatTemplate.NEVER or not spaced:
+    own_space = spec.mode.scores_choices and digest.oddities.begin_blank == digest.count
+    if spec.mode.writes or not spaced or own_space:
+        return []
+    what = "label" if spec.mode.scores_labels else "choice"
+    if spec.delimiter:
+        return [
+            f"delimiter ends in {end!r}, so a {what} follows it without a space: --set takes a value without the white"
+            f" space around it. In quotes, it stays: --set 'delimiter=\"{spec.delimiter.lstrip()} \"'."
+        ]
+    if spec.chat_template is not ChatTemplate.NEVER:  # it begins the model's turn
         return []
     return [
-        f"delimiter is empty and the prompt ends in {end!r}, so a {'label' if spec.mode.scores_labels else 'choice'}"
-        " follows it without a space: white space at the end of a template is removed. Leave delimiter out, unless the"
-        " choices begin with a space."
+        f"delimiter is empty and the prompt ends in {end!r}, so a {what} follows it without a space: white space at the"
+        " end of a template is removed. Leave delimiter out, unless the choices begin with a space."
     ]
 
 
@@ -80,7 +89,7 @@ def _question_warnings(planned: Plan) -> list[str]:
             "no question has a context, which rag.use_context_field=true would show: --map context=FIELD names its"
             f" field{unused}"
         )
-    found += digest.oddities.warnings() + planned.choice_references.warnings()
+    found += digest.oddities.warnings(spec) + planned.choice_references.warnings()
     found += contradiction_warnings(digest.repeats, file)
     if spec.mode.chooses:
         placed = shows_choices(spec.prompt) and not spec.reorders

@@ -193,6 +193,31 @@ def test_choices_that_would_follow_the_prompt_without_a_space_are_warned_of(
     assert ("a choice follows it without a space" in said) == warned
 
 
+@pytest.mark.parametrize("template", ["never", "always"])
+def test_words_of_the_delimiter_that_a_label_would_follow_without_a_space_are_warned_of(
+    producer: Producer, five: Path, template: str
+) -> None:
+    words = set_words(["mode=letter", f"chat_template={template}"])
+    told = "delimiter ends in 's', so a label follows it without a space"
+
+    glued = producer("enqueue", five, "--dry-run", *words, "--set", "delimiter=The answer is ").stderr
+    assert told in glued
+    assert "In quotes, it stays: --set 'delimiter=\"The answer is \"'." in glued
+    assert told not in producer("enqueue", five, "--dry-run", *words, "--set", 'delimiter="The answer is "').stderr
+
+
+def test_choices_that_bring_their_own_space_need_none_in_the_delimiter(
+    producer: Producer, write_rows: WriteRows
+) -> None:
+    path = write_rows({"question": "Sure?", "choices": [" no", " yes"], "answer": "B"}, name="q.jsonl")
+
+    twice = producer("enqueue", path, "--dry-run").stderr
+    assert "1 question with a choice that begins with white space" in twice
+    assert "use --set delimiter=" in twice
+    assert "white space" not in producer("enqueue", path, "--dry-run", "--set", "delimiter=").stderr
+    assert "white space" not in producer("enqueue", path, "--dry-run", "--set", "chat_template=always").stderr
+
+
 @pytest.mark.parametrize("name", ["last", "Last", "last!"])
 def test_no_run_is_called_what_commands_take_as_the_newest_one(producer: Producer, five: Path, name: str) -> None:
     for command in (("enqueue", "--dry-run"), ("enqueue",)):

@@ -265,6 +265,25 @@ def test_what_a_model_is_not_shown_as_it_was_meant_is_warned_of(
         assert "warning" not in producer(*command, "plain.jsonl").stderr
 
 
+@pytest.mark.parametrize(
+    ("row", "warning", "answer_to_it"),
+    [
+        ({"choices": ["yes\n", "no"]}, "1 question with a choice that ends in white space", ("mode=letter",)),
+        ({"question": "Is it?\nAnswer: "}, "1 question with 'Answer:' at its end, as the prompt has", ("prompt=free",)),
+        ({"question": "Is it?\nAnswer:"}, "1 question with 'Answer:' at its end, as the prompt has", ("prompt=free",)),
+    ],
+)
+def test_what_the_model_would_be_shown_or_score_twice_or_by_accident_is_warned_of(
+    tmp_path: Path, producer: Producer, row: dict[str, object], warning: str, answer_to_it: tuple[str, ...]
+) -> None:
+    (tmp_path / "q.jsonl").write_text(lines({"question": "Is it?", "choices": ["yes", "no"], "answer": "A", **row}))
+
+    for command in ("inspect",), ("enqueue", "--dry-run"):
+        assert warning in producer(*command, "q.jsonl").stderr
+        settings = [word for each in answer_to_it for word in ("--set", each)]
+        assert "warning" not in producer(*command, "q.jsonl", *settings).stderr
+
+
 def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, producer: Producer) -> None:
     path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
 
