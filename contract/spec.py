@@ -222,6 +222,9 @@ class Sampling(BaseModel):
     #: How much a model on a server reasons before it answers, in its own words (`minimal`, `low`, `medium`, `high`);
     #: empty: as the server has it.
     reasoning_effort: Effort = ""
+    #: Tokens of reasoning after which vLLM ends it, so that the answer follows; null: no limit. vLLM must know how the
+    #: model marks its reasoning: `vllm_args.reasoning_parser`.
+    thinking_token_budget: int | None = Field(default=None, ge=0)
 
     def chosen(self) -> dict[str, Any]:
         """Return the parameters beyond `BASIC_SAMPLING` that are not at their defaults."""

@@ -219,6 +219,7 @@ class GenerateOptions(_Body):
     repetition_penalty: float = Field(default=1.0, gt=0, le=10)
     stop: Items[str] = []
     reasoning_effort: Effort = ""
+    thinking_token_budget: int | None = Field(default=None, ge=0)
     seed: int = Field(default=0, ge=0)
     chat_template: ChatTemplate = ChatTemplate.AUTO
     chat_template_kwargs: dict[str, JsonValue] = {}

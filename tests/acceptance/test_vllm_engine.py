@@ -82,6 +82,9 @@ counted = one_turn("one two three one two three one two three one")
 chosen = engine.generate([GenerateRequest(counted, Sampling(max_tokens=9, **way)) for way in ways.values()])
 by_way = {name: each.texts[0].text for name, each in zip(ways, chosen)}
 (turn,) = engine.generate([GenerateRequest(one_turn("<|im_start|>user\\nHi<|im_end|>\\n"), Sampling(max_tokens=3))])
+thinking = one_turn("The capital of Japan?\\n<think>\\nThe question asks")
+budgets = [Sampling(max_tokens=12, thinking_token_budget=each) for each in (4, None)]
+ended = [each.texts[0].text for each in engine.generate([GenerateRequest(thinking, each) for each in budgets])]
 passage = one_turn("The cat sat on the mat. " * 16 + "So where did it sit?")
 begin = " It sat, as it had done on each of the days before that one, on the " + "soft and warm " * 12
 ends = (begin + "mat", begin + "roof of the house")
@@ -102,7 +105,7 @@ try:
 except EngineOutOfMemory:
     (later,) = engine.generate([ScoreRequest(passage, ends)])
 engine.close()
-said = [scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text, cached, later.logprobs]
+said = [scores, texts, str(lacking.error), refused, sampled, by_way, turn.texts[0].text, ended, cached, later.logprobs]
 print("FOUND", json.dumps(said))
 """
 
@@ -112,8 +115,9 @@ engine = make_engine(load_settings(None, drafting))
 engine.start()
 begins = one_turn("one two three one two three one two three one")
 text, labels = engine.generate([GenerateRequest(begins, Sampling(max_tokens=8)), ScoreRequest(begins, (" A", " B"))])
+(thought,) = engine.generate([GenerateRequest(begins, Sampling(max_tokens=8, thinking_token_budget=4))])
 engine.close()
-print("FOUND", json.dumps([text.texts[0].tokens, str(labels.error)]))
+print("FOUND", json.dumps([text.texts[0].tokens, str(labels.error), str(thought.error)]))
 """
 
 
@@ -131,6 +135,8 @@ class Answers:
     by_way: dict[str, str]
     #: The beginning of a turn.
     turn: str
+    #: Texts behind a prompt that begins to reason, with four tokens for it and with as many as the text has.
+    ended: tuple[str, str]
     #: Log-probabilities of two continuations that begin alike: asked alone when nothing was cached, together then, and
     #: once more; and the tokens in these last prefills, and those of them that came from the cache.
     cached: tuple[list[float], list[float], list[float], int, int]
@@ -151,7 +157,8 @@ class Found(NamedTuple):
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder, model = tmp_path_factory.mktemp("models"), prepare("smollm2-135m-instruct")
     sizes = "max_model_len: 256, max_num_batched_tokens: 128, kv_cache_memory_bytes: 268435456"
-    with_adapters = [f"vllm_args={{dtype: float32, enforce_eager: true, block_size: 32, {sizes}}}"]
+    marks = "reasoning_config: {reasoning_start_str: <think>, reasoning_end_str: </think>}"
+    with_adapters = [f"vllm_args={{dtype: float32, enforce_eager: true, block_size: 32, {marks}, {sizes}}}"]
     for name, strength in (("zeros", 0.0), ("random", 0.02)):
         with_adapters.append(f"adapters.{name}={make_adapter(folder / name, model, strength=strength)}")
     drafts = "speculative_config: {method: ngram, num_speculative_tokens: 3, prompt_lookup_max: 4}"
@@ -205,6 +212,12 @@ def test_special_tokens_stand_in_a_text_as_a_model_marks_its_reasoning_by_them(a
     assert answers.turn == "<|im_start|>assistant"
 
 
+def test_reasoning_ends_where_its_budget_does(answers: Answers) -> None:
+    short, free = answers.ended
+    assert "</think>" in short
+    assert "</think>" not in free
+
+
 def test_what_continuations_share_is_scored_alike_from_the_cache_without_all_before_it(answers: Answers) -> None:
     computed, sharing, again, prefilled, cached = answers.cached
     assert sharing == pytest.approx(computed, abs=1e-4)
@@ -220,9 +233,16 @@ def test_what_a_step_ran_out_of_memory_for_is_computed_anew(answers: Answers) ->
 
 def test_an_engine_that_drafts_tokens_writes_texts_and_refuses_labels_with_the_setting_at_fault(found: Found) -> None:
     """vLLM 0.32 calls them finished and gives no log-probabilities: remove the refusal once it does."""
-    tokens, refusal = found.drafting
+    tokens, refusal, _ = found.drafting
     assert tokens == 8
     assert "With vllm_args.speculative_config, vLLM gives no log-probabilities" in refusal
+
+
+def test_a_budget_is_refused_where_the_engine_does_not_know_how_reasoning_is_marked(found: Found) -> None:
+    """vLLM itself names only options of its own command line."""
+    *_, refusal = found.drafting
+    assert "sampling.thinking_token_budget" in refusal
+    assert "Set vllm_args.reasoning_parser in the deploy file" in refusal
 
 
 def test_a_shape_without_weights_boots_and_writes_texts_of_full_length_and_weighs_choices(found: Found) -> None:

@@ -36,6 +36,7 @@ def _generating(wanted: Sampling, schema: str) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
+    budget = wanted.thinking_token_budget
     return SamplingParams(
         n=wanted.samples,
         max_tokens=wanted.max_tokens,
@@ -52,6 +53,7 @@ def _generating(wanted: Sampling, schema: str) -> Any:
         structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,
+        **({} if budget is None else {"thinking_token_budget": budget}),  # not every vLLM knows it
     )
 
 

@@ -18,7 +18,7 @@ from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
 from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu
-from workers.engines.base import Completion, Engine, Part, Request
+from workers.engines.base import Completion, Engine, GenerateRequest, Part, Request
 from workers.engines.boot_log import booting, gpu_models, gpus_in_use
 from workers.engines.compiling import told_in_one_line
 from workers.engines.cpu_norm import with_kernel
@@ -147,6 +147,13 @@ class VllmEngine(Engine):
         if request.adapter and request.adapter not in self.settings.adapters:
             return RequestRejected(f"There is no adapter {request.adapter!r} here.", hint="Add it to `adapters`.")
         config = self._running().engine.vllm_config
+        budget = request.sampling.thinking_token_budget if isinstance(request, GenerateRequest) else None
+        reasons = getattr(config, "reasoning_config", None)  # vLLM 0.26 has no such thing
+        if budget is not None and not (reasons and reasons.enabled):
+            return RequestRejected(
+                "sampling.thinking_token_budget: the engine does not know how this model marks its reasoning.",
+                hint="Set vllm_args.reasoning_parser in the deploy file to the parser that vLLM has for the model.",
+            )
         caches = bool(config.cache_config.enable_prefix_caching)
         return make_plan(request, encoded, config.model_config.max_model_len, caches=caches)
 

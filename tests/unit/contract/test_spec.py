@@ -71,6 +71,7 @@ MORE_CHANGES: list[dict[str, Any]] = [
     {**WRITES, "sampling": Sampling(min_p=0.1)},
     {**WRITES, "sampling": Sampling(presence_penalty=1.5)},
     {**WRITES, "sampling": Sampling(repetition_penalty=1.1)},
+    {**WRITES, "sampling": Sampling(thinking_token_budget=0)},
     JUDGED,
     {**JUDGED, "judge": Judge(prompt=Prompt(name="grade", text="other"))},
     {**JUDGED, "judge": Judge(**ELSEWHERE)},
@@ -165,7 +166,14 @@ def test_a_run_with_examples_is_called_as_before_they_could_reason() -> None:
 
 
 #: Fields of `sampling` that there were not always.
-SAMPLING_LATER = {"top_k", "min_p", "presence_penalty", "repetition_penalty", "reasoning_effort"}
+SAMPLING_LATER = {
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "repetition_penalty",
+    "reasoning_effort",
+    "thinking_token_budget",
+}
 
 
 def test_a_run_that_writes_is_called_as_before_it_could_say_all_that_it_can_of_sampling() -> None:

@@ -166,6 +166,12 @@ class Asker:
             )
         if sampling.reasoning_effort and not in_chat:
             raise NotOffered("sampling.reasoning_effort has no effect outside a chat: set chat_template: always")
+        if sampling.thinking_token_budget is not None and not self._offers.is_vllm:
+            # Others may ignore it without a word, and reason on.
+            raise NotOffered(
+                f"{self._server.base_url} is not known to be vLLM's, which alone takes sampling.thinking_token_budget: "
+                "leave it out, and limit reasoning at the server's start"
+            )
         texts: list[Text] = []
         prompt = prefilled = all_cached = 0
         while (wanted := sampling.samples - len(texts)) > 0:

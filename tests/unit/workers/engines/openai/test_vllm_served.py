@@ -8,7 +8,7 @@ import pytest
 
 from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import Role, Turn, one_turn
-from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, started
+from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, error_of, started
 from workers.engines.base import GenerateRequest, ScoreRequest
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -49,6 +49,19 @@ def test_other_servers_are_not_asked_with_names_that_only_vllm_knows() -> None:
     with started(script) as engine:
         engine.generate([lengthy(5)])
     assert script.asked[-1].keys().isdisjoint({"repetition_penalty", "top_k", "min_p", "skip_special_tokens"})
+
+
+def test_a_budget_of_reasoning_is_only_sent_to_a_server_that_keeps_it() -> None:
+    """Another one ignored it without a word."""
+    asked = replace(lengthy(5), sampling=Sampling(thinking_token_budget=0))
+    with started(vllm := Script(context=400)) as engine:
+        assert engine.generate([asked])[0].error is None
+    assert vllm.asked[-1]["thinking_token_budget"] == 0
+    with started(other := Script(echo=False)) as engine:
+        before = len(other.asked)
+        (refused,) = engine.generate([asked])
+    assert "which alone takes sampling.thinking_token_budget: leave it out" in error_of(refused).message
+    assert len(other.asked) == before
 
 
 @pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.ALWAYS])
