@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contract.prompts import shows_choices
+import re
+
+from contract.prompts import render, shows_choices
 from contract.spec import ChatTemplate
 from contract.wording import number
 from producer.intake.answer_keys import key_warnings
@@ -24,7 +26,12 @@ SPACED = ".:;,?!"
 
 def plan_warnings(planned: Plan) -> list[str]:
     """Return the warnings about the configuration and the questions; the file may be read again for them."""
-    return [*_delimiter_warnings(planned), *_example_warnings(planned), *_question_warnings(planned)]
+    return [
+        *_delimiter_warnings(planned),
+        *_label_warnings(planned),
+        *_example_warnings(planned),
+        *_question_warnings(planned),
+    ]
 
 
 def _delimiter_warnings(planned: Plan) -> list[str]:
@@ -46,6 +53,21 @@ def _delimiter_warnings(planned: Plan) -> list[str]:
     return [
         f"delimiter is empty and the prompt ends in {end!r}, so a {what} follows it without a space: white space at the"
         " end of a template is removed. Leave delimiter out, unless the choices begin with a space."
+    ]
+
+
+def _label_warnings(planned: Plan) -> list[str]:
+    """Return a warning if labels are scored that the first question's prompt does not show, as where it has 1, 2, 3."""
+    spec, first = planned.spec, planned.survey.digest.first
+    if first is None or not spec.mode.scores_labels:
+        return []
+    shown = render(spec.prompt, first, first.context if spec.use_context_field else None)
+    unseen = [each for each in first.labels if not re.search(rf"(?<![^\W_]){each}(?![^\W_])", shown)]
+    if not unseen:
+        return []
+    return [
+        f"prompt {spec.prompt.name!r} does not show the label {unseen[0]}, but mode {spec.mode} scores it: show"
+        ' {{ choice.label }} with each choice. Other labels than A to Z: docs/questions.md, "Other labels".'
     ]
 
 

@@ -206,6 +206,28 @@ def test_words_of_the_delimiter_that_a_label_would_follow_without_a_space_are_wa
     assert told not in producer("enqueue", five, "--dry-run", *words, "--set", 'delimiter="The answer is "').stderr
 
 
+@pytest.mark.parametrize(
+    ("shown", "mode", "warned"),
+    [
+        ("{{ choice.label }}. {{ choice.text }}", "letter", False),
+        ("({{ choice.label }}) {{ choice.text }}", "letter", False),
+        ("{{ loop.index }}. {{ choice.text }}", "letter", True),
+        ("{{ choice.label | lower }}. {{ choice.text }}", "letter", True),
+        ("{{ loop.index }}. {{ choice.text }}", "generate", False),  # a number is read as a place
+        ("{{ loop.index }}. {{ choice.text }}", "likelihood", False),
+    ],
+)
+def test_labels_that_are_scored_but_not_shown_are_warned_of(
+    producer: Producer, write_rows: WriteRows, shown: str, mode: str, *, warned: bool
+) -> None:
+    path = write_rows({"question": "Is A a letter?", "choices": ["no", "yes"], "answer": "B"}, name="q.jsonl")
+    loop = f"{{% for choice in choices %}}{shown}\n{{% endfor %}}"
+    Path("mine.j2").write_text(f"{{{{ question }}}}\n{loop}Answer:", encoding="utf-8")
+
+    said = producer("enqueue", path, "--dry-run", *set_words(["prompt=mine.j2", f"mode={mode}"])).stderr
+    assert ("does not show the label" in said) == warned
+
+
 def test_choices_that_bring_their_own_space_need_none_in_the_delimiter(
     producer: Producer, write_rows: WriteRows
 ) -> None:
