@@ -63,7 +63,10 @@ class Keys:
 
     def remarks(self) -> list[str]:
         """Return how many questions have no key, and how many have several right choices, if any."""
-        counts = ((self.without_key, "without a key"), (self.several_right, "with several right choices"))
+        counts = (
+            (self.without_key, "without a key"),
+            (self.several_right, "with several right choices, any of which counts"),
+        )
         return [f"{count:,} {what}" for count, what in counts if count]
 
     @property

@@ -97,6 +97,25 @@ def test_the_code_that_computes_figures_again_finds_those_of_the_program(tmp_pat
     assert p_value == pytest.approx(pairs.p_value())
 
 
+def test_the_code_that_counts_the_votes_of_texts_finds_what_they_say(tmp_path: Path) -> None:
+    (code,) = [each for each in blocks(ROOT / "docs" / "statistics.md", "python") if "shares" in each]
+    file = tmp_path / "results.csv"
+    rows = [
+        ("anatomy", "correct", "A", '{""A"": 0.6, ""B"": 0.4}'),
+        ("anatomy", "wrong", "B", '{""A"": 0.8, ""B"": 0.2}'),
+        ("philosophy", "correct", "A,B", '{""A"": 0.4, ""B"": 0.4}'),
+        ("philosophy", "failed", "A", ""),
+    ]
+    lines = [",".join(f'"{cell}"' for cell in row) for row in rows]
+    file.write_text("\n".join(["subject,outcome,answer,choice_scores", *lines]))
+    given = f"import pandas\nFILE_A = {str(file)!r}\n{code}"
+    printed = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=True).stdout
+
+    *table, shares = printed.splitlines()
+    assert [line.split() for line in table[-2:]] == [["STEM", "0.5", "2"], ["humanities", "0.5", "2"]]
+    assert [float(each) for each in shares.split()] == pytest.approx([(0.6 + 0.2 + 0.8 + 0) / 4, 3 / 4])
+
+
 def test_every_page_is_in_the_table_of_contents() -> None:
     contents = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
