@@ -181,7 +181,7 @@ def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:
     if tally.simulated:
         made_up = "made up by the simulated engine, so the figures are meaningless; `purge` the run and ask a model"
         lines.append(("simulated", f"{tally.simulated:,} of {tally.settled:,}: {made_up}"))
-    lines += _mass_lines(tally)
+    lines += _mass_lines(spec, tally)
     if tally.tied:
         which = "the first was chosen (in `vote`, the one named first)"
         lines.append(("tied", f"{tally.tied:,} of {tally.settled:,}: two choices score the same, {which}"))
@@ -191,14 +191,16 @@ def doubt_lines(spec: RunSpec, tally: Tally) -> Lines:
 def warning_lines(spec: RunSpec, tally: Tally) -> Lines:
     """Return those of the doubts that can make an accuracy worthless, for a table of many runs."""
     mass = tally.mean_label_mass()
-    seldom = _mass_lines(tally) if mass is not None and mass < SELDOM else []
+    seldom = _mass_lines(spec, tally) if mass is not None and mass < SELDOM and not spec.delimiter.strip() else []
     early = _truncated_lines(spec, tally) if tally.count(Outcome.UNANSWERED) else []
     return [*_unread_lines(spec, tally), *seldom, *early]
 
 
-def _mass_lines(tally: Tally) -> Lines:
+def _mass_lines(spec: RunSpec, tally: Tally) -> Lines:
     if (mass := tally.mean_label_mass()) is None:
         return []
+    if spec.delimiter.strip():  # the model need not have begun with these words, however sure it is of the label
+        return [("label mass", f"{mass:.3f} is the mean probability that the words of delimiter and a label come next")]
     seldom = "; at this level the letters are mostly noise: try mode likelihood" if mass < SELDOM else ""
     return [("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}")]
 

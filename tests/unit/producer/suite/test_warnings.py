@@ -195,3 +195,15 @@ def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
     assert len(shown) == 8
     assert last == "and 2 more, which --watch writes to suite.md"
     assert markdown(table(*many)).count("\n- Warning for set ") == 10, "each in a line of its own"
+
+
+def test_a_label_that_words_of_the_delimiter_come_before_is_not_called_noise() -> None:
+    """The model need not have begun with them, and mode likelihood was recommended where it was sure of the label."""
+    tally = Tally()
+    for question in make_questions(4):
+        tally.add(question, Verdict(question_id=question.id, outcome=Outcome.CORRECT, label_mass=0.001))
+    spec = make_spec(mode=Mode.LETTER, delimiter="The best answer is ")
+
+    said = "0.001 is the mean probability that the words of delimiter and a label come next"
+    assert doubt_lines(spec, tally) == [("label mass", said)]
+    assert warning_lines(spec, tally) == []
