@@ -62,7 +62,8 @@ def _label_warnings(planned: Plan) -> list[str]:
     if first is None or not spec.mode.scores_labels:
         return []
     shown = render(spec.prompt, first, first.context if spec.use_context_field else None)
-    unseen = [each for each in first.labels if not re.search(rf"(?<![^\W_]){each}(?![^\W_])", shown)]
+    # Beside a letter of another script, as in `选项A：`, it is a label all the same.
+    unseen = [each for each in first.labels if not re.search(rf"(?<![^\W_]){each}(?![^\W_])", shown, re.ASCII)]
     if not unseen:
         return []
     return [

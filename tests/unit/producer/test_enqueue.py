@@ -211,6 +211,7 @@ def test_words_of_the_delimiter_that_a_label_would_follow_without_a_space_are_wa
     [
         ("{{ choice.label }}. {{ choice.text }}", "letter", False),
         ("({{ choice.label }}) {{ choice.text }}", "letter", False),
+        ("选项{{ choice.label }}：{{ choice.text }}", "letter", False),
         ("{{ loop.index }}. {{ choice.text }}", "letter", True),
         ("{{ choice.label | lower }}. {{ choice.text }}", "letter", True),
         ("{{ loop.index }}. {{ choice.text }}", "generate", False),  # a number is read as a place
