@@ -251,22 +251,19 @@ def _purge(session: Session, runs: Sequence[Run]) -> None:
 
     Messages go first: if this breaks off in between, a repeated command still knows the runs, and so their queues.
     """
-    gone: list[str] = []
+    ids = [run.run_id for run in runs]
+    last_of = {queue: run.run_id for run in runs for queue in keys.route(run.spec)}
+    dropped: Counter[str] = Counter()
+    for queue, run_id in last_of.items():
+        dropped[run_id] += session.broker.drop_leftovers(queue, ids)
+    session.ledger.purge(*ids)
     try:
-        last_of = {queue: run.run_id for run in runs for queue in keys.route(run.spec)}
-        dropped: Counter[str] = Counter()
-        for queue, run_id in last_of.items():
-            dropped[run_id] += session.broker.drop_leftovers(queue, [each.run_id for each in runs])
-        for run in runs:
-            session.ledger.purge(run.run_id)
-            gone.append(run.run_id)
         # Removing messages from the middle of a queue would keep Redis from everything else, for each of them anew.
         left = session.broker.messages_of(runs)
         for run_id in session.ledger.run_ids():  # of one that was made anew meanwhile, workers drop none
             del left[run_id]
     except LedgerError:
-        if gone:
-            note(f"deleted before that: {' '.join(gone)}")
+        note(f"deleted before that: {' '.join(ids)}")
         raise
     for run in runs:
         click.echo(f"deleted {run.run_id}{_of_messages(dropped[run.run_id], left[run.run_id])}")

@@ -285,8 +285,8 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
-    def purge(self, run_id: str) -> None:
-        """Delete the run; workers will drop its messages that are still in flight."""
+    def purge(self, *run_ids: str) -> None:
+        """Delete the runs in one atomic step; workers will drop their messages that are still in flight."""
 
 
 def _last(ids: Sequence[str]) -> str:

@@ -222,10 +222,12 @@ class MemoryLedger(Ledger):
                 books.state = RunState.RUNNING
             return failed
 
-    def purge(self, run_id: str) -> None:
+    def purge(self, *run_ids: str) -> None:
         with self._lock:
-            self._books(run_id)
-            del self._runs[run_id]
+            for run_id in run_ids:
+                self._books(run_id)
+            for run_id in run_ids:
+                del self._runs[run_id]
 
     def _books(self, run_id: str) -> _Books:
         with self._lock:

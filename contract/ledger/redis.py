@@ -358,10 +358,13 @@ class RedisLedger(Ledger):
             reopened += found
         return reopened
 
-    def purge(self, run_id: str) -> None:
-        self._refuse_unknown(run_id)
+    def purge(self, *run_ids: str) -> None:
+        script_keys = [keys.runs(), keys.open_runs(), keys.weights()]
+        for run_id in run_ids:
+            self._refuse_unknown(run_id)
+            script_keys += keys.RunKeys(run_id).all()
         with translating(self._redis):
-            self._purge([keys.runs(), keys.open_runs(), keys.weights(), *keys.RunKeys(run_id).all()], [run_id])
+            self._purge(script_keys, run_ids)
 
     def _step(
         self, script: Script, run_id: str, script_keys: Sequence[str], arguments: Sequence[str | bytes | int]

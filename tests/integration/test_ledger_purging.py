@@ -80,6 +80,15 @@ def test_a_purge_leaves_other_runs_as_they_are(ledger: Ledger) -> None:
     assert list(ledger.unsettled(kept.run_id)) == ["q1"]
 
 
+def test_several_runs_are_purged_all_at_once_or_none_of_them(ledger: Ledger) -> None:
+    one, two, kept = (open_run(ledger, make_questions(2), name=name) for name in ("one", "two", "kept"))
+    with pytest.raises(UnknownRun):
+        ledger.purge(one.run_id, "unknown", two.run_id)
+    assert len(ledger.run_ids()) == 3
+    ledger.purge(one.run_id, two.run_id)
+    assert (ledger.run_ids(), ledger.open_runs()) == ([kept.run_id], [kept.run_id])
+
+
 def test_a_purged_run_can_be_asked_afresh(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     ledger.begin(run.run_id, ["q0"])

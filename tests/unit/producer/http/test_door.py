@@ -51,11 +51,11 @@ class Away(MemoryLedger):
         self.away = threading.Event()
         self.refused = threading.Event()
 
-    def purge(self, run_id: str) -> None:
+    def purge(self, *run_ids: str) -> None:
         if self.away.is_set():
             self.refused.set()
             raise RedisUnreachable("No Redis answers.")
-        super().purge(run_id)
+        super().purge(*run_ids)
 
 
 class Slow(MemoryBroker):
