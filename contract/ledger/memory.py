@@ -195,6 +195,8 @@ class MemoryLedger(Ledger):
     def halt(self, run_id: str, state: RunState) -> RunState:
         with self._lock:
             books = self._books(run_id)
+            if books.state is RunState.RUNNING:
+                books.aside.clear()
             if books.state is not RunState.CANCELLED:
                 books.state = state
             return books.state

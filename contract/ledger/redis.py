@@ -320,7 +320,7 @@ class RedisLedger(Ledger):
 
     def halt(self, run_id: str, state: RunState) -> RunState:
         own = keys.RunKeys(run_id)
-        script_keys = [own.meta, own.state, keys.open_runs()]
+        script_keys = [own.meta, own.state, keys.open_runs(), own.aside]
         return RunState(self._step(self._halt, run_id, script_keys, [run_id, state.value]))
 
     def resume(self, run_id: str) -> None:

@@ -80,6 +80,21 @@ def test_what_was_put_aside_is_given_out_once_in_input_order_and_only_if_unsettl
     assert [each.attempts for each in ledger.begin(run.run_id, ["q0", "q5"])] == [1, 1]
 
 
+def test_what_a_resume_that_was_killed_left_aside_is_not_sent_once_more_by_the_next_one(ledger: Ledger) -> None:
+    """`requeue` had sent it meanwhile; after another pause it was in two messages."""
+    run = open_run(ledger, make_questions(2))
+    ledger.halt(run.run_id, RunState.PAUSED)
+    with pytest.raises(RunHalted):
+        ledger.begin(run.run_id, ["q0"])
+    ledger.resume(run.run_id)  # and killed
+    for state in HALTS:
+        ledger.halt(run.run_id, state)
+        with pytest.raises(RunHalted):
+            ledger.begin(run.run_id, ["q1"])
+    ledger.resume(run.run_id)
+    assert list(ledger.take_aside(run.run_id)) == ["q1"]
+
+
 def test_what_was_settled_while_it_was_aside_is_not_given_out_when_it_is_taken_back(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     ledger.halt(run.run_id, RunState.PAUSED)
