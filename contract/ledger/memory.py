@@ -215,7 +215,7 @@ class MemoryLedger(Ledger):
     def reopen_failed(self, run_id: str) -> list[str]:
         with self._lock:
             books = self._books(run_id)
-            if books.state is not RunState.RUNNING and books.todo():
+            if books.state is not RunState.RUNNING and not self.counts(run_id).finished:
                 raise halted(run_id, books.state)
             failed = [each for each, verdict in books.verdicts.items() if verdict.outcome is Outcome.FAILED]
             for each in failed:

@@ -344,11 +344,12 @@ class RedisLedger(Ledger):
     def reopen_failed(self, run_id: str) -> list[str]:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.state, own.verdicts, own.todo, own.counts, own.attempts, keys.open_runs()]
+        total = self.counts(run_id).total
         reopened: list[str] = []
         for ids in self._ids(run_id):
             with translating(self._redis):
                 bodies = cast("list[str | None]", self._redis.hmget(own.verdicts, ids))
-            arguments = [new_call(), run_id]
+            arguments: list[str | bytes | int] = [new_call(), run_id, total]
             for each, body in zip(ids, bodies, strict=True):
                 if body and self._failed(run_id, each, body):
                     arguments += (each, body)

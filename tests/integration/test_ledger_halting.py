@@ -14,7 +14,7 @@ from contract.errors import RunHalted
 from contract.ledger import RunState
 from contract.spec import Stage
 from tests.integration.ledgers import verdict, verdicts
-from tests.support import make_questions, make_spec, open_run
+from tests.support import interrupted_run, make_questions, make_spec, open_run
 
 HALTS = [RunState.PAUSED, RunState.CANCELLED]
 
@@ -153,6 +153,20 @@ def test_a_halted_run_is_not_reopened_until_it_goes_on_unless_it_is_finished(led
     assert (counts.finished, counts.halted, counts.standing) == (True, False, "settled")
     assert ledger.reopen_failed(run.run_id) == ["q0"]
     assert ledger.counts(run.run_id).standing == "running"
+
+
+def test_a_halted_run_that_is_only_half_written_is_not_reopened_although_all_that_is_written_is_settled(
+    ledger: Ledger,
+) -> None:
+    """It was resumed: `enqueue` was killed while `requeue --failed` waited for it, and `pause` came in between."""
+    run = interrupted_run(ledger, make_questions(3), written=2)
+    ledger.commit(run.run_id, [verdict("q0", Outcome.FAILED), verdict("q1")])
+    ledger.halt(run.run_id, RunState.PAUSED)
+    with pytest.raises(RunHalted):
+        ledger.reopen_failed(run.run_id)
+    assert ledger.counts(run.run_id) == Counts(
+        total=3, todo=0, outcomes={Outcome.FAILED: 1, Outcome.CORRECT: 1}, state=RunState.PAUSED
+    )
 
 
 def test_a_halted_run_is_refused_to_be_reopened_also_if_nothing_of_it_has_failed(ledger: Ledger) -> None:
