@@ -213,8 +213,7 @@ class BatchWork(abc.ABC):
         A ledger that is away is waited for: other runs of the batch may have begun, and their attempts are counted.
         """
         try:
-            begin = partial(self._begin, run_id, asked, new_call())
-            return self._recorder.despite_outages(number(len(asked), "question"), begin), {}
+            return self._begin_what_can_be_read(batch, run_id, asked)
         except RunHalted as halt:
             self._put_offs.end(run_id)
             return [], _not_begun(run_id, asked, halt)
@@ -224,7 +223,17 @@ class BatchWork(abc.ABC):
             if trouble.retryable:  # the worker stops
                 raise
             return [], self._put_offs.add(run_id, asked, str(trouble))  # damaged; others of the batch may not be
-        except Exception as trouble:  # an unreadable question must not fail its batch
+
+    def _begin_what_can_be_read(
+        self, batch: Batch, run_id: str, asked: dict[str, HeldMessage]
+    ) -> tuple[list[Work], Endings]:
+        """Begin what can be read; return it, and the endings of the rest: an unreadable question fails alone."""
+        try:
+            begin = partial(self._begin, run_id, asked, new_call())
+            return self._recorder.despite_outages(number(len(asked), "question"), begin), {}
+        except (LedgerError, NotNow):
+            raise
+        except Exception as trouble:
             if len(asked) == 1:
                 ((question_id, held),) = asked.items()
                 log.exception("question %s", question_id)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from contract import MemoryLedger
+from contract import Begun, MemoryLedger
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
@@ -249,6 +249,30 @@ def test_a_run_whose_reasons_for_failed_attempts_are_damaged_is_put_off_alone(
     had = SETTINGS.max_attempts if call == "troubles" else 0
     begun = books.begin(damaged.run_id, ["q0", "q1"])
     assert [each.attempts for each in begun] == [had + 1, 1], "no attempt was charged, and none taken back"
+
+
+def test_an_unreadable_question_of_a_run_whose_reasons_are_damaged_keeps_no_other_run_from_being_asked(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was in a batch with it was requeued, again and again."""
+    damaged, sound = (open_run(books, make_questions(2), name) for name in ("damaged", "sound"))
+    begin = books.begin
+
+    def begin_readable(run_id: str, question_ids: Sequence[str], *more: Any) -> list[Begun]:
+        if run_id == damaged.run_id and "q0" in question_ids:
+            raise ValueError("a question that is no JSON")
+        return begin(run_id, question_ids, *more)
+
+    def refuse(*_: Any) -> NoReturn:
+        raise LedgerError("Redis refuses: WRONGTYPE.")
+
+    monkeypatch.setattr(books, "begin", begin_readable)
+    monkeypatch.setattr(books, "note_trouble", refuse)
+    stage, batch = scorer(books, engine), batch_of(message(damaged, "q0", "q1"), message(sound, "q0", "q1"))
+    stage.run(batch)
+    assert books.counts(sound.run_id).finished
+    assert [each.settlement for each in batch.held] == [Settlement.REQUEUE, Settlement.ACKNOWLEDGE]
+    assert verdict_of(books, damaged, "q1").error is None
 
 
 @pytest.mark.parametrize(("begun", "call"), [(2, "note_engine"), (SETTINGS.max_attempts, "commit")])
