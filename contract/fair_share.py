@@ -37,6 +37,8 @@ HEAD, FRONT = 2, 10
 #: Minimum interval between two passes over a queue, and the maximum share of the server's time that they may take.
 EVERY_S = 1.5
 SERVER_SHARE = 0.1
+#: A wait for a queue to be at rest is told after this many seconds; most end at once.
+UNTOLD_S = 1.5
 
 
 def weigh(ledger: RedisLedger, run_id: str, weight: int) -> None:
@@ -76,7 +78,7 @@ def level(ledger: RedisLedger, queue: str, put_off: Collection[str] = ()) -> Non
     """
     lock = Lock(ledger.client, keys.moving(queue))
     with translating(ledger.client):
-        if lock.acquire(blocking=False):
+        if lock.taken():
             with holding(lock):
                 for name in keys.broker_lists(queue):
                     _Leveller(ledger.client, name, put_off).level()
@@ -87,7 +89,7 @@ def at_rest(ledger: RedisLedger, queue: str) -> Iterator[None]:
     """Prevent reordering of `queue` in the block: reading it in pieces misses no message. Raises LedgerError."""
     lock = Lock(ledger.client, keys.moving(queue))
     with translating(ledger.client):
-        lock.acquire()
+        lock.wait(f"another process is reading or reordering the queue {queue}", untold_s=UNTOLD_S)
         with holding(lock):
             yield
 

@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import cast
 
 import redis
-from redis.exceptions import LockError
+from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock as RedisLock
 
+from contract.process import died_here, this_process
+
 __all__ = ["LOCK_S", "Lock", "claim", "holding"]
+
+log = logging.getLogger(__name__)
 
 #: A lock that nobody renews or releases expires after this long.
 LOCK_S = 10
 #: Seconds between attempts at a lock that is waited for.
-LOOK_S = 0.02
+LOOK_S = 0.05
 
 
 class Lock(RedisLock):
-    """redis-py's lock, also acquired if an earlier call acquired it whose answer was lost: the client repeats calls."""
+    """redis-py's lock, also acquired if an earlier call acquired it whose answer was lost: the client repeats calls.
+
+    Who died on this machine with a lock is not waited for; who died elsewhere with it blocks for ten seconds.
+    """
 
     def __init__(self, client: redis.Redis, name: str) -> None:
         # Not local to a thread: another one renews it.
-        super().__init__(client, name, timeout=LOCK_S, sleep=LOOK_S, thread_local=False)
+        super().__init__(client, name, timeout=LOCK_S, thread_local=False)
+
+    def taken(self) -> bool:
+        """Return whether the lock is acquired, without waiting. Its token tells others whether this process lives."""
+        token = f"{uuid.uuid4().hex} {this_process()}"
+        if self.acquire(blocking=False, token=token):
+            return True
+        holder = cast("str | None", self.redis.get(self.name)) or ""
+        _, _, process = holder.partition(" ")
+        if not died_here(process):
+            return False
+        with suppress(LockNotOwnedError):  # another process was faster
+            self.do_release(holder)
+        return bool(self.acquire(blocking=False, token=token))
+
+    def wait(self, why: str, *, untold_s: float = 0.0) -> None:
+        """Wait until the lock is acquired. After so many seconds, log `why` another process has it."""
+        told_at = time.monotonic() + untold_s
+        while not self.taken():
+            if time.monotonic() >= told_at:
+                log.warning("%s; waiting until it is done, or has been silent for %d s", why, LOCK_S)
+                told_at = float("inf")
+            time.sleep(LOOK_S)
 
     def do_acquire(self, token: str) -> bool:
         """Return whether the lock has this token now, which nobody else uses."""

@@ -59,6 +59,40 @@ with contract.sender_lock.sole_sender(RedisLedger.connect(load_settings()), "run
         assert not mine
 
 
+def test_who_was_killed_here_while_it_read_or_reordered_a_queue_is_not_waited_for(
+    redis_ledger: RedisLedger, tmp_path: Path
+) -> None:
+    """`requeue` said nothing for ten seconds."""
+    hold = f"""
+import contract.locks, contract.fair_share, time
+from contract import RedisLedger, load_settings
+contract.locks.LOCK_S = 3600
+with contract.fair_share.at_rest(RedisLedger.connect(load_settings()), {QUEUE!r}):
+    print("mine", flush=True)
+    time.sleep(3600)
+"""
+    with process("-c", hold, log=tmp_path / "log") as reader:
+        wait_until(lambda: "mine" in (tmp_path / "log").read_text(), "the queue to be read")
+        reader.kill()
+        reader.wait()
+        with at_rest(redis_ledger, QUEUE):
+            assert redis_ledger.client.exists(keys.moving(QUEUE))
+
+
+def test_a_command_that_waits_for_a_queue_to_be_at_rest_says_so_after_a_while(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("contract.fair_share.UNTOLD_S", 0.2)
+    redis_ledger.client.set(keys.moving(QUEUE), "somebody on another host")
+    with ThreadPoolExecutor(1) as pool, ExitStack() as later:
+        waiting = pool.submit(later.enter_context, at_rest(redis_ledger, QUEUE))
+        wait_until(lambda: bool(caplog.messages), "the wait to be told")
+        redis_ledger.client.delete(keys.moving(QUEUE))
+        waiting.result(timeout=PATIENCE_S)
+    said = f"another process is reading or reordering the queue {QUEUE}"
+    assert caplog.messages == [f"{said}; waiting until it is done, or has been silent for 10 s"]
+
+
 def test_of_two_who_find_a_sender_dead_the_slower_one_leaves_the_faster_one_the_right(
     redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +101,7 @@ def test_of_two_who_find_a_sender_dead_the_slower_one_leaves_the_faster_one_the_
         return True
 
     client.set(keys.sending("run"), "token of-who-died")
-    monkeypatch.setattr("contract.sender_lock.died_here", others_take_over)
+    monkeypatch.setattr("contract.locks.died_here", others_take_over)
     with sole_sender_if_free(redis_ledger, "run") as mine:
         assert not mine
         assert client.get(keys.sending("run")) == "others"
