@@ -104,6 +104,10 @@ def _with_texts(ledger: Ledger, run: Run) -> Run:
 def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
     """Read the texts of `old` again and write the verdicts into `new`; return None if that has verdicts on others."""
     ledger.open_run(new)
+    if not ledger.counts(new.run_id).finished:  # first: if this is killed, no verdict is without its engine
+        for used in ledger.engines(old.run_id):  # those that wrote the texts determine these results, too
+            note = used.model_copy(update={"engine": used.engine | {"rules": rules_version()}})
+            ledger.note_engine(new.run_id, note)
     questions = changed = 0
     for results in chunks(ledger.results(old.run_id), CHUNK):
         if any(verdict is None for _, verdict in results):  # not to be left out: it would come behind all others
@@ -114,8 +118,6 @@ def _rescored_into(ledger: Ledger, old: Run, new: Run) -> Rescored | None:
             return None
         questions += len(pairs)
         changed += sum((before.outcome, before.choice) != (after.outcome, after.choice) for _, before, after in pairs)
-    for used in ledger.engines(old.run_id):  # the engines that wrote the texts determine these results, too
-        ledger.note_engine(new.run_id, used.model_copy(update={"engine": used.engine | {"rules": rules_version()}}))
     return Rescored(new, questions, changed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -79,6 +79,27 @@ def test_a_rescored_run_knows_which_engines_wrote_its_texts(books: MemoryLedger)
 
     (wrote,), read = books.engines(run.run_id), books.engines(again[1])
     assert read == [wrote.model_copy(update={"engine": {**wrote.engine, "rules": rules_version()}})]
+
+
+def test_a_rescoring_that_was_killed_after_its_last_verdict_knows_the_engines_all_the_same(
+    books: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listed as settled, and its export said of no engine that it had answered."""
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    books.note_engine(run.run_id, EngineUsed(worker="w0", since=1.0, engine={"engine": "vllm"}))
+    commit(books, run, stored("q0", "The answer is A."))
+    write = books.commit
+
+    def write_and_die(run_id: str, verdicts: Sequence[Verdict]) -> None:
+        write(run_id, verdicts)
+        killed()
+
+    monkeypatch.setattr(books, "commit", write_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        rescore(books, run)
+    (new,) = [each for each in books.run_ids() if each != run.run_id]
+    assert books.counts(new).finished
+    assert [each.engine for each in books.engines(new)] == [{"engine": "vllm", "rules": rules_version()}]
 
 
 def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
@@ -267,14 +288,14 @@ def test_a_run_that_is_purged_once_all_its_texts_were_read_leaves_a_whole_one(
 ) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     commit(books, run, stored("q0", "The answer is A."))
-    write = books.commit
+    read = books.results
 
-    def purging_the_old_one(run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        stand = write(run_id, verdicts)
-        books.purge(run.run_id)
-        return stand
+    def purging_it_in_the_end(run_id: str) -> Iterator[tuple[Question, Verdict | None]]:
+        yield from read(run_id)
+        books.purge(run_id)
+        books.run(run_id)  # the ledger in Redis looks whether there are more
 
-    monkeypatch.setattr(books, "commit", purging_the_old_one)
+    monkeypatch.setattr(books, "results", purging_it_in_the_end)
     with pytest.raises(UnknownRun, match=r"old-.* was purged while its texts were read. old-rescored-.* has them all."):
         rescore(books, run)
     (new,) = books.run_ids()
