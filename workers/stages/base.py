@@ -18,7 +18,7 @@ from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage, Settlement
 from workers.monitoring.events import BatchEvents
 from workers.retries import reason_of
-from workers.scoring import Item
+from workers.scoring import Item, versions
 from workers.stages import pauses
 from workers.stages.isolation import Isolation
 from workers.stages.put_offs import PutOffs
@@ -44,7 +44,7 @@ class BatchWork(abc.ABC):
         self._ledger = context.ledger
         self._send = context.send
         self._suspect_from = min(SUSPECT_FROM, context.settings.max_attempts - 1)
-        self._recorder = Recorder(context, self.stage, self._describe_engine)
+        self._recorder = Recorder(context, self.stage, self._engine_of)
         self._put_offs = PutOffs()
         #: Cached for the latest runs only: the HTTP server creates a run per request.
         self._spec: Callable[[str], RunSpec] = lru_cache(KNOWN_RUNS)(lambda run_id: self._ledger.run(run_id).spec)
@@ -87,6 +87,11 @@ class BatchWork(abc.ABC):
     def _describe_engine(self) -> dict[str, Any]:
         """Return the description of the answering engine; empty if the stage has none."""
         return {}
+
+    def _engine_of(self, run_id: str) -> dict[str, Any]:
+        """Return the description of the engine that answers this run, with the version of what reads its texts."""
+        engine = self._describe_engine()
+        return {**versions(self._spec(run_id).mode), **engine} if engine else {}
 
     @abc.abstractmethod
     def _perform(self, batch: Batch, works: Sequence[Work]) -> Iterator[Endings]:
@@ -158,11 +163,8 @@ class BatchWork(abc.ABC):
         return endings, suspects
 
     def _refuse(self, batch: Batch, run_id: str, begun: Sequence[Work]) -> Endings:
-        """Fail what this worker must never ask, and what has had all attempts; record the engine that asks the rest."""
-        spec = begun[0].item.spec
-        unfit = self._unfit(spec)
-        if unfit is None:
-            self._recorder.note_engine(run_id, spec.mode)
+        """Fail what this worker must never ask, and what has had all attempts."""
+        unfit = self._unfit(begun[0].item.spec)
         refused: list[Settled] = []
         for work in begun:
             if failure := unfit or self._exhausted(work):
@@ -170,7 +172,7 @@ class BatchWork(abc.ABC):
                 refused.append(self._recorder.failed(batch, work.held, work.question_id, attempts, failure))
         if not refused:
             return {}
-        endings = self._recorder.commit(run_id, refused)
+        endings = self._recorder.commit(run_id, refused, asked=False)
         batch.begun += len(refused)
         return endings
 

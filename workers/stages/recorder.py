@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, UnknownRun, WritesRefused
 from contract.ledger import new_call
-from contract.spec import Mode, Stage
+from contract.spec import Stage
 from contract.verdict import Failure, Verdict
 from contract.wording import number
 from workers.messages.batch import Batch, HeldMessage
 from workers.outages import despite_outages
 from workers.retries import pause_s, too_many
-from workers.scoring import versions
 from workers.stages.work import AGAIN, KNOWN_RUNS, Endings, Settled, StageContext, Work, by_run
 from workers.verdicts import Provenance, failed
 
@@ -34,7 +33,8 @@ T = TypeVar("T")
 class Recorder:
     """One stage's writes into the ledger. Thread-safe."""
 
-    def __init__(self, context: StageContext, stage: Stage, describe_engine: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, context: StageContext, stage: Stage, engine_of: Callable[[str], dict[str, Any]]) -> None:
+        """`engine_of` returns the description of the engine that answers the run of that id; empty if none does."""
         self._settings = context.settings
         self._ledger = context.ledger
         self._worker = context.worker
@@ -47,11 +47,8 @@ class Recorder:
         self._waiting: dict[int, LedgerError] = {}
         #: Distinguishes this process from others of its name, which number their batches from 1, too.
         self._process = secrets.token_hex(3)
-        self._describe_engine = describe_engine
-        #: Cached at a run's first batch. Asking each time would cost milliseconds per batch.
-        self._engine_of: Callable[[str, Mode], dict[str, Any]] = lru_cache(KNOWN_RUNS)(
-            lambda _, mode: self._engine_and_version(mode)
-        )
+        #: Cached at a run's first verdicts. Asking each time would cost milliseconds per batch.
+        self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(engine_of)
 
     @property
     def done(self) -> int:
@@ -87,11 +84,17 @@ class Recorder:
         (provenance,) = self.provenances(batch, [(held, attempts)])
         return Settled(held, failed(question_id, failure, provenance))
 
-    def commit(self, run_id: str, settled: Sequence[Settled]) -> Endings:
-        """Write the verdicts on questions of one run, and return their outcomes. Those of a purged run are dropped."""
+    def commit(self, run_id: str, settled: Sequence[Settled], *, asked: bool = True) -> Endings:
+        """Write the verdicts on questions of one run, and return their outcomes. Those of a purged run are dropped.
+
+        If these questions were `asked`, the engine is recorded first, so that no verdict is without its engine: also
+        where the run was purged, and enqueued again, while they were asked.
+        """
         verdicts = [each.verdict for each in settled]
         stand: Sequence[Verdict] = []
         try:
+            if asked:
+                self._note_engine(run_id, min(each.settled_at for each in verdicts))
             commit = partial(self._ledger.commit, run_id, verdicts)
             stand = self.despite_outages(number(len(verdicts), "verdict"), commit)
         except UnknownRun:
@@ -151,17 +154,8 @@ class Recorder:
             with contextlib.suppress(LedgerError):
                 self._ledger.uncount(run_id, [each.question_id for each in of_run], self._stage)
 
-    def note_engine(self, run_id: str, mode: Mode) -> None:
-        """Record which engine answers the run here, if any: later, a worker of this name may have another.
-
-        Recorded before the first verdict, so that no verdict is older than the record of its engine; and with every
-        batch, because the record is deleted when the run is purged and enqueued again.
-        """
-        if engine := self._engine_of(run_id, mode):
-            with contextlib.suppress(UnknownRun):  # purged meanwhile
-                used = EngineUsed(worker=self._worker, since=time.time(), engine=engine)
-                self.despite_outages("a batch", partial(self._ledger.note_engine, run_id, used))
-
-    def _engine_and_version(self, mode: Mode) -> dict[str, Any]:
-        engine = self._describe_engine()
-        return {**versions(mode), **engine} if engine else {}
+    def _note_engine(self, run_id: str, since: float) -> None:
+        """Record which engine answers the run here, if any: later, a worker of this name may have another."""
+        if engine := self._engine_of(run_id):
+            used = EngineUsed(worker=self._worker, since=since, engine=engine)
+            self.despite_outages("a batch", partial(self._ledger.note_engine, run_id, used))

@@ -161,6 +161,25 @@ def test_a_run_that_was_purged_and_enqueued_again_has_its_engine_in_the_ledger(
         books.purge(run.run_id)
 
 
+def test_a_run_that_was_purged_and_enqueued_again_while_all_of_it_was_asked_has_its_engine_in_the_ledger(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdicts stand, as the run is the same; its export said of no engine that it had answered."""
+    run = open_run(books, make_questions(2))
+    generate = engine.generate
+
+    def enqueued_again_meanwhile(requests: Sequence[Request]) -> list[Completion]:
+        books.purge(run.run_id)
+        open_run(books, make_questions(2))
+        return generate(requests)
+
+    monkeypatch.setattr(engine, "generate", enqueued_again_meanwhile)
+    score(books, engine, message(run, "q0", "q1"))
+    assert books.counts(run.run_id).finished
+    (used,) = books.engines(run.run_id)
+    assert used.since <= verdict_of(books, run, "q0").settled_at
+
+
 def test_verdicts_say_that_the_engine_made_them_up(books: MemoryLedger, engine: CountingEngine) -> None:
     run = open_run(books, make_questions(2))
     score(books, engine, message(run, "q0"))
