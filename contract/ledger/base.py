@@ -281,6 +281,8 @@ class Ledger(abc.ABC):
     def reopen_failed(self, run_id: str) -> list[str]:
         """Remove failed verdicts and the attempts of their questions; return their ids. Raises RunHalted.
 
+        If no verdict is left, the engines are forgotten, too.
+
         The caller must send them, also those in a message that a worker holds: in that one, they are done with.
         """
 

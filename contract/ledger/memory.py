@@ -222,6 +222,8 @@ class MemoryLedger(Ledger):
                 del books.verdicts[each]
             if failed:
                 books.state = RunState.RUNNING
+                if not books.verdicts:
+                    books.engines.clear()
             return failed
 
     def purge(self, *run_ids: str) -> None:

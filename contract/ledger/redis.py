@@ -343,7 +343,16 @@ class RedisLedger(Ledger):
 
     def reopen_failed(self, run_id: str) -> list[str]:
         own = keys.RunKeys(run_id)
-        script_keys = [own.meta, own.state, own.verdicts, own.todo, own.counts, own.attempts, keys.open_runs()]
+        script_keys = [
+            own.meta,
+            own.state,
+            own.verdicts,
+            own.todo,
+            own.counts,
+            own.attempts,
+            keys.open_runs(),
+            own.engines,
+        ]
         total = self.counts(run_id).total
         reopened: list[str] = []
         for ids in self._ids(run_id):

@@ -13,7 +13,7 @@ from contract import Counts, Ledger, Outcome, Run
 from contract.errors import RunHalted
 from contract.ledger import RunState
 from contract.spec import Stage
-from tests.integration.ledgers import verdict, verdicts
+from tests.integration.ledgers import ENGINE, verdict, verdicts
 from tests.support import interrupted_run, make_questions, make_spec, open_run
 
 HALTS = [RunState.PAUSED, RunState.CANCELLED]
@@ -131,6 +131,23 @@ def test_failed_verdicts_are_taken_back_and_their_questions_are_as_if_never_begu
     assert [each.attempts for each in ledger.begin(run.run_id, ["q1", "q3"])] == [1, 1]
     ledger.commit(run.run_id, [verdict("q1"), verdict("q3", Outcome.WRONG)])
     assert ledger.counts(run.run_id).finished
+
+
+def test_engines_of_which_no_verdict_is_left_are_not_told_as_ones_that_answered_the_run(ledger: Ledger) -> None:
+    """All had failed for a wrong setting: what answered them later was said not to be identical to it."""
+    run = open_run(ledger, make_questions(2))
+    ledger.note_engine(run.run_id, ENGINE)
+    ledger.commit(run.run_id, verdicts(1))
+    ledger.commit(run.run_id, [verdict("q1", Outcome.FAILED)])
+    ledger.reopen_failed(run.run_id)
+    assert ledger.engines(run.run_id) == [ENGINE], "it answered the other one"
+    ledger.purge(run.run_id)
+
+    open_run(ledger, make_questions(2))
+    ledger.note_engine(run.run_id, ENGINE)
+    ledger.commit(run.run_id, verdicts(2, Outcome.FAILED))
+    ledger.reopen_failed(run.run_id)
+    assert ledger.engines(run.run_id) == []
 
 
 def test_a_search_that_failed_is_as_if_never_begun_when_its_question_is_asked_again(ledger: Ledger) -> None:
