@@ -12,7 +12,7 @@ from contract.errors import LedgerError, WritesRefused
 from contract.fleet import WorkerRecord
 from contract.ledger import Counts, Run
 from contract.wording import number
-from producer.watching.status import writer_of
+from producer.watching.status import unwritten_of, writer_of
 from producer.watching.unserved import (
     held_up,
     refusal_of_writes,
@@ -202,10 +202,11 @@ class Missing:
 
     def look(self, now: float, counts: Counts) -> None:
         """Raise LedgerError if they have been missing for too long: while they are written, their number changes."""
-        if counts != self._counts or counts.written:
+        if counts != self._counts or not unwritten_of(self._run, counts):
             self._counts, self._since = counts, now
         elif now - self._since >= INCOMPLETE_AFTER_S:
             raise LedgerError(
-                f"{self._run.run_id}: {counts.unwritten:,} of {number(counts.total, 'question')} never written.",
+                f"{self._run.run_id}: {unwritten_of(self._run, counts):,} of {number(counts.total, 'question')} never "
+                "written.",
                 hint=f"To continue, repeat {writer_of(self._run)}: it was interrupted.",
             )

@@ -42,6 +42,7 @@ __all__ = [
     "status_json",
     "status_lines",
     "unwritten",
+    "unwritten_of",
     "workers_line",
     "writer_of",
 ]
@@ -91,7 +92,7 @@ def status_lines(run: Run, counts: Counts, broker: Broker, used: Sequence[Engine
         ("asked", f"{run.source} · {how_asked(run.spec)}"),
         ("settled", f"{counts.settled:,} of {counts.total:,} ({done:.1f} %)"),
         *results,
-        *([("unwritten", unwritten(run, counts))] if counts.unwritten else []),
+        *([("unwritten", unwritten(run, counts))] if unwritten_of(run, counts) else []),
         *queue_lines(run, broker),
         *priority_lines(run),
         *([("weight", f"{weight} turns for each turn of other runs")] if weight > 1 else []),
@@ -123,8 +124,19 @@ def _hindered(run: Run, live: Sequence[WorkerRecord], broker: Broker) -> Lines:
 
 def unwritten(run: Run, counts: Counts) -> str:
     """Return a warning that questions of a run are missing from the ledger, and what to do."""
-    missing = f"{counts.unwritten:,} of {number(counts.total, 'question')} not in the ledger"
-    return f"{missing}: unless {writer_of(run)} is still writing them, it was interrupted; run it again to continue"
+    old = run.spec.rescored_from
+    which = f"{unwritten_of(run, counts):,} of {number(counts.total, 'question')}"
+    missing = f"{which} not {'read again' if old else 'in the ledger'}"
+    again = "run it again to continue" + (f" (if {old} was purged, purge this, too)" if old else "")
+    return f"{missing}: unless {writer_of(run)} is still writing them, it was interrupted; {again}"
+
+
+def unwritten_of(run: Run, counts: Counts) -> int:
+    """Return how many questions the run's command has not written; of a rescoring, which asks nobody, with a verdict.
+
+    That one was interrupted between the two, too: nobody but its command settles its questions.
+    """
+    return counts.total - counts.settled if run.spec.rescored_from else counts.unwritten
 
 
 def writer_of(run: Run) -> str:

@@ -265,6 +265,24 @@ def test_a_rescoring_that_was_interrupted_is_continued_by_its_own_command(
         watch(Watcher(ledger, broker, ledger.run("rescored"), Screen()), clock=Script({}).clock())
 
 
+def test_a_rescoring_that_was_interrupted_between_questions_and_verdicts_is_not_waited_for_forever(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+) -> None:
+    """`status` said nothing of it, either: its questions were all written, and wait for no worker."""
+    questions = [question for question, _ in ledger.results(run.run_id)]
+    rescored = open_run(ledger, questions, "rescored", rescored_from="old")
+    settle(ledger, rescored.run_id, questions[0].id)
+
+    status = dict(status_lines(rescored, ledger.counts(rescored.run_id), broker, ()))
+
+    assert status["unwritten"] == (
+        "4 of 5 questions not read again: unless `python -m workers rescore old` is still writing them, it was "
+        "interrupted; run it again to continue (if old was purged, purge this, too)"
+    )
+    with pytest.raises(LedgerError, match="4 of 5 questions never written"):
+        watch(Watcher(ledger, broker, rescored, Screen()), clock=Script({}).clock())
+
+
 def test_nobody_is_told_to_start_workers_for_a_rescoring(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
     questions = [question for question, _ in ledger.results(run.run_id)]
     rescored = open_run(ledger, questions, "rescored", rescored_from="old")
