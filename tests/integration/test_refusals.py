@@ -139,8 +139,12 @@ def test_a_worker_whose_verdicts_are_refused_says_so_while_its_heartbeats_get_th
     with worker(tmp_path / "log", batch_size=512, simulated={"call_ms": 4000}):
         begun = keys.RunKeys(run.run_id).attempts
         wait_until(lambda: redis_ledger.client.hlen(begun) == 512, "the batch to begin")
-        refusing.leave_room(100_000)  # for heartbeats, and not for 512 verdicts
-        wait_until(lambda: any(each.refused for each in Fleet(redis_ledger.client).alive()), "the worker to say so")
+
+        def worker_says_so() -> bool:
+            refusing.leave_room(100_000)  # for heartbeats, and not for 512 verdicts, also once the server frees memory
+            return any(each.refused for each in Fleet(redis_ledger.client).alive())
+
+        wait_until(worker_says_so, "the worker to say so")
         status = producer("status", run.run_id)
         assert f"refused    Redis at {refusing.url} refuses writes: it is at its memory limit (OOM)" in status.stdout
         refusing.mend()
