@@ -30,6 +30,8 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 OUT_OF_REACH = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP})
 #: Errors of a path on a disk that fails, or on a file server that is gone or has another folder there now.
 OUT_OF_ORDER = frozenset({errno.EIO, errno.ESTALE, errno.ENOTCONN})
+#: Errors of whatever opens something, be it a file, a pipe or a connection.
+TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
 #: Maximum characters shown of a command's first sentence.
 SENTENCE = 120
 
@@ -134,6 +136,8 @@ def _in_one_line() -> Iterator[None]:
         place = f"{trouble.filename}: " if trouble.filename else ""
         if trouble.errno in NO_ROOM:  # while the output is written
             remedy = "Free some space and repeat the command."
+        elif trouble.errno in TOO_MANY:
+            remedy = "Raise that limit (ulimit -n), or end other programs."
         elif place and trouble.errno in OUT_OF_REACH:
             remedy = "Check the path and its permissions."
         elif place and trouble.errno in OUT_OF_ORDER:

@@ -117,6 +117,13 @@ def test_what_is_said_is_utf_8_in_a_locale_that_lacks_its_characters(monkeypatch
     assert (out.getvalue(), err.getvalue()) == ("Жук\n".encode(), "Жук…\n".encode())
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_limit_of_open_files_that_is_reached_is_an_error_of_one_line(number: int) -> None:
+    done = CliRunner().invoke(main, ["fail", str(number)])
+    said = f"error: questions.csv: {os.strerror(number)}. Raise that limit (ulimit -n), or end other programs.\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", said)
+
+
 def test_a_name_that_is_not_utf_8_is_refused_in_one_line_before_anything_is_done() -> None:
     done = CliRunner().invoke(main, ["greet", os.fsdecode(b"Pr\xfcfung.csv")])
     assert (done.exit_code, done.stdout) == (2, "")
