@@ -25,6 +25,8 @@ class PutOffs:
     def __init__(self) -> None:
         #: Run → why, and when (monotonic clock) its questions were last requeued.
         self._runs: dict[str, tuple[str, float]] = {}
+        #: Those of them that were begun since, which may be put off again at once, for the same reason.
+        self._begun: set[str] = set()
         self._running = 0
         #: When the latest batch began.
         self._began_at = 0.0
@@ -33,6 +35,9 @@ class PutOffs:
     @property
     def current(self) -> dict[str, str]:
         """Run → why this worker currently requeues its questions."""
+        return {run_id: why for run_id, why in self._recent().items() if run_id not in self._begun}
+
+    def _recent(self) -> dict[str, str]:
         until = self._began_at if self._running else time.monotonic()
         return {run_id: why for run_id, (why, at) in list(self._runs.items()) if until <= at + PUT_OFF_S}
 
@@ -50,14 +55,16 @@ class PutOffs:
     def add(self, run_id: str, question_ids: Iterable[str], why: str) -> Endings:
         """Note that the run is put off, and why; return the endings of these questions, whose messages are requeued."""
         with self._changing:
-            current = self.current
+            recent = self._recent()
             # Without those that other workers have finished.
-            self._runs = {each: self._runs[each] for each in current} | {run_id: (why, time.monotonic())}
-        if current.get(run_id) != why:
+            self._runs = {each: self._runs[each] for each in recent} | {run_id: (why, time.monotonic())}
+            self._begun = self._begun & recent.keys() - {run_id}
+        if recent.get(run_id) != why:
             log.warning("run %s is put off: %s", run_id, why)
         return {(run_id, each): AGAIN for each in question_ids}
 
     def end(self, run_id: str) -> None:
         """Note that the run is served again, or no more."""
         with self._changing:
-            self._runs.pop(run_id, None)
+            if run_id in self._runs:
+                self._begun.add(run_id)

@@ -219,6 +219,26 @@ def test_a_run_whose_data_are_damaged_is_put_off_alone(
     assert [each.attempts for each in books.begin(damaged.run_id, ["q0"])] == [1], "no attempt was charged"
 
 
+def test_a_run_whose_data_stay_damaged_is_told_once_and_not_every_second(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = open_run(books, make_questions(2))
+    stage = scorer(books, engine)
+    said = ["WRONGTYPE", "WRONGTYPE", "WRONGTYPE", "ERR syntax error", "ERR syntax error"]
+    left = iter(said)
+
+    def refuse(*_: Any) -> object:
+        raise LedgerError(f"Redis refuses: {next(left)}.")
+
+    monkeypatch.setattr(books, "commit", refuse)
+    for _ in said:
+        stage.run(batch_of(message(damaged, "q0", "q1")))
+    told = [each.getMessage() for each in caplog.records if "put off" in each.getMessage()]
+    assert told == [
+        f"run {damaged.run_id} is put off: Redis refuses: {each}." for each in ("WRONGTYPE", "ERR syntax error")
+    ]
+
+
 @pytest.mark.parametrize("call", ["note_trouble", "troubles"])
 def test_a_run_whose_reasons_for_failed_attempts_are_damaged_is_put_off_alone(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str
