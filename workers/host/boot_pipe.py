@@ -1,5 +1,5 @@
 """What a worker tells its launcher about its boot: by a pipe, once and in one line, that it is ready, or why it failed;
-and by its exit code, whether another boot makes sense."""
+before that, if so, that only Redis keeps it waiting; and by its exit code, whether another boot makes sense."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from contract.errors import (
     McqueueError,
 )
 
-__all__ = ["READY", "exit_code", "is_launched", "read_report", "report"]
+__all__ = ["READY", "WAITS", "exit_code", "is_launched", "read_report", "report"]
 
 READY = "ready"
+#: Its engine has booted, but Redis is away, for however long. May be repeated.
+WAITS = "waits\n"
 #: Small enough to be written and read in one call.
 LONGEST_BYTES = 4096
 
@@ -31,16 +33,16 @@ def is_launched() -> bool:
 
 
 def report(line: str) -> None:
-    """Report READY, or why the boot failed. Ignored if there is no launcher, or no longer."""
+    """Report WAITS, READY, or why the boot failed. Ignored if there is no launcher, or no longer."""
     if is_launched():
         with suppress(OSError):
             os.write(int(os.environ[variables.READY_FD]), line.encode(errors="backslashreplace")[:LONGEST_BYTES])
 
 
 def read_report(reader: int) -> str:
-    """Return the worker's report; empty if there is none, or it ended without one."""
+    """Return what the worker has reported since; empty if that is nothing, or it ended without another report."""
     with suppress(BlockingIOError):
-        return os.read(reader, LONGEST_BYTES).decode(errors="replace").strip()
+        return os.read(reader, 2 * LONGEST_BYTES).decode(errors="replace")
     return ""
 
 

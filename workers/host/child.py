@@ -20,6 +20,8 @@ __all__ = ["Child"]
 
 #: How long processes that a dead worker started may take to end: Python's resource trackers free shared memory.
 TIDY_S = 1.0
+#: Added to `server_startup_timeout`, within which most engines give up by themselves.
+LATE_S = 30.0
 TAIL_LINES = 20
 STDERR_DESCRIPTOR = 2
 #: A line that may name the cause: vLLM's core process logs it above its tracebacks and scheduler state.
@@ -44,6 +46,8 @@ class Child:
     ready_at: float | None = None
     started_at: float = 0.0
     failures: Failures = field(default_factory=Failures)
+    #: Whether its engine has booted, and it waits for Redis, however long that is away.
+    waits: bool = False
     #: Whether it was killed because its boot took too long.
     overdue: bool = False
     #: Whether it was ready in any boot.
@@ -55,10 +59,10 @@ class Child:
     boots: int = 0
     state: Literal["waiting", "booting", "ready", "draining", "stopped", "killed", "given up"] = "waiting"
 
-    @property
-    def boot_limit_s(self) -> float:
-        """Seconds after which a boot counts as hung."""
-        return self.plan.startup_timeout_s + 30
+    def is_overdue(self, now: float) -> bool:
+        """Whether its boot counts as hung by now (monotonic clock)."""
+        boots = self.state == "booting" and not self.waits and not self.overdue
+        return boots and now > self.started_at + self.plan.startup_timeout_s + LATE_S
 
     @contextlib.contextmanager
     def log(self) -> Iterator[IO[bytes] | int]:

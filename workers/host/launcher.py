@@ -197,7 +197,7 @@ class Supervisor:
         finally:
             os.close(writer)
         child.state, child.started_at, child.ready_at, child.start_at = "booting", time.monotonic(), None, None
-        child.overdue, child.trouble = False, ""
+        child.waits, child.overdue, child.trouble = False, False, ""
         child.boots += 1
         log = f", log {child.log_path}" if child.log_path else ""
         self._tell(child, f"booting (pid {child.process.pid}, {child.plan.place}{log})")
@@ -212,7 +212,7 @@ class Supervisor:
                 self._on_exit(child, child.process.returncode)
             elif child.start_at is not None and now >= child.start_at and not self._boots_beside(child):
                 self._try_to_start(child)
-            elif child.state == "booting" and not child.overdue and now > child.started_at + child.boot_limit_s:
+            elif child.is_overdue(now):
                 self._tell(child, f"not ready after {now - child.started_at:.0f} s, killed")
                 child.overdue = True
                 child.kill()
@@ -233,16 +233,21 @@ class Supervisor:
 
     def _on_report(self, child: Child) -> None:
         report = boot_pipe.read_report(child.boot_reader)
+        if report.startswith(boot_pipe.WAITS):
+            child.waits = True
+            report = report.replace(boot_pipe.WAITS, "")
+            if not report:
+                return  # the other one follows
         self._close_boot_reader(child)
         if report == boot_pipe.READY:
             child.state, child.ready_at, child.proven = "ready", time.monotonic(), True
             self._tell(child, f"ready after {child.ready_at - child.started_at:.1f} s")
         else:
-            child.trouble = report
+            child.trouble = report.strip()
 
     def _on_exit(self, child: Child, exit_code: int) -> None:
         child.kill_rest()
-        if child.boot_reader >= 0:
+        while child.boot_reader >= 0:
             self._on_report(child)  # it may have just been written
         child.process = None
         steady = child.ready_at is not None and time.monotonic() - child.ready_at > STEADY_S

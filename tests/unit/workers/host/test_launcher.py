@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import selectors
 import signal
 import socket
 import subprocess
@@ -217,6 +218,25 @@ def test_a_hung_boot_that_a_kill_does_not_end_is_announced_once(
         process.kill()
     assert len(told) == 1
     assert told[0].startswith(f"gpu0@{socket.gethostname()}: not ready after 40 s")
+
+
+def test_a_worker_whose_engine_has_booted_may_wait_for_redis_however_long_it_is_away(tmp_path: Path) -> None:
+    """It was killed, and after five times given up, though its engine had taken minutes to boot."""
+    told: list[str] = []
+    supervisor = Supervisor([WorkerPlan("gpu0", "m", startup_timeout_s=0.1)], tmp_path, told.append)
+    (child,) = supervisor.children
+    child.boot_reader, writer = os.pipe()
+    supervisor._selector.register(child.boot_reader, selectors.EVENT_READ, child)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        child.process, child.state, child.started_at = process, "booting", time.monotonic() - 4000
+        os.write(writer, 2 * boot_pipe.WAITS.encode())
+        supervisor._watch()
+        assert (told, process.poll()) == ([], None)
+        os.write(writer, boot_pipe.READY.encode())
+        supervisor._watch()
+        process.kill()
+    os.close(writer)
+    assert told[0].startswith(f"gpu0@{socket.gethostname()}: ready after 40")
 
 
 def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
