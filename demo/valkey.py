@@ -73,12 +73,24 @@ def serve(folder: Path, host: str = LOOPBACK) -> Iterator[str]:
         port = _last_port(folder, host) or free_port()
         server = ValkeyServer(port=port, host=host, data_dir=folder, persist=True, config=configuration)
         with _without_blanks(server.data_dir) as server.data_dir:
-            server.start()
-            (folder / LAST_PORT).write_text(str(port))
+            with _naming(folder):
+                server.start()
+                (folder / LAST_PORT).write_text(str(port))
             try:
                 yield f"redis://{login}{server.host}:{server.port}/0"
             finally:
                 server.stop()
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have an error of the block name `path`, if it names none: a full disk is noticed in writing, which does not."""
+    try:
+        yield
+    except OSError as trouble:
+        if trouble.errno and not trouble.filename:
+            trouble.filename = str(path)
+        raise
 
 
 @contextmanager
@@ -121,9 +133,10 @@ def write_secret(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
-    unfinished.touch(mode=0o600)
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    with _naming(path):
+        unfinished.touch(mode=0o600)
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
 
 
 def _end_orphan(pid_file: Path) -> None:

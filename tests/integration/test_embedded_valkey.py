@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import pytest
 import redis
 
 from demo.valkey import serve
-from tests.support import PATIENCE_S, process, wait_until
+from tests.support import PATIENCE_S, ROOT, process, wait_until
 
 
 def test_it_ends_with_its_server_and_says_so(tmp_path: Path) -> None:
@@ -31,6 +32,14 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_option_that_names_another
         assert owner.wait(PATIENCE_S) == 1
     assert (tmp_path / "log").read_text().startswith("error: [Errno 20] Not a directory: ")
     assert "data'. --folder says where the data are kept" in (tmp_path / "log").read_text()
+
+
+def test_a_disk_without_room_is_told_with_what_is_on_it_and_the_option_that_names_another(tmp_path: Path) -> None:
+    """The error of a write names no file."""
+    command = f"ulimit -f 0; exec {sys.executable} -m demo.valkey --folder {tmp_path / 'data'}"
+    done = subprocess.run(["bash", "-c", command], check=False, cwd=ROOT, capture_output=True, text=True)
+    said = f"error: [Errno 27] File too large: '{tmp_path / 'data'}'. --folder says where the data are kept"
+    assert (done.returncode, done.stderr[: len(said)]) == (1, said)
 
 
 def test_the_command_that_it_suggests_finds_its_url_whatever_the_files_name(tmp_path: Path) -> None:
