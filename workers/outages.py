@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from contract.errors import LedgerError
-from workers.retries import AGAIN_S, LONGEST_PAUSE_S
+from workers.retries import LONGEST_PAUSE_S, LastTold
 
 __all__ = ["despite_outages"]
 
@@ -31,17 +31,14 @@ def despite_outages(
     Raises LedgerError if waiting cannot help, or once this worker is `stopping`.
     """
     wait_s = 0.1
-    told: tuple[type[LedgerError], str] | None = None  # not its message, of which a part may change every time
-    told_at = 0.0
+    told = LastTold()
     while True:
         try:
             return call()
         except LedgerError as trouble:
             if not trouble.retryable or stopping():
                 raise
-            kind = (type(trouble), trouble.hint)
-            if kind != told or time.monotonic() >= told_at + AGAIN_S:
-                told, told_at = kind, time.monotonic()
+            if told.is_news(trouble):
                 log.warning("%s waiting for the ledger: %s", what, trouble)
             waits(trouble)
             time.sleep(wait_s)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from contract.errors import McqueueError
 from contract.verdict import Failure
 from contract.wording import number
 
-__all__ = ["AGAIN_S", "LONGEST_PAUSE_S", "one_line", "pause_s", "reason_of", "sleep_unless", "too_many"]
+__all__ = ["LONGEST_PAUSE_S", "LastTold", "one_line", "pause_s", "reason_of", "sleep_unless", "too_many"]
 
 #: Interval at which a trouble that lasts is logged again.
 AGAIN_S = 60.0
@@ -22,6 +23,28 @@ LONGEST_PAUSE_S = 5.0
 LONGEST_REASON = 500
 #: How often a pause looks whether the worker is stopping, in seconds.
 LOOK_S = 0.1
+
+
+class LastTold:
+    """The trouble that was logged last. One that lasts is not news: an outage may last for days."""
+
+    def __init__(self) -> None:
+        self._kind: tuple[object, ...] = ()
+        self._at = 0.0
+
+    def is_news(self, trouble: Exception) -> bool:
+        """Whether to log `trouble`: if it is of another kind than the last one, or that was logged a minute ago."""
+        # Of an expected error not the message, of which a part may change with every attempt.
+        what = trouble.hint if isinstance(trouble, McqueueError) else str(trouble)
+        before, self._kind = self._kind, (type(trouble), what)
+        if self._kind == before and time.monotonic() < self._at + AGAIN_S:
+            return False
+        self._at = time.monotonic()
+        return True
+
+    def forget(self) -> None:
+        """Have the next trouble be news."""
+        self._kind = ()
 
 
 def pause_s(attempts: int, longest_s: float = LONGEST_PAUSE_S) -> float:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import abc
 import logging
 import threading
-import time
 from typing import Self
 
 from contract.errors import McqueueError
-from workers.retries import AGAIN_S, reason_of
+from workers.retries import LastTold, reason_of
 
 __all__ = ["Rounds"]
 
@@ -24,9 +23,7 @@ class Rounds(threading.Thread, abc.ABC):
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._stopped = threading.Event()
-        #: What the last round failed with, and when that was last logged, by the monotonic clock.
-        self._trouble = ""
-        self._logged_at = 0.0
+        self._last_told = LastTold()
 
     def run(self) -> None:
         while not self._stopped.wait(ROUND_S):
@@ -35,15 +32,12 @@ class Rounds(threading.Thread, abc.ABC):
             except Exception as trouble:  # noqa: BLE001 - a failed round must not end the thread
                 self._log(trouble)
             else:
-                self._trouble = ""
+                self._last_told.forget()
 
     def _log(self, trouble: Exception) -> None:
-        """Log `trouble`, unless the round before failed with the same: an outage may last for days."""
-        before, self._trouble = self._trouble, reason_of(trouble)
-        if self._trouble != before or time.monotonic() >= self._logged_at + AGAIN_S:
-            self._logged_at = time.monotonic()
+        if self._last_told.is_news(trouble):
             unexpected = not isinstance(trouble, McqueueError)
-            log.warning("%s: round skipped: %s", self.name, self._trouble, exc_info=unexpected)
+            log.warning("%s: round skipped: %s", self.name, reason_of(trouble), exc_info=unexpected)
 
     def __enter__(self) -> Self:
         self.start()

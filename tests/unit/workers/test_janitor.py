@@ -23,7 +23,7 @@ def test_a_round_that_failed_does_not_end_its_thread_and_only_a_bug_has_a_traceb
         raise trouble
 
     monkeypatch.setattr("workers.rounds.ROUND_S", 0.01)
-    monkeypatch.setattr("workers.rounds.AGAIN_S", 0.0)
+    monkeypatch.setattr("workers.retries.AGAIN_S", 0.0)
     monkeypatch.setattr("workers.heartbeat.Fleet", SimpleNamespace(connect=lambda _: None))
     heart = Heartbeat(Settings(), fail, lambda: None)
     heart.start()
@@ -37,8 +37,9 @@ def test_a_trouble_that_lasts_is_logged_once_a_minute_and_another_one_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While Redis was away, each worker logged a megabyte an hour."""
-    troubles: list[Exception | None] = [*[RedisUnreachable("away")] * 3, RedisUnreachable("refuses"), None]
-    troubles += [RedisUnreachable("refuses")] * 2
+    away = [RedisUnreachable(f"No Redis answers ({why}).", hint="Start one.") for why in ("reset", "closed", "reset")]
+    refuses = RedisUnreachable("It is loading.", hint="Wait.")
+    troubles: list[Exception | None] = [*away, refuses, None, refuses, refuses]
     ended = threading.Event()
 
     class Failing(Rounds):
@@ -55,5 +56,5 @@ def test_a_trouble_that_lasts_is_logged_once_a_minute_and_another_one_at_once(
     assert ended.wait(PATIENCE_S)
     rounds.stop()
     assert [each.message for each in caplog.records] == [
-        f"test: round skipped: RedisUnreachable: {what}" for what in ("away", "refuses", "refuses")
+        f"test: round skipped: RedisUnreachable: {what}" for what in (away[0], refuses, refuses)
     ]

@@ -60,6 +60,7 @@ def test_a_ledger_that_is_away_for_long_is_logged_once_a_minute_and_when_its_tro
     seconds = iter((0.0, 1.0, 59.0, 60.0, 61.0, 62.0))
     clock = SimpleNamespace(sleep=lambda _: None, time=time.time, monotonic=lambda: now[0])
     monkeypatch.setattr("workers.outages.time", clock)
+    monkeypatch.setattr("workers.retries.time", clock)
     away = [RedisUnreachable("away", hint="Start it.")] * 4
     troubles = [*away, WritesRefused("full", hint="Empty it."), WritesRefused("full, too", hint="Empty it.")]
     run = open_run(books, make_questions(1))
