@@ -57,7 +57,8 @@ class HeldFiles:
             self._files = {name: stack.enter_context(_opened(folder / name)) for name in expected}
             self._states = [_state(os.fstat(each.fileno())) for each in self._files.values()]
             for name, digest in expected.items():
-                found = hashlib.file_digest(self._files[name], "sha256").hexdigest()
+                with _reading(folder / name):
+                    found = hashlib.file_digest(self._files[name], "sha256").hexdigest()
                 if found != digest:
                     what = f"is damaged or belongs to another index (SHA-256 {found[:12]}…, expected {digest[:12]}…)"
                     raise IndexUnusable(what, path=folder / name, hint=_REMEDY)
@@ -81,12 +82,19 @@ class HeldFiles:
 
 
 def _opened(path: Path) -> BufferedReader:
-    try:
+    with _reading(path):
         return path.open("rb")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise IndexUnusable("is missing", path=path, hint=_REMEDY) from None
     except OSError as trouble:
-        raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=path, hint="Check its permissions.") from None
+        hint = "Check its permissions and its disk."
+        raise IndexUnusable(f"cannot be read: {trouble.strerror}", path=path, hint=hint) from None
 
 
 def _state(found: os.stat_result) -> tuple[int, int]:

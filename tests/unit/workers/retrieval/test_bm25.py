@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -141,6 +144,20 @@ def test_a_missing_file_is_told_with_its_path_and_the_remedy(tmp_path: Path) -> 
     with pytest.raises(IndexUnusable, match=r"is missing\. Copy the whole index folder again") as trouble:
         load_index(tmp_path / "x")
     assert trouble.value.path == str(path)
+
+
+def test_a_disk_that_fails_while_an_index_is_verified_is_told_with_the_files_path(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's boot ended in a traceback, five times."""
+
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("hashlib.file_digest", fail)
+    said = "/bm25/.* cannot be read: Input/output error. Check its permissions and its disk."
+    with pytest.raises(IndexUnusable, match=said):
+        load_index(small)
 
 
 def test_passages_of_another_index_are_refused(tmp_path: Path) -> None:
