@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from contract.errors import InputError, WorkerStays
+from contract.errors import InputError, LedgerError, WorkerStays
 from contract.fleet import LEASE_S, STARTING_S, WISH_S, BootFailure, Fleet, Wish, WorkerRecord, WorkerState
 from contract.settings import Settings
 from workers.host.restarts import GIVE_UP_AFTER, LONGEST_PAUSE_S
@@ -231,8 +231,19 @@ def _startup_timeout_s(settings: Settings, record: WorkerRecord) -> float:
 
 
 def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
+    """Wait until `condition` holds, also while Redis is away. Raises WorkerStays(otherwise) if that takes too long."""
+    until, away = time.monotonic() + timeout_s, False
+    while True:
+        try:
+            if condition() and not away:
+                return
+            if away:
+                time.sleep(LEASE_S)  # no worker could renew its lease: all would seem to have ended
+            away = False
+        except LedgerError as trouble:
+            if not trouble.retryable or time.monotonic() > until:
+                raise
+            away = True
         if time.monotonic() > until:
             raise WorkerStays(otherwise)
         time.sleep(LOOK_S)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from contract import load_settings
-from contract.errors import InputError, WorkerStays
+from contract.errors import InputError, RedisUnreachable, WorkerStays
 from contract.fleet import BootFailure, Fleet, Wish, WorkerRecord, WorkerState
 from workers.host import remote_control
 from workers.host.remote_control import drain, restart
@@ -86,6 +86,23 @@ def test_a_worker_that_is_booting_is_waited_for_until_it_has_booted_and_restarte
     asked, back = restarted(clock, boot_s=300)
     assert asked == "gpu0@host: asked to restart, which it does once it has booted"
     assert back.startswith("gpu0@host: ready again 10")
+
+
+class Away(Booting):
+    """The registry in a Redis that is away for a minute while it is waited for; all leases have expired meanwhile."""
+
+    def get(self, name: str) -> WorkerRecord | None:
+        if 100 < self._clock.now_s < 160:
+            raise RedisUnreachable("No Redis answers.")
+        return None if 160 < self._clock.now_s < 165 else super().get(name)
+
+
+def test_a_redis_that_is_away_for_a_while_ends_no_restart(clock: Clock) -> None:
+    """Of eight workers, those after the one that was just restarted were left as they were."""
+    said: list[str] = []
+    settings = load_settings(None, ["drain_timeout_s=60", "server_startup_timeout=600"])
+    restart(cast("Fleet", cast(Any, Away(clock, boot_s=300))), settings, ["gpu0"], said.append)
+    assert said[-1].startswith("gpu0@host: ready again 10")
 
 
 class Shrinking(Booting):
