@@ -32,6 +32,8 @@ OUT_OF_REACH = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOO
 OUT_OF_ORDER = frozenset({errno.EIO, errno.ESTALE, errno.ENOTCONN})
 #: Errors of whatever opens something, be it a file, a pipe or a connection.
 TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
+#: Python's words where the system lets it have no other thread.
+NO_THREAD = "can't start new thread"
 #: Maximum characters shown of a command's first sentence.
 SENTENCE = 120
 
@@ -145,6 +147,11 @@ def _in_one_line() -> Iterator[None]:
         else:
             raise
         raise _OneLine(f"{place}{trouble.strerror}. {remedy}") from None
+    except RuntimeError as trouble:
+        if str(trouble) != NO_THREAD:
+            raise
+        remedy = "Raise the limit of the user (ulimit -u) or container (pids), or end other programs."
+        raise _OneLine(f"{trouble}. {remedy}") from None
 
 
 def _why_not_utf_8(word: str) -> str:

@@ -7,7 +7,9 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
@@ -49,6 +51,11 @@ def fail(number: int) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 def look(path: Path) -> None:
     tell(str(path.exists()))
+
+
+@main.command()
+def run_beside() -> None:
+    threading.Thread(target=print).start()
 
 
 @main.command()
@@ -122,6 +129,20 @@ def test_a_limit_of_open_files_that_is_reached_is_an_error_of_one_line(number: i
     done = CliRunner().invoke(main, ["fail", str(number)])
     said = f"error: questions.csv: {os.strerror(number)}. Raise that limit (ulimit -n), or end other programs.\n"
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", said)
+
+
+def test_a_container_that_lets_a_command_have_no_other_thread_is_an_error_of_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with `docker run --pids-limit`, or where other programs of the user have used up its `ulimit -u`."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done = CliRunner().invoke(main, ["run-beside"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: can't start new thread. Raise the limit of the user (ulimit -u)")
 
 
 def test_a_name_that_is_not_utf_8_is_refused_in_one_line_before_anything_is_done() -> None:
