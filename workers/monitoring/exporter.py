@@ -65,20 +65,27 @@ class Exporter:
     def start(self, address: str, first_port: int, host: str) -> str:
         """Serve on the first free port from `first_port`; return the `host:port` that others connect to.
 
-        Its host is `address`, or `host` if that is a wildcard. If no port is free, or this machine does not have the
-        address, log a warning and return an empty string: monitoring must never keep a worker from working.
+        Its host is `address`, or `host` if that is a wildcard. If no port is free, this machine lacks the address, or
+        this process may have no other thread, log a warning and return an empty string: monitoring must never keep a
+        worker from working.
         """
         family = _Server6 if ":" in address else _Server
         for port in range(first_port, first_port + PORTS):
             try:
-                self._server = make_server(address, port, self._answer, family, _Quiet)
+                server = make_server(address, port, self._answer, family, _Quiet)
             except OSError as trouble:
                 if trouble.errno in PORT_TAKEN:
                     continue
                 log.warning("no metrics: they cannot be served at metrics_address %s: %s", address, trouble)
                 return ""
-            serve = partial(self._server.serve_forever, poll_interval=POLL_S)
-            threading.Thread(target=serve, name="metrics", daemon=True).start()
+            serve = partial(server.serve_forever, poll_interval=POLL_S)
+            try:
+                threading.Thread(target=serve, name="metrics", daemon=True).start()
+            except RuntimeError as trouble:
+                server.server_close()
+                log.warning("no metrics: %s", trouble)
+                return ""
+            self._server = server  # not before: `close` waits for the thread
             return f"{before_port(host if address in EVERYWHERE else address)}:{port}"
         log.warning("no metrics: no free port from %d to %d at metrics_address %s", first_port, port, address)
         return ""

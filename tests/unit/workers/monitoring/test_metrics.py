@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from unittest.mock import Mock
 
 import psutil
@@ -332,3 +333,22 @@ def test_names_and_texts_follow_prometheus_conventions(metrics: WorkerMetrics) -
     command = [needed_program("promtool"), "check", "metrics"]
     lint = subprocess.run(command, input=page, capture_output=True, check=False)
     assert (lint.returncode, lint.stderr.decode()) == (0, "")
+
+
+def test_a_worker_that_may_have_no_thread_for_its_metrics_works_without_them(
+    exporters: list[Exporter], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It neither booted nor ended, as it waited for that thread, so its launcher did not start it again."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    exporters.append(Exporter([], targets=list))
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        assert exporters[0].start("127.0.0.1", free_port(), "host") == ""
+    assert [each.message for each in caplog.records] == ["no metrics: can't start new thread"]
+    ending = threading.Thread(target=exporters.pop().close, daemon=True)
+    ending.start()
+    ending.join(PATIENCE_S)
+    assert not ending.is_alive()
