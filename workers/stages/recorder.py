@@ -93,10 +93,8 @@ class Recorder:
         verdicts = [each.verdict for each in settled]
         stand: Sequence[Verdict] = []
         try:
-            if asked:
-                self._note_engine(run_id, min(each.settled_at for each in verdicts))
-            commit = partial(self._ledger.commit, run_id, verdicts)
-            stand = self.despite_outages(number(len(verdicts), "verdict"), commit)
+            write = partial(self._write, run_id, verdicts, asked=asked)
+            stand = self.despite_outages(number(len(verdicts), "verdict"), write)
         except UnknownRun:
             log.warning("run %s was purged: %s dropped", run_id, number(len(verdicts), "verdict"))
         self.count_done(len(stand))
@@ -154,8 +152,9 @@ class Recorder:
             with contextlib.suppress(LedgerError):
                 self._ledger.uncount(run_id, [each.question_id for each in of_run], self._stage)
 
-    def _note_engine(self, run_id: str, since: float) -> None:
-        """Record which engine answers the run here, if any: later, a worker of this name may have another."""
-        if engine := self._engine_of(run_id):
-            used = EngineUsed(worker=self._worker, since=since, engine=engine)
-            self.despite_outages("a batch", partial(self._ledger.note_engine, run_id, used))
+    def _write(self, run_id: str, verdicts: Sequence[Verdict], *, asked: bool) -> list[Verdict]:
+        """Record the engine, if any: a worker of this name may have another later. Commit; return what stands."""
+        if asked and (engine := self._engine_of(run_id)):
+            since = min(each.settled_at for each in verdicts)
+            self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=since, engine=engine))
+        return self._ledger.commit(run_id, verdicts)
