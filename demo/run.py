@@ -32,6 +32,7 @@ from contract.ledger import RedisLedger
 from contract.settings import load_settings
 from demo.valkey import free_port, serve
 from workers.engines.packaged import prepare
+from workers.parent import follower
 
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".mcqueue"
@@ -147,13 +148,13 @@ def run_producer(*arguments: str) -> bytes:
 
 
 def watch(run_id: str, launchers: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Show the progress until the run is settled, and export it. Ends early if the workers that we started give up."""
-    watching = subprocess.Popen(producer("watch", run_id, "--export"))
+    """Show the progress until the run is settled, and export it. Ends early if the workers that we started have."""
+    watching = subprocess.Popen(producer("watch", run_id, "--export"), preexec_fn=follower())
     try:
         while watching.poll() is None:
-            if any(launcher.poll() not in (None, 0) for launcher in launchers):
+            if any(launcher.poll() is not None for launcher in launchers):
                 said = "\n".join((LOGS / "up.log").read_text(errors="replace").splitlines()[-25:])
-                say(f"The workers gave up; {(LOGS / 'up.log').relative_to(ROOT)} ends with:\n{said}")
+                say(f"The workers have ended; {(LOGS / 'up.log').relative_to(ROOT)} ends with:\n{said}")
                 return 1
             time.sleep(0.2)
     finally:
@@ -165,7 +166,7 @@ def watch(run_id: str, launchers: Sequence[subprocess.Popen[bytes]]) -> int:
 def flower_and_workers(unserved: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Run Flower and, for `unserved` queues, `python -m workers up`; end them with us.
 
-    They have sessions of their own, so that Ctrl-C reaches only us.
+    They have sessions of their own, so that Ctrl-C reaches only us, and end with us even if we are killed.
     """
     LOGS.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -178,7 +179,13 @@ def flower_and_workers(unserved: Sequence[str]) -> Iterator[list[subprocess.Pope
         for name, command in commands.items():
             with (LOGS / name).open("wb") as output:
                 started.append(
-                    subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+                    subprocess.Popen(
+                        command,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                        preexec_fn=follower(),
+                    )
                 )
         say(f"Flower      http://127.0.0.1:{port}")
         say(f"Workers     {begun(unserved)} (logs in {LOGS.relative_to(ROOT)}/)")

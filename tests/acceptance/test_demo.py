@@ -39,6 +39,14 @@ def test_interrupted_it_ends_every_process_and_goes_on_next_time_until_it_says_t
     assert "Both runs are already settled" in log.read_text()
 
 
+def test_a_demo_that_is_killed_leaves_no_worker_and_no_flower_behind(redis_url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with process("-m", "demo.run", environment=environment(redis_url, SLOW), log=log) as demo:
+        offspring = watch_offspring(demo.pid, log)
+        demo.kill()
+        wait_until(lambda: not any(map(lives, offspring)), "their end")
+
+
 def test_a_worker_that_already_serves_its_model_is_asked_and_left_running(redis_url: str, tmp_path: Path) -> None:
     ours = environment(redis_url)
     with process("-m", "workers", "up", "--logs", str(tmp_path), environment=ours, log=tmp_path / "up.log") as up:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +23,20 @@ def test_a_demo_whose_report_was_killed_does_not_end_as_one_that_worked(monkeypa
     killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     monkeypatch.setattr(run, "producer", lambda *_: killed)
     assert run.finish(["a", "b"], [0, 3]) == -9
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_demo_whose_workers_have_ended_does_not_wait_for_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    """It waited for ever where they had been drained or told to stop, as those end without an error."""
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "LOGS", tmp_path)
+    monkeypatch.setattr(run, "producer", lambda *_: [sys.executable, "-c", "import time; time.sleep(600)"])
+    (tmp_path / "up.log").write_text("cpu0@host: stopped")
+    with subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) as launcher:
+        assert run.watch("demo", [launcher]) == 1
+    assert capsys.readouterr().err == "The workers have ended; up.log ends with:\ncpu0@host: stopped\n"
 
 
 def test_the_worker_that_searches_finds_its_index_whatever_the_folder_is_called(
