@@ -11,7 +11,6 @@ import pytest
 from celery import Celery
 
 from contract import Outcome, RedisLedger, keys, load_settings
-from contract.fleet import Fleet
 from contract.queue import make_celery, publish, queue_length
 from tests.integration.holding import book
 from tests.integration.launching import begun
@@ -154,7 +153,8 @@ def test_an_engine_that_has_booted_while_redis_was_away_waits_for_it(
         run = sent(app, ledger, 3)
 
         def away_until_it_has_booted() -> None:
-            wait_until(lambda: Fleet(ledger.client).alive() != [], "the worker to boot")
+            # Its name is taken before that, and what it asks Redis then, a worker without an engine does not wait for.
+            wait_until(lambda: log.exists() and "booting simulated" in log.read_text(), "the engine to boot")
             server.stop()
             wait_until(lambda: "a booted worker waiting for the ledger" in log.read_text(), "the worker to have booted")
             back.enter_context(valkey(folder, port))
