@@ -63,7 +63,9 @@ class Oddities:
             " they are not meant.": self.entities,
             "with an image, which no mode shows: only the text is asked.": self.images,
             "with a choice that begins with white space, which comes after that of the delimiter: two spaces are other"
-            " tokens than one. Remove it in the file, or use --set delimiter=": self.begin_blank * apart,
+            " tokens than one. Remove it in the file, or, if all choices have it, use --set delimiter=": (
+                self.begin_blank * apart
+            ),
             "with a choice that ends in white space, which is scored as a part of it. Remove it in the file.": (
                 self.end_blank * scored
             ),
