@@ -175,19 +175,23 @@ def query_of(question: Question, query: Query) -> str:
 def turns_of(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> Turns:
     """Return the turns of the prompt. `question` has its choices in the order in which they are shown."""
     described, asked = describe(spec.description, question.subject), _unsolved(question, spec, passages)
+    prefix = _prefix(spec)
+    begins: Turns = (Turn(Role.ASSISTANT, prefix),) if prefix else ()
+    if spec.chat_template is ChatTemplate.NEVER:
+        asked, begins = asked + prefix, ()
     shots: Sequence[Question] = ()
     if spec.few_shot is not None:
         shots = examples(question, spec.few_shot, seed_for(question, spec, "examples"))
     if spec.chat_template is not ChatTemplate.TURNS:
         solved = [_unsolved(shot, spec) + _answer(shot, spec) + BETWEEN for shot in shots]
-        return one_turn("".join([described, *solved, asked]))
+        return (*one_turn("".join([described, *solved, asked])), *begins)
     system = [Turn(Role.SYSTEM, text)] if (text := described.rstrip()) else []
     solved_turns = [
         turn
         for shot in shots
         for turn in (Turn(Role.USER, _unsolved(shot, spec)), Turn(Role.ASSISTANT, begun(_answer(shot, spec))))
     ]
-    return (*system, *solved_turns, Turn(Role.USER, asked))
+    return (*system, *solved_turns, Turn(Role.USER, asked), *begins)
 
 
 def all_turns(question: Question, spec: RunSpec, passages: Sequence[Passage] = ()) -> list[Turns]:
@@ -234,12 +238,21 @@ def _unsolved(question: Question, spec: RunSpec, passages: Sequence[Passage] = (
 
 
 def _answer(example: Question, spec: RunSpec) -> str:
-    """Return the expected answer: the choice's label where the model is to name one that it is shown, else its text."""
+    """Return the expected answer, and what separates it from the prompt."""
+    if spec.few_shot is not None and spec.few_shot.rationale:
+        # The ending that the prompt asks for and that the extraction rules recognize.
+        return f"{_prefix(spec)}\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {_named(example, spec)}"
+    return _prefix(spec) + spec.delimiter + _named(example, spec)
+
+
+def _prefix(spec: RunSpec) -> str:
+    """Return `answer_prefix`, if there is one, and what separates it from the prompt."""
+    return spec.delimiter + spec.answer_prefix if spec.answer_prefix else ""
+
+
+def _named(example: Question, spec: RunSpec) -> str:
+    """Return the right choice: its label where the model is to name one that it is shown, else its text."""
     if example.answer is None:
         raise ValueError(f"example {example.id} has no answer")
     by_label = spec.mode.answer is Answer.LABEL and shows_choices(spec.prompt)
-    answer = example.answer if by_label else example.choice_text(example.answer)
-    if spec.few_shot is not None and spec.few_shot.rationale:
-        # The ending that the prompt asks for and that the extraction rules recognize.
-        return f"\n{example.metadata[spec.few_shot.rationale]}\nAnswer: {answer}"
-    return spec.delimiter + answer
+    return example.answer if by_label else example.choice_text(example.answer)

@@ -375,8 +375,10 @@ class RunSpec(BaseModel):
     prompt: Prompt
     #: The only version of vLLM that may answer, where identical numbers matter more than an answer; empty: any engine.
     vllm_version: str = ""
-    #: Inserted between the prompt and a choice (or label) that continues it.
+    #: Inserted between the prompt and a choice (or label) that continues it; also before and behind `answer_prefix`.
     delimiter: str = " "
+    #: Words that the model's answer begins with, which it continues; empty: it begins its answer itself.
+    answer_prefix: str = ""
     #: Whether `Question.context` is shown to the model; nothing is retrieved for a question that has one.
     use_context_field: bool = False
     #: None: closed book.
@@ -439,7 +441,14 @@ class RunSpec(BaseModel):
         """
         left_out: dict[str, Any] = {
             name: True
-            for name in ("adapter", "chat_template_kwargs", "description", "rules_version", "unconditional_prompt")
+            for name in (
+                "adapter",
+                "answer_prefix",
+                "chat_template_kwargs",
+                "description",
+                "rules_version",
+                "unconditional_prompt",
+            )
             if not getattr(self, name)
         }
         if self.sampling is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Role", "Turn", "Turns", "begun", "messages", "one_turn", "readable"]
+__all__ = ["Role", "Turn", "Turns", "as_text", "beginning", "begun", "messages", "one_turn", "readable"]
 
 
 class Role(StrEnum):
@@ -23,7 +23,8 @@ class Turn(NamedTuple):
     text: str
 
 
-#: In chronological order; the prompt asks for the assistant turn that follows.
+#: In chronological order. The prompt asks for the assistant turn that follows; if the last turn is the assistant's, for
+#: the rest of that.
 Turns: TypeAlias = tuple[Turn, ...]
 
 
@@ -40,13 +41,26 @@ def begun(text: str) -> str:
     return text.lstrip()
 
 
+def beginning(turns: Turns) -> str:
+    """Return what the prompt lets the assistant's turn begin with, and what separates that from a plain prompt."""
+    return turns[-1].text if turns[-1].role is Role.ASSISTANT else ""
+
+
+def as_text(turns: Turns) -> str:
+    """Return the plain text to be continued: a single user turn, and the `beginning` behind it, if there is one."""
+    return "".join([turn.text for turn in turns])
+
+
 def readable(turns: Turns) -> str:
     """Return the turns as readable text: a single turn as is, several with the role above each."""
     if len(turns) == 1:
         return turns[0].text
-    return "\n\n".join([f"‹{turn.role}›\n{turn.text}" for turn in turns])
+    return "\n\n".join([f"‹{each['role']}›\n{each['content']}" for each in messages(turns)])
 
 
 def messages(turns: Turns) -> list[dict[str, str]]:
     """Return the turns as the messages of chat templates and OpenAI's protocol."""
-    return [{"role": turn.role.value, "content": turn.text} for turn in turns]
+    return [
+        {"role": turn.role.value, "content": begun(turn.text) if turn.role is Role.ASSISTANT else turn.text}
+        for turn in turns
+    ]

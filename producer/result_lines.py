@@ -201,7 +201,8 @@ def _mass_lines(spec: RunSpec, tally: Tally) -> Lines:
         return []
     if spec.delimiter.strip():  # the model need not have begun with these words, however sure it is of the label
         return [("label mass", f"{mass:.3f} is the mean probability that the words of delimiter and a label come next")]
-    seldom = "; at this level the letters are mostly noise: try mode likelihood" if mass < SELDOM else ""
+    begun = "" if spec.answer_prefix else ", or answer_prefix"
+    seldom = f"; at this level the letters are mostly noise: try mode likelihood{begun}" if mass < SELDOM else ""
     return [("label mass", f"{mass:.3f} is the mean probability that a label comes next{seldom}")]
 
 
@@ -233,6 +234,7 @@ def _unread_lines(spec: RunSpec, tally: Tally) -> Lines:
     remedies = [
         by_letter if shows_choices(spec.prompt) else "a prompt that shows the choices",
         *([] if spec.few_shot else ["few-shot examples"]),
+        *([] if spec.answer_prefix else ["answer_prefix"]),
         "or a prompt that asks for a letter only",
         *(["or a larger sampling.max_tokens"] if tally.truncated > tally.context_full else []),
     ]

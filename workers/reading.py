@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from contract import logs, variables
@@ -64,9 +65,18 @@ def _read(unread: Unread) -> Found:
     try:
         if unread.follow_up:
             return unread.follow_up(unread.completions)
-        return MODES[unread.spec.mode].read(unread.question, unread.completions, unread.spec)
+        completions = [_whole(each, unread.spec.answer_prefix) for each in unread.completions]
+        return MODES[unread.spec.mode].read(unread.question, completions, unread.spec)
     except Exception as trouble:  # noqa: BLE001 - an unreadable answer only fails its question
         return trouble
+
+
+def _whole(completion: Completion, prefix: str) -> Completion:
+    """Return the completion with the words before each text that it continues: only together are they an answer."""
+    if not prefix or not completion.texts:
+        return completion
+    texts = tuple([replace(each, text=prefix + each.text) for each in completion.texts])
+    return completion._replace(texts=texts, prompt_end=completion.prompt_end.removesuffix(prefix))
 
 
 class ReadingProcesses:

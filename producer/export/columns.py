@@ -189,8 +189,8 @@ COLUMNS = (
     _of_verdict(
         "raw_text",
         Kind.TEXT,
-        "The text that the model generated; if it was cut off within reasoning opened by its chat template,"
-        " including that opening.",
+        "The text that the model generated, with the `answer_prefix` that it continues; if it was cut off within"
+        " reasoning opened by its chat template, including that opening.",
     ),
     _of_verdict("rule", Kind.TEXT, "Name of the rule that extracted or selected the choice."),
     _of_run("mode", Kind.WORD, "Scoring mode of the run.", attrgetter("spec.mode.value")),

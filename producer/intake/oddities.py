@@ -52,7 +52,8 @@ class Oddities:
         """Return a warning for each kind that occurred and matters to questions that are asked as `spec` says."""
         scored = spec.mode.scores_choices
         # Where a choice begins the model's turn, it loses the white space before it.
-        apart = scored and spec.delimiter[-1:].isspace() and spec.chat_template is ChatTemplate.NEVER
+        begins_turn = spec.chat_template is not ChatTemplate.NEVER and not spec.answer_prefix
+        apart = scored and spec.delimiter[-1:].isspace() and not begins_turn
         again = CUE in spec.prompt.text
         said = {
             "with a backspace or form feed in the text: JSON decodes \\beta and \\frac to these. Double the backslashes"

@@ -28,6 +28,7 @@ def how_asked(spec: RunSpec, *, brief: bool = False) -> str:
         (spec.adapter, f"adapter {spec.adapter}"),
         (True, f"prompt {prompt.name}" if brief else f"prompt {prompt.name}, version {prompt.version}"),
         (templated or not brief, f"chat template {spec.chat_template}{_assigned(spec.chat_template_kwargs)}"),
+        (spec.answer_prefix, f"answers begin with {json.dumps(spec.answer_prefix, ensure_ascii=False)}"),
         (spec.sampling, _written(spec.sampling) if spec.sampling else ""),
         (spec.description, "a description"),
         (shots, f"{number(shots.k, 'example')}, {shots.selection}" if shots else ""),

@@ -35,18 +35,28 @@ def plan_warnings(planned: Plan) -> list[str]:
 
 
 def _delimiter_warnings(planned: Plan) -> list[str]:
-    """Return a warning if a choice would follow the prompt, or the words of the delimiter, without a space."""
+    """Return a warning if a choice would follow the words before it without a space."""
     spec, digest = planned.spec, planned.survey.digest
-    end = (spec.delimiter or spec.prompt.text)[-1]
+    what = "label" if spec.mode.scores_labels else "choice"
+    if re.search(r"\w", spec.delimiter) and not spec.mode.writes:
+        return [
+            f"delimiter has words, so they are scored with each {what}: put them into answer_prefix, and leave to"
+            f" delimiter what separates a {what} from words."
+        ]
+    end = (spec.delimiter or spec.answer_prefix or spec.prompt.text)[-1]
     spaced = end.isascii() and (end.isalnum() or end in SPACED)
     own_space = spec.mode.scores_choices and digest.oddities.begin_blank == digest.count
     if spec.mode.writes or not spaced or own_space:
         return []
-    what = "label" if spec.mode.scores_labels else "choice"
     if spec.delimiter:
         return [
             f"delimiter ends in {end!r}, so a {what} follows it without a space: --set takes a value without the white"
             f" space around it. In quotes, it stays: --set 'delimiter=\"{spec.delimiter.lstrip()} \"'."
+        ]
+    if spec.answer_prefix:
+        return [
+            f"delimiter is empty and answer_prefix ends in {end!r}, so a {what} follows it without a space: leave"
+            " delimiter out, unless the choices begin with a space."
         ]
     if spec.chat_template is not ChatTemplate.NEVER:  # it begins the model's turn
         return []

@@ -78,6 +78,9 @@ class RunConfig(BaseModel):
     prompt: FileName = ""
     #: Text between the prompt and a choice (`likelihood`) or label (`letter`), and before the answer of an example.
     delimiter: str = " "
+    #: Words that the model's answer begins with, such as `The best answer is`: its turn, in a chat. A choice or label
+    #: follows them, or the model writes on. `delimiter` separates them from what is before and behind.
+    answer_prefix: Annotated[str, AfterValidator(str.strip)] = ""
     rag: RagConfig = RagConfig()
     #: Only this version of vLLM may answer; empty: any engine.
     vllm_version: str = ""
@@ -123,8 +126,9 @@ class RunConfig(BaseModel):
         refuse_mode_conflict(self.mode, self.normalization, self.sampling, rationale, self.unconditional_prompt)
         if not self.mode.writes and "sampling" in self.model_fields_set:
             raise ValueError(f"sampling has no effect in mode {self.mode}: no text is generated")
-        if self.mode.writes and "delimiter" in self.model_fields_set and (not self.few_shot.k or rationale):
-            shows = "only few-shot examples without a rationale show it"
+        unseen = not self.answer_prefix and (not self.few_shot.k or rationale)
+        if self.mode.writes and "delimiter" in self.model_fields_set and unseen:
+            shows = "only few-shot examples without a rationale and answer_prefix show it"
             raise ValueError(f"delimiter has no effect in mode {self.mode}: {shows}")
         if not self.mode.judged and "judge" in self.model_fields_set:
             raise ValueError(f"judge has no effect in mode {self.mode}")
@@ -161,6 +165,7 @@ class RunConfig(BaseModel):
             unconditional_prompt=self.unconditional_prompt,
             prompt=texts.prompt,
             delimiter=self.delimiter,
+            answer_prefix=self.answer_prefix,
             use_context_field=self.rag.use_context_field,
             rag=rag,
             vllm_version=self.vllm_version,

@@ -208,6 +208,8 @@ def verdicts(host: Host, model: str, config: str, *more: str) -> dict[str, Verdi
         ("letter", ("--set", "chat_template=auto")),
         ("chat", ()),
         ("chat", ("--set", "mode=likelihood")),
+        ("chat", ("--set", "answer_prefix=The best answer is")),
+        ("generate", ("--set", "answer_prefix=The best answer is", "--set", "sampling.max_tokens=24")),
         ("generate", ("--set", "sampling={max_tokens: 24, presence_penalty: 0.5, repetition_penalty: 1.3}")),
     ],
 )

@@ -42,9 +42,9 @@ class ScoreRequest(NamedTuple):
     """A request for the log-probability of each of `continuations` after `turns`.
 
     A continuation carries its own leading space. With a chat template it begins the model's turn, where the space is
-    dropped (`contract.turns.begun`). An empty prompt is put into no template; its continuations are then the same text
-    as they would be in that chat. The engine may compute the probabilities in any way that is exact: as a rule, all
-    single-token continuations share one prefill, and each longer one costs another.
+    dropped (`contract.turns.begun`), unless `turns` begin it already. An empty prompt is put into no template; its
+    continuations are then the same text as they would be in that chat. The engine may compute the probabilities in any
+    way that is exact: as a rule, all single-token continuations share one prefill, and each longer one costs another.
     """
 
     turns: Turns

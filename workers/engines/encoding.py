@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import RequestRejected
 from contract.spec import Chat
-from contract.turns import begun
+from contract.turns import as_text, beginning, begun
 from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of, space_moved
 from workers.engines.chat_renderer import ChatRenderer
 
@@ -114,15 +114,18 @@ class PromptEncoder:
             return RequestRejected("sampling.reasoning_effort is for models on a server.", hint=hint)
         continuations = continuations_of(request)
         if not self._chats.is_wanted(request.chat):
-            (turn,) = request.turns
+            plain = as_text(request.turns)
             if isinstance(request, ScoreRequest) and not request.keeps_space:
-                return _Texts(False, *space_moved(turn.text, continuations))
-            return _Texts(False, turn.text, continuations)
+                return _Texts(False, *space_moved(plain, continuations))
+            return _Texts(False, plain, continuations)
         if continuations and not request.prompt and self._chats.exists:
             return _Texts(False, "", self._in_chat(request.chat, continuations))
-        prompt = self._chats.prompt(request.turns, request.chat.kwargs)
+        begins = beginning(request.turns)
+        prompt = self._chats.prompt(request.turns[:-1] if begins else request.turns, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
+        if begins:
+            return _Texts(True, prompt + self._in_chat(request.chat, [begins])[0], continuations)
         return _Texts(True, prompt, self._in_chat(request.chat, continuations))
 
     def _in_chat(self, chat: Chat, continuations: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from contract.errors import EngineDead, EngineError, EngineOutOfMemory, EngineUnbootable
+from contract.turns import beginning
 from contract.verdict import Failure
 from workers.engines.base import Completion, Engine, GenerateRequest, Request, Text
 from workers.parent import follower
@@ -111,11 +112,12 @@ class SimulatedEngine(Engine):
 
 def _texts(request: GenerateRequest) -> tuple[Text, ...]:
     """Return texts `The answer is X.`, with X one of the first four labels, chosen by prompt, seed and sample."""
+    space = " " if beginning(request.turns) else ""
     drawn = (
         hashlib.blake2b(f"{request.adapter}{request.prompt}{request.seed}{i}".encode()).digest()[0]
         for i in range(request.sampling.samples)
     )
-    return tuple(Text(f"The answer is {'ABCD'[byte % 4]}.", tokens=4) for byte in drawn)
+    return tuple(Text(f"{space}The answer is {'ABCD'[byte % 4]}.", tokens=4) for byte in drawn)
 
 
 def _logprobs(prompt: str, continuations: Sequence[str]) -> tuple[float, ...]:

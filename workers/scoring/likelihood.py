@@ -27,7 +27,7 @@ def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
     asked: list[Request] = [ScoreRequest(turns, continuations, spec.chat, spec.adapter)]
     if spec.normalization is Normalization.MUTUAL_INFO:
         # In a chat, an empty prompt is none, but the choices are the same text as behind the question.
-        chat = NO_CHAT if spec.unconditional_prompt else spec.chat
+        chat = NO_CHAT if spec.unconditional_prompt or spec.answer_prefix else spec.chat
         asked.append(ScoreRequest(one_turn(spec.unconditional_prompt), continuations, chat, spec.adapter))
     return asked
 

@@ -27,7 +27,7 @@ from contract.names import slug
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
 from contract.spec import Answer, ChatTemplate, Normalization, RunSpec
-from contract.turns import begun, messages
+from contract.turns import as_text, begun, messages
 from contract.verdict import Outcome, Verdict
 from contract.wording import number
 from producer.export.columns import UNSETTLED
@@ -213,11 +213,12 @@ def _written(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
 def _prompt(shown: Question, spec: RunSpec, verdict: Verdict) -> str:
     """Return the prompt text; for turns, JSON, as the harness writes its chat completion requests."""
     turns = turns_of(shown, spec, verdict.passages)
-    return json.dumps(messages(turns), ensure_ascii=False) if _in_turns(spec) else turns[0].text
+    return json.dumps(messages(turns), ensure_ascii=False) if _in_turns(spec) else as_text(turns)
 
 
 def _continuation(answer: str, spec: RunSpec) -> str:
-    return begun(spec.delimiter + answer) if _in_turns(spec) else spec.delimiter + answer
+    begins_turn = _in_turns(spec) and not spec.answer_prefix
+    return begun(spec.delimiter + answer) if begins_turn else spec.delimiter + answer
 
 
 def _without_question(choice: str, spec: RunSpec) -> str:
@@ -329,6 +330,7 @@ def _config(run: Run, task: str, samples: _Samples, missing: list[str]) -> dict[
         "description": spec.description + BETWEEN if spec.description else "",
         "doc_to_text": spec.prompt.text,
         "target_delimiter": spec.delimiter,
+        "gen_prefix": spec.answer_prefix or None,
         "fewshot_delimiter": BETWEEN,
         "num_fewshot": _shots(spec),
         "repeats": spec.sampling.samples if spec.sampling else 1,

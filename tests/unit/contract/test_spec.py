@@ -22,6 +22,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("questions_digest", "0" * 64),
     ("model", "another-model"),
     ("adapter", "law"),
+    ("answer_prefix", "The answer is"),
     ("mode", Mode.LETTER),
     ("normalization", Normalization.CHARACTER),
     ("normalization", Normalization.BYTE),
@@ -46,7 +47,9 @@ CHANGES: list[tuple[str, Any]] = [
     ("rules_version", "01234567"),
 ]
 #: Fields that there were not always, as `model_dump` excludes them.
-LATER = dict.fromkeys(("adapter", "chat_template_kwargs", "description", "rules_version", "unconditional_prompt"), True)
+LATER = dict.fromkeys(
+    ("adapter", "answer_prefix", "chat_template_kwargs", "description", "rules_version", "unconditional_prompt"), True
+)
 REASONED = tuple(make_question(number, metadata={"cot": "Add."}) for number in range(2))
 #: Fields that only some modes take: what is changed, over what.
 WRITES = {"mode": Mode.GENERATE, "sampling": Sampling()}

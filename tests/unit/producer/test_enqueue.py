@@ -134,6 +134,9 @@ def test_enqueue_says_what_stands_around_the_questions(producer: Producer, five:
     told = producer("enqueue", five, "--set", "mode=vote", "--set", "sampling.max_tokens=64").stdout
     assert re.search(r"asked +vote · .* · chat template auto · 5 texts of up to 64 tokens, temperature 0\.7\n", told)
 
+    told = producer("enqueue", five, *set_words(["mode=letter", 'answer_prefix="So:\\nit is"'])).stdout
+    assert re.search(r'asked +letter · .* · chat template never · answers begin with "So:\\nit is"\n', told)
+
     write_rows({"id": "e", "question": "Sure?", "choices": ["no", "yes"], "answer": "B"}, name="dev.jsonl")
     around = ("few_shot={k: 1, file: dev.jsonl}", "description=Say yes or no.", "shuffle=true", "mode=letter")
     told = producer("enqueue", five, *set_words(around)).stdout
@@ -193,17 +196,25 @@ def test_choices_that_would_follow_the_prompt_without_a_space_are_warned_of(
     assert ("a choice follows it without a space" in said) == warned
 
 
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        (["answer_prefix=The answer is"], ""),
+        (["answer_prefix=The answer is", "delimiter="], "delimiter is empty and answer_prefix ends in 's', so a label"),
+        (["answer_prefix=The answer is (", "delimiter="], ""),
+        (["delimiter=' The answer is '"], "delimiter has words, so they are scored with each label"),
+        (["delimiter=答案："], "delimiter has words, so they are scored with each label"),
+        (["delimiter=' = '"], ""),
+        (["delimiter=':'"], "delimiter ends in ':', so a label follows it without a space"),
+    ],
+)
 @pytest.mark.parametrize("template", ["never", "always"])
-def test_words_of_the_delimiter_that_a_label_would_follow_without_a_space_are_warned_of(
-    producer: Producer, five: Path, template: str
+def test_words_before_a_label_that_are_in_the_wrong_place_or_without_a_space_behind_them_are_warned_of(
+    producer: Producer, five: Path, template: str, settings: list[str], warned: str
 ) -> None:
-    words = set_words(["mode=letter", f"chat_template={template}"])
-    told = "delimiter ends in 's', so a label follows it without a space"
-
-    glued = producer("enqueue", five, "--dry-run", *words, "--set", "delimiter=The answer is ").stderr
-    assert told in glued
-    assert "In quotes, it stays: --set 'delimiter=\"The answer is \"'." in glued
-    assert told not in producer("enqueue", five, "--dry-run", *words, "--set", 'delimiter="The answer is "').stderr
+    words = set_words(["mode=letter", f"chat_template={template}", *settings])
+    said = producer("enqueue", five, "--dry-run", *words).stderr
+    assert (warned in said) if warned else ("delimiter" not in said)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +249,8 @@ def test_choices_that_bring_their_own_space_need_none_in_the_delimiter(
     assert "1 question with a choice that begins with white space" in twice
     assert "use --set delimiter=" in twice
     assert "white space" not in producer("enqueue", path, "--dry-run", "--set", "delimiter=").stderr
+    begun = producer("enqueue", path, "--dry-run", *set_words(["chat_template=always", "answer_prefix=So"])).stderr
+    assert "1 question with a choice that begins with white space" in begun
     assert "white space" not in producer("enqueue", path, "--dry-run", "--set", "chat_template=always").stderr
 
 

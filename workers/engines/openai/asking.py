@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 
 from contract.settings import OpenAiSettings
 from contract.spec import Chat, ChatTemplate, Sampling
-from contract.turns import begun
+from contract.turns import beginning, begun
 from contract.verdict import Failure
 from workers.engines.base import (
     Completion,
@@ -129,8 +129,9 @@ class Asker:
         written = request.sampling.max_tokens if isinstance(request, GenerateRequest) else 1
         try:
             in_chat = self._in_chat(request.chat)
+            begins_turn = in_chat and not beginning(request.turns)
             body = wire.tokenize_body(
-                request.turns, begun(longest) if in_chat else longest, request.chat.kwargs, in_chat=in_chat
+                request.turns, begun(longest) if begins_turn else longest, request.chat.kwargs, in_chat=in_chat
             )
             return self._client.count_tokens({"model": self._model(request.adapter), **body}) + written
         except NotOffered:  # reported when the request itself is made
@@ -172,6 +173,11 @@ class Asker:
                 f"{self._server.base_url} is not known to be vLLM's, which alone takes sampling.thinking_token_budget: "
                 "leave it out, and limit reasoning at the server's start"
             )
+        if in_chat and beginning(request.turns):
+            scorable = self._chat_scores(request)
+            if isinstance(scorable, Failure):
+                return Completion(error=scorable)
+            self._refuse_to_continue(scorable)
         texts: list[Text] = []
         prompt = prefilled = all_cached = 0
         while (wanted := sampling.samples - len(texts)) > 0:
@@ -205,6 +211,8 @@ class Asker:
         scorable = self._chat_scores(request) if in_chat else Scorable(offers.plain_top, offers.plain_echo)
         if isinstance(scorable, Failure):
             return Completion(error=scorable)
+        if in_chat and beginning(request.turns):
+            self._refuse_to_continue(scorable)
         if not scorable.top and not scorable.echo:
             kind, other = ("chat", "never") if in_chat else ("plain", "always")
             raise NotOffered(f"{server} returns no log-probabilities in {kind} completions: set chat_template: {other}")
@@ -230,6 +238,17 @@ class Asker:
         if None in logprobs and not prompt:
             raise NotOffered(f"{server} does not count the prompt's tokens")
         return PartialScore(request, prompt, logprobs, [1] * len(logprobs), prompt, cached)
+
+    def _refuse_to_continue(self, scorable: Scorable) -> None:
+        """Raise NotOffered if the server is not known to continue a turn of the model, as vLLM's does.
+
+        Others may take it for a whole turn, which the model answers. What is scored by echo is such a turn, too.
+        """
+        if not scorable.echo:
+            raise NotOffered(
+                f"{self._server.base_url} is not known to let its model continue words that its turn begins with: leave"
+                " answer_prefix out" + (", or set chat_template: never" if self._offers.plain else "")
+            )
 
     def _listing(self, request: ScoreRequest, scorable: Scorable, *, in_chat: bool) -> Answer | Failure:
         """Return the answer that lists the likeliest next tokens and counts those of the prompt."""
@@ -257,7 +276,7 @@ class Asker:
             return {**wire.LLAMA_SAMPLING, **chosen, **({"repeat_penalty": penalty} if penalty else {})}
         return chosen
 
-    def _chat_scores(self, request: ScoreRequest) -> Scorable | Failure:
+    def _chat_scores(self, request: Request) -> Scorable | Failure:
         """Return `echo.chat_scores` with these variables of the template; or why it is not known yet.
 
         They may change what the template puts before a continued turn, and the server was only probed without them.

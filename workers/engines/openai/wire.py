@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from contract.turns import Role, Turn, Turns, begun, messages, one_turn
+from contract.turns import Role, Turn, Turns, as_text, beginning, begun, messages, one_turn
 from workers.engines.base import ScoreRequest, Text, space_moved
 
 __all__ = [
@@ -66,25 +66,26 @@ NOTHING_WRITTEN: dict[str, Any] = {"choices": [{"text": "", "finish_reason": "le
 
 
 def asked(turns: Turns, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool) -> Asked:
-    """Return a completion request for `turns`; a plain completion takes a single turn.
+    """Return a completion request for `turns`; a plain completion takes a single turn of the user.
 
     `kwargs` are variables of the model's chat template, in the field that vLLM, SGLang and llama.cpp's server have for
-    them.
+    them. Only some servers continue a turn of the model: `Asker` asks for no more than they can.
     """
-    if in_chat:
-        given = {"chat_template_kwargs": dict(kwargs)} if kwargs else {}
-        return "/chat/completions", {"messages": messages(turns), **given}
-    (turn,) = turns
-    return "/completions", {"prompt": turn.text}
+    if not in_chat:
+        return "/completions", {"prompt": as_text(turns)}
+    body: dict[str, Any] = {"messages": messages(turns)}
+    if kwargs:
+        body["chat_template_kwargs"] = dict(kwargs)
+    if beginning(turns):
+        body |= {"add_generation_prompt": False, "continue_final_message": True}
+    return "/chat/completions", body
 
 
 def _with_continuation(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> Asked:
-    """Return a request for `turns` and `continuation` behind them, which in chat begins the model's turn."""
-    if not in_chat:
-        (turn,) = turns
-        return asked(one_turn(turn.text + continuation), in_chat=False)
-    path, body = asked((*turns, Turn(Role.ASSISTANT, continuation)), kwargs, in_chat=True)
-    return path, {**body, "add_generation_prompt": False, "continue_final_message": True}
+    """Return a request for `turns` and `continuation` behind them, which in chat is put into the model's turn."""
+    begins = beginning(turns)
+    before = turns[:-1] if begins else turns
+    return asked((*before, Turn(Role.ASSISTANT, begins + continuation)), kwargs, in_chat=in_chat)
 
 
 def echo(turns: Turns, continuation: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool) -> Asked:
@@ -110,7 +111,7 @@ def tokenize_body(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *,
     """Return the body of vLLM's `/tokenize` request for `turns` followed by `continuation`."""
     if in_chat and not continuation:
         _, body = asked(turns, kwargs, in_chat=True)
-        return {**body, "add_generation_prompt": True}
+        return {"add_generation_prompt": True, **body}
     _, body = _with_continuation(turns, continuation, kwargs, in_chat=in_chat)
     return body
 
@@ -126,14 +127,14 @@ def with_space_moved(request: ScoreRequest, *, in_chat: bool) -> ScoreRequest:
     """Return the request with its `space_moved`; not in chat, where the template ends the prompt."""
     if in_chat:
         return request
-    (turn,) = request.turns
-    prompt, continuations = space_moved(turn.text, request.continuations)
+    prompt, continuations = space_moved(as_text(request.turns), request.continuations)
     return request._replace(turns=one_turn(prompt), continuations=continuations)
 
 
 def continuations_of(request: ScoreRequest, *, in_chat: bool) -> list[str]:
     """Return the continuations as they follow the prompt: in chat, where they begin a turn, without leading space."""
-    return [begun(each) if in_chat else each for each in request.continuations]
+    begin_turn = in_chat and not beginning(request.turns)
+    return [begun(each) if begin_turn else each for each in request.continuations]
 
 
 def response_format(json_schema: str) -> dict[str, Any] | None:

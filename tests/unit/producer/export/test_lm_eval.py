@@ -303,6 +303,19 @@ def test_turns_of_a_chat_are_written_as_messages_with_the_answers_that_begin_the
     assert exported(tmp_path / "plain", spec_of(Mode.LETTER), *verdicts()).results["fewshot_as_multiturn"] is False
 
 
+@pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.AUTO, ChatTemplate.TURNS])
+def test_words_that_the_answer_begins_with_are_part_of_the_prompt(tmp_path: Path, chat: ChatTemplate) -> None:
+    found = exported(tmp_path, spec_of(Mode.LETTER, chat_template=chat, answer_prefix="It is"), *verdicts())
+
+    asked = found.samples[0]["arguments"]["gen_args_0"]
+    if chat is ChatTemplate.TURNS:
+        assert json.loads(asked["arg_0"])[-1] == {"role": "assistant", "content": "It is"}
+    else:
+        assert asked["arg_0"].endswith("\nAnswer: It is")
+    assert asked["arg_1"] == " A"
+    assert found.results["configs"]["elements-v2"]["gen_prefix"] == "It is"
+
+
 def test_subsets_and_splits_of_a_file_are_tasks_of_their_own(tmp_path: Path) -> None:
     taken = Taken(subset="virology", split="test")
 

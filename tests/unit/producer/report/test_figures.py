@@ -265,35 +265,36 @@ def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_rep
     for where in (*ended, page.text):
         assert ("most texts name no choice" in where) == (said is not None)
     if said:
-        beginning = (
-            f"{unread} of 4: most texts name no choice; look at some with `show`, then try mode letter, few-shot"
-        )
-        assert f"unanswered  {beginning} examples, {said}\n" in ended[0]
+        beginning = f"{unread} of 4: most texts name no choice; look at some with `show`, then try mode letter"
+        assert f"unanswered  {beginning}, few-shot examples, answer_prefix, {said}\n" in ended[0]
 
 
 @pytest.mark.parametrize(
-    ("shots", "shown", "said"),
+    ("shots", "begun", "shown", "said"),
     [
-        (1, True, "then try mode letter, or a prompt that asks for a letter only"),
-        (1, False, "then try a prompt that shows the choices, or a prompt that asks for a letter only"),
-        (
-            0,
-            False,
-            "then try a prompt that shows the choices, few-shot examples, or a prompt that asks for a letter only",
-        ),
+        (1, "So", True, "then try mode letter, or a"),
+        (1, "So", False, "then try a prompt that shows the choices, or a"),
+        (1, "", True, "then try mode letter, answer_prefix, or a"),
+        (0, "So", False, "then try a prompt that shows the choices, few-shot examples, or a"),
     ],
 )
 def test_what_to_do_where_most_texts_name_no_choice_fits_the_run(
-    ledger: MemoryLedger, report: Producer, shots: int, shown: bool, said: str
+    ledger: MemoryLedger, report: Producer, shots: int, begun: str, shown: bool, said: str
 ) -> None:
     """A run with examples was told to try some, and one that shows no choices the mode letter, which refuses that."""
     few_shot = FewShot(k=shots, pool=tuple(make_questions(1))) if shots else None
     prompt = LETTERED if shown else Prompt(name="hidden", text="{{ question }}")
-    how: dict[str, Any] = {"sampling": Sampling(), "few_shot": few_shot, "prompt": prompt}
+    how: dict[str, Any] = {
+        "sampling": Sampling(),
+        "few_shot": few_shot,
+        "prompt": prompt,
+        "answer_prefix": begun,
+    }
     run = open_run(ledger, make_questions(1), mode=Mode.GENERATE, **how)
     settle(ledger, run.run_id, "q0", outcome=Outcome.UNANSWERED)
 
-    assert f"{said}\n" in Producer(report.session, "export")(run.run_id).stdout
+    told = f"{said} prompt that asks for a letter only\n"
+    assert told in Producer(report.session, "export")(run.run_id).stdout
 
 
 def test_the_mode_letter_is_advised_without_the_reasoning_of_examples_that_it_refuses(
@@ -304,9 +305,8 @@ def test_the_mode_letter_is_advised_without_the_reasoning_of_examples_that_it_re
     run = open_run(ledger, make_questions(1), mode=Mode.GENERATE, **how)
     settle(ledger, run.run_id, "q0", outcome=Outcome.UNANSWERED)
 
-    assert (
-        "then try mode letter without few_shot.rationale, or a" in Producer(report.session, "export")(run.run_id).stdout
-    )
+    told = "then try mode letter without few_shot.rationale, answer_prefix, or a"
+    assert told in Producer(report.session, "export")(run.run_id).stdout
 
 
 def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(

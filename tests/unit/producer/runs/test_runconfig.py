@@ -113,12 +113,16 @@ def test_a_key_inside_a_judges_url_is_refused_unseen_as_the_url_is_part_of_the_r
     assert "hush" not in str(caught.value)
 
 
+def test_white_space_around_the_words_of_an_answer_is_left_to_the_delimiter() -> None:
+    assert load_run_config(None, ["answer_prefix=' The answer is '"]).answer_prefix == "The answer is"
+
+
 @pytest.mark.parametrize("mode", ["generate", "vote", "judge", "free"])
 def test_a_delimiter_that_no_prompt_shows_is_refused(mode: str) -> None:
     """It changed nothing but the id of the run."""
     asked = [f"mode={mode}", "delimiter=' = '", *(["sampling={samples: 3, temperature: 1}"] if mode == "vote" else [])]
     examples = "few_shot={k: 2, file: dev.jsonl}"
-    refused = f"delimiter has no effect in mode {mode}: only few-shot examples without a rationale show it"
+    refused = f"delimiter has no effect in mode {mode}: only few-shot examples without a rationale and answer_prefix"
 
     with pytest.raises(RunConfigError, match=refused):
         load_run_config(None, asked)
@@ -126,6 +130,7 @@ def test_a_delimiter_that_no_prompt_shows_is_refused(mode: str) -> None:
         with pytest.raises(RunConfigError, match=refused):
             load_run_config(None, [*asked, examples, "few_shot.rationale=why"])
     assert load_run_config(None, [*asked, examples]).delimiter == " = "
+    assert load_run_config(None, [*asked, "answer_prefix=So"]).delimiter == " = "
     assert load_run_config(None, ["mode=letter", "delimiter=' = '"]).delimiter == " = "
 
 

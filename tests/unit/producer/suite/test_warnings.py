@@ -207,3 +207,12 @@ def test_a_label_that_words_of_the_delimiter_come_before_is_not_called_noise() -
     said = "0.001 is the mean probability that the words of delimiter and a label come next"
     assert doubt_lines(spec, tally) == [("label mass", said)]
     assert warning_lines(spec, tally) == []
+
+
+@pytest.mark.parametrize(("begun", "remedy"), [("", "mode likelihood, or answer_prefix"), ("So", "mode likelihood")])
+def test_labels_that_are_not_likely_may_be_behind_words_that_the_answer_begins_with(begun: str, remedy: str) -> None:
+    tally = Tally()
+    tally.add(make_questions(1)[0], Verdict(question_id="q0", outcome=Outcome.CORRECT, label_mass=0.001))
+
+    (_, said), *_ = doubt_lines(make_spec(mode=Mode.LETTER, answer_prefix=begun), tally)
+    assert said.endswith(f"the letters are mostly noise: try {remedy}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from contract import Outcome
-from contract.spec import Chat, ChatTemplate
-from contract.turns import one_turn
+from contract.spec import Chat, ChatTemplate, Sampling
+from contract.turns import Role, Turn, one_turn
 from tests.support import make_questions, make_spec
 from tests.unit.workers.engines.openai.server import (
     CHOICES,
@@ -20,7 +21,7 @@ from tests.unit.workers.engines.openai.server import (
     started,
     weigh,
 )
-from workers.engines.base import ScoreRequest
+from workers.engines.base import GenerateRequest, ScoreRequest
 from workers.engines.openai.wire import next_tokens
 from workers.pipeline import score_batch
 from workers.scoring import Item
@@ -133,3 +134,50 @@ def test_scores_of_a_server_become_verdicts() -> None:
         verdicts = score_batch([Item(each, make_spec(questions)) for each in questions], engine)
     assert {verdict.outcome for verdict in verdicts} <= {Outcome.CORRECT, Outcome.WRONG}
     assert all(math.isfinite(score) for verdict in verdicts for score in verdict.choice_scores.values())
+
+
+BEGUN = (*one_turn("What is four?"), Turn(Role.ASSISTANT, " It is"))
+
+
+@pytest.mark.parametrize("chat", [ChatTemplate.NEVER, ChatTemplate.AUTO])
+def test_words_that_the_answer_begins_with_come_before_what_is_scored(chat: ChatTemplate) -> None:
+    script = Script()
+    with started(script) as engine:
+        (completion,) = engine.generate([ScoreRequest(BEGUN, CHOICES.continuations, Chat(chat))])
+    assert completion.error is None
+    assert completion.logprobs == pytest.approx([weigh("What is four? It is", each) for each in CHOICES.continuations])
+    told = [each for each in script.asked if each["path"] == "/v1/chat/completions"]
+    assert all(each["messages"][-1]["content"].startswith("It is") for each in told)
+    assert all(each["continue_final_message"] and not each["add_generation_prompt"] for each in told)
+
+
+def test_words_and_choice_are_counted_together() -> None:
+    with started(Script(context=400)) as engine:
+        asked = ScoreRequest((*one_turn(" ".join(["word"] * 395)), BEGUN[1]), (" two and two",), WRITE.chat)
+        assert engine.excess_tokens([asked]) == [1]
+
+
+def test_a_text_continues_the_words_that_its_turn_begins_with() -> None:
+    script = Script(context=400)
+    with started(script) as engine:
+        (completion,) = engine.generate([replace(WRITE, turns=BEGUN)])
+        assert engine.excess_tokens([replace(WRITE, turns=BEGUN, sampling=Sampling(max_tokens=396))]) == [1]
+    assert completion.error is None
+    written, counted = script.asked
+    for asked in (written, counted):
+        assert asked["messages"][1:] == [{"role": "assistant", "content": "It is"}]
+        assert asked["continue_final_message"]
+        assert not asked["add_generation_prompt"]
+
+
+@pytest.mark.parametrize("request_", [replace(WRITE, turns=BEGUN), CHOICES._replace(turns=BEGUN, chat=WRITE.chat)])
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_server_that_may_take_these_words_for_a_whole_turn_is_not_asked(
+    request_: GenerateRequest | ScoreRequest, *, plain: bool
+) -> None:
+    script = Script(echo=False, plain=plain)
+    with started(script) as engine:
+        (completion,) = engine.generate([request_])
+    assert "is not known to let its model continue words" in error_of(completion).message
+    assert ("set chat_template: never" in error_of(completion).message) is plain
+    assert not script.asked
