@@ -134,12 +134,16 @@ class Normalization(StrEnum):
     NONE = "none"
     CHARACTER = "character"
     BYTE = "byte"
+    #: By the tokens that are scored, `delimiter` included.
+    TOKEN = "token"
     #: Less the choice's log-likelihood after `unconditional_prompt`: what the question adds to how likely it is anyway.
     MUTUAL_INFO = "mutual_info"
 
-    def length(self, choice: str) -> int:
-        """Return the divisor for the log-likelihood of `choice`."""
+    def length(self, choice: str, tokens: int) -> int:
+        """Return the divisor for the log-likelihood of `choice`, which is so many tokens."""
         match self:
+            case Normalization.TOKEN:
+                return tokens
             case Normalization.CHARACTER:
                 return len(choice)
             case Normalization.BYTE:

@@ -84,6 +84,8 @@ class Verdict(BaseModel):
     choice_scores: dict[str, float] = Field(default_factory=dict)
     #: Label → log-likelihood of the choice without the question (`mutual_info`); already subtracted in `choice_scores`.
     unconditional_scores: dict[str, float] = Field(default_factory=dict)
+    #: Label → number of tokens of the choice, as it was scored (`likelihood`). Empty in older verdicts.
+    choice_tokens: dict[str, int] = Field(default_factory=dict)
     #: Softmax probability of the chosen choice among the choices, or its share of the texts, 0 to 1.
     confidence: float | None = None
     #: Best score minus second best: nats, or a share of the texts.

@@ -74,8 +74,10 @@ class Summary:
     tokens: Tokens = field(default_factory=Tokens)
     #: Fraction of each question's rotations that are correct (`circular`).
     rotations: Sum = field(default_factory=Sum)
-    #: Number of questions that are correct under each normalization (`likelihood`).
+    #: Number of questions that are correct under each normalization (`likelihood`), and of those that tell it: older
+    #: verdicts do not know their choices' tokens.
     normalized: Counter[Normalization] = field(default_factory=Counter)
+    normalizable: Counter[Normalization] = field(default_factory=Counter)
     #: Of right and chosen answers, as shown to the model.
     positions: Positions = field(default_factory=Positions)
     failures: Failures = field(default_factory=Failures)
@@ -138,6 +140,7 @@ class Summary:
         self.tokens.include(other.tokens)
         self.rotations.include(other.rotations)
         self.normalized.update(other.normalized)
+        self.normalizable.update(other.normalizable)
         self.positions.include(other.positions)
         self.failures.include(other.failures)
         for where, found in other.in_contexts.items():
@@ -196,6 +199,7 @@ class Summary:
             self.rotations.add(verdict.rotations_right / verdict.rotations)
         for normalization, right in right_by(question, verdict, spec).items():
             self.normalized[normalization] += right
+            self.normalizable[normalization] += 1
         if spec.mode.judged:
             self.agreement.add(question, verdict)
 
@@ -216,7 +220,9 @@ class Summary:
         own, keyed = self.tally.over_all(), self.tally.keyed.total()
         if own is None or not self.normalized:
             return {}
-        found = {each: share(right, keyed) for each, right in self.normalized.items()}
+        most = max(self.normalizable.values())
+        told_by_all = [each for each, told in self.normalizable.items() if told == most]
+        found = {each: share(self.normalized[each], keyed) for each in told_by_all}
         found[self.run.spec.normalization] = own
         return {each: accuracy for each, accuracy in found.items() if accuracy is not None}
 

@@ -17,7 +17,7 @@ from producer.runs.submit import State, Submitted
 __all__ = ["about_namesake", "answers_to_reuse", "asked_already"]
 
 #: Whichever of these a run chooses by, its results have the accuracy by each of them.
-OF_ONE_ASKING = frozenset({Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE})
+OF_ONE_ASKING = frozenset({*Normalization} - {Normalization.MUTUAL_INFO})
 
 #: Field of a spec → its name for the user, where that is another one.
 NAMES_FOR_USERS = {"questions_digest": "questions", "use_context_field": "rag.use_context_field"}

@@ -32,6 +32,7 @@ class Reading(NamedTuple):
     rule: str
     choice_scores: Mapping[str, float] = {}
     unconditional_scores: Mapping[str, float] = {}
+    choice_tokens: Mapping[str, int] = {}
     confidence: float | None = None
     margin: float | None = None
     label_mass: float | None = None

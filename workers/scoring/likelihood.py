@@ -1,11 +1,12 @@
 """Mode `likelihood`: which full choice is the most likely continuation of the prompt?
 
 score(choice) = Σ log P(token | prompt, earlier tokens of the choice), over the tokens of delimiter + choice.
-`normalization` divides it by the choice's length in characters (`acc_norm` of lm-evaluation-harness) or UTF-8 bytes;
-the delimiter is not counted. `none` is its `acc`. `mutual_info` subtracts the same sum after `unconditional_prompt`
-(its `acc_mutual_info`, where that prompt is empty): a choice that is likely anyway gains nothing by it. Sources:
-EleutherAI/lm-evaluation-harness, `lm_eval/api/task.py`, `construct_requests` and `process_results` of
-`multiple_choice`; Holtzman et al., "Surface form competition", EMNLP 2021, whose domain premise is that prompt.
+`normalization` divides it by the choice's length in characters (`acc_norm` of lm-evaluation-harness) or UTF-8 bytes,
+without the delimiter, or in the tokens that are scored. `none` is its `acc`. `mutual_info` subtracts the same sum after
+`unconditional_prompt` (its `acc_mutual_info`, where that prompt is empty): a choice that is likely anyway gains nothing
+by it. Sources: EleutherAI/lm-evaluation-harness, `lm_eval/api/task.py`, `construct_requests` and `process_results` of
+`multiple_choice`; Holtzman et al., "Surface form competition", EMNLP 2021, whose domain premise is that prompt; per
+token, as per character and by mutual information: Gu et al., "OLMES: A Standard for Language Model Evaluations", 2024.
 """
 
 from __future__ import annotations
@@ -34,14 +35,17 @@ def ask(question: Question, turns: Turns, spec: RunSpec) -> list[Request]:
 
 def read(question: Question, completions: Sequence[Completion], spec: RunSpec) -> Reading:
     """Return the most likely choice after normalization."""
-    labels = question.labels
+    labels, behind = question.labels, completions[0]
+    tokens = dict(zip(labels, behind.token_counts, strict=True))
     if spec.normalization is Normalization.MUTUAL_INFO:
-        sums, unconditional = (each.logprobs for each in completions)
-        scores = {label: a - b for label, a, b in zip(labels, sums, unconditional, strict=True)}
+        unconditional = completions[1].logprobs
+        scores = {label: a - b for label, a, b in zip(labels, behind.logprobs, unconditional, strict=True)}
         reading = compare(scores, rule="mutual-information")
-        return reading._replace(unconditional_scores=dict(zip(labels, unconditional, strict=True)))
+        without = dict(zip(labels, unconditional, strict=True))
+        return reading._replace(unconditional_scores=without, choice_tokens=tokens)
     scores = {
-        label: logprob / spec.normalization.length(choice)
-        for label, choice, logprob in zip(labels, question.choices, completions[0].logprobs, strict=True)
+        label: logprob / spec.normalization.length(choice, tokens[label])
+        for label, choice, logprob in zip(labels, question.choices, behind.logprobs, strict=True)
     }
-    return compare(scores, rule="sum" if spec.normalization is Normalization.NONE else f"per-{spec.normalization}")
+    rule = "sum" if spec.normalization is Normalization.NONE else f"per-{spec.normalization}"
+    return compare(scores, rule=rule)._replace(choice_tokens=tokens)

@@ -170,7 +170,9 @@ def _weighed(question: Question, verdict: Verdict, spec: RunSpec) -> _Scored:
     prompt = _prompt(arrangement.question, spec, verdict)
     shown_as = {arrangement.original(label): label for label in question.labels}
     metrics: dict[str, float | None] = {
-        METRIC[each]: float(right) for each, right in right_by(question, verdict, spec).items()
+        METRIC[each]: float(right)
+        for each, right in right_by(question, verdict, spec).items()
+        if each is not Normalization.TOKEN  # the harness has no such metric
     }
     metrics[METRIC[spec.normalization]] = float(verdict.outcome is Outcome.CORRECT)
     arguments = [

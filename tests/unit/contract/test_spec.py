@@ -26,6 +26,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("mode", Mode.LETTER),
     ("normalization", Normalization.CHARACTER),
     ("normalization", Normalization.BYTE),
+    ("normalization", Normalization.TOKEN),
     ("normalization", Normalization.MUTUAL_INFO),
     ("prompt", Prompt(name="question", text="Q: {{ question }}\nA:")),
     ("prompt", Prompt(name="renamed", text=make_spec().prompt.text)),

@@ -68,7 +68,8 @@ class SlowTexts(ReadyEngine):
     def answer(self, request: Request) -> Completion:
         """The first continuation is the likeliest."""
         assert isinstance(request, ScoreRequest)
-        return Completion(logprobs=tuple(-1.0 - i for i in range(len(request.continuations))))
+        count = len(request.continuations)
+        return Completion(logprobs=tuple(-1.0 - i for i in range(count)), token_counts=(1,) * count)
 
 
 class WordTokenizer:

@@ -34,6 +34,7 @@ class KeyEngine(ReadyEngine):
         return [
             Completion(
                 logprobs=tuple(-0.1 if text.strip() == self._right else -5.0 for text in each.continuations),
+                token_counts=(1,) * len(each.continuations),
                 prompt_tokens=7,
             )
             for each in requests
@@ -86,7 +87,10 @@ def test_scores_without_the_question_are_those_of_the_same_choices_in_whatever_o
 
         def generate(self, requests: Sequence[Request]) -> list[Completion]:
             return [
-                Completion(logprobs=tuple(-1.0 - "xyz".index(text.strip()) - bool(each.prompt) for text in texts))
+                Completion(
+                    logprobs=tuple(-1.0 - "xyz".index(text.strip()) - bool(each.prompt) for text in texts),
+                    token_counts=tuple(1 + "xyz".index(text.strip()) for text in texts),
+                )
                 for each in requests
                 if isinstance(each, ScoreRequest) and (texts := each.continuations)
             ]
@@ -203,7 +207,7 @@ def test_a_verdict_has_the_tokens_of_all_its_requests_and_the_time_from_the_call
         def generate(self, requests: Sequence[Request]) -> list[Completion]:
             called = time.monotonic()
             made = [
-                Completion(logprobs=(-1.0,) * 4, prompt_tokens=10 * n, prefill_tokens=7 * n, cached_tokens=3 * n)
+                Completion((-1.0,) * 4, (1,) * 4, prompt_tokens=10 * n, prefill_tokens=7 * n, cached_tokens=3 * n)
                 for n in range(1, 1 + len(requests))
             ]
             spent_s.append(time.monotonic() - called)

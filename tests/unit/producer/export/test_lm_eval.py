@@ -130,20 +130,21 @@ def test_a_sample_of_weighed_choices_is_one_of_its_multiple_choice_tasks(tmp_pat
     assert 'is_greedy, after each log-likelihood, is "None"' in found.remarks
 
 
-@pytest.mark.parametrize("normalization", [Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE])
+@pytest.mark.parametrize("normalization", sorted({*Normalization} - {Normalization.MUTUAL_INFO}))
 def test_log_likelihoods_are_sums_whatever_the_run_divided_them_by(
     tmp_path: Path, normalization: Normalization
 ) -> None:
+    tokens = {"A": 1, "B": 4, "C": 2}
     scores = {
-        label: SUMS[label] / normalization.length(text)
+        label: SUMS[label] / normalization.length(text, tokens[label])
         for label, text in zip("ABC", QUESTIONS[0].choices, strict=True)
     }  # fmt: skip
-    own = {"none": "acc", "character": "acc_norm", "byte": "acc_bytes"}[normalization]
+    own = {"none": "acc", "character": "acc_norm", "byte": "acc_bytes", "token": "acc_norm_token"}[normalization]
     right = max(scores, key=lambda label: scores[label]) == "B"
     outcome = Outcome.CORRECT if right else Outcome.WRONG
 
     spec = spec_of(Mode.LIKELIHOOD, normalization=normalization)
-    found = exported(tmp_path, spec, *verdicts(choice_scores=scores, outcome=outcome))
+    found = exported(tmp_path, spec, *verdicts(choice_scores=scores, outcome=outcome, choice_tokens=tokens))
 
     sample = found.samples[0]
     assert [float(pair[0]) for pair in sample["filtered_resps"]] == pytest.approx(list(SUMS.values()), abs=CLOSE)

@@ -17,28 +17,39 @@ from tests.unit.producer.export.summed import summary_of, verdict
 
 #: Three and six characters, three and eight bytes.
 UNEVEN = Question(id="q", question="Which?", choices=("ash", "Größen"), answer="A")
+TOKENS = {"A": 1, "B": 4}
 #: Beside -3 of the right choice, these sums of the other make it the worse one, the better one but as a whole, and the
 #: better one per byte alone.
 OTHERS = (-9.0, -5.4, -6.6)
 
 
-@pytest.mark.parametrize("own", [Normalization.NONE, Normalization.CHARACTER, Normalization.BYTE])
-def test_one_run_by_likelihood_tells_the_accuracy_by_the_sum_per_character_and_per_byte(own: Normalization) -> None:
+@pytest.mark.parametrize("own", sorted({*Normalization} - {Normalization.MUTUAL_INFO}))
+def test_one_run_by_likelihood_tells_the_accuracy_by_the_sum_and_by_each_length(own: Normalization) -> None:
     books = MemoryLedger()
     run = open_run(books, [UNEVEN.model_copy(update={"id": f"q{n}"}) for n in range(4)], normalization=own)
     for n, other in enumerate(OTHERS):
-        scores = {"A": -3.0 / own.length("ash"), "B": other / own.length("Größen")}
+        scores = {"A": -3.0 / own.length("ash", 1), "B": other / own.length("Größen", 4)}
         choice = max(scores, key=lambda label: scores[label])
         outcome = Outcome.CORRECT if choice == "A" else Outcome.WRONG
-        books.commit(run.run_id, [Verdict(question_id=f"q{n}", choice=choice, outcome=outcome, choice_scores=scores)])
+        scored = verdict(outcome, choice=choice, choice_scores=scores, choice_tokens=TOKENS)
+        books.commit(run.run_id, [scored.model_copy(update={"question_id": f"q{n}"})])
     failed = Failure(type="RequestRejected", message="long")
     books.commit(run.run_id, [Verdict(question_id="q3", outcome=Outcome.FAILED, error=failed)])
 
     found = summary_json(Summary.of(run, RunState.RUNNING, books.results(run.run_id)))
 
     told = {name: (each["right"], each["of"]) for name, each in found["accuracy_by_normalization"].items()}
-    assert told == {"none": (3, 4), "character": (2, 4), "byte": (1, 4)}
+    assert told == {"none": (3, 4), "character": (2, 4), "byte": (1, 4), "token": (0, 4)}
     assert found["accuracy_by_normalization"][own] == found["accuracy_all"]
+
+
+def test_the_accuracy_per_token_is_only_told_if_all_verdicts_have_the_tokens_of_their_choices() -> None:
+    scored = [
+        verdict(Outcome.CORRECT, choice="A", choice_scores={"A": -1.0, "B": -2.0}, choice_tokens=tokens)
+        for tokens in ({"A": 1, "B": 1}, {})
+    ]
+    assert "token" in summary_of(scored[0])["accuracy_by_normalization"]
+    assert summary_of(*scored)["accuracy_by_normalization"].keys() == {"none", "character", "byte"}
 
 
 def test_a_run_by_mutual_information_tells_the_accuracy_by_the_other_normalizations_too() -> None:

@@ -50,7 +50,8 @@ class Contrary(ReadyEngine):
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.calls.append(len(requests))
         self.prompts += [each.prompt for each in requests]
-        return [Completion(logprobs=(-4.0, -3.0, -2.0, -1.0)) for each in requests if isinstance(each, ScoreRequest)]
+        scored = Completion(logprobs=(-4.0, -3.0, -2.0, -1.0), token_counts=(1,) * 4)
+        return [scored for each in requests if isinstance(each, ScoreRequest)]
 
 
 def test_stability_asks_one_question_at_a_time_and_reports_what_flipped(books: MemoryLedger) -> None:

@@ -83,12 +83,22 @@ def test_behind_nothing_mutual_information_weighs_the_very_choices_that_follow_t
 def test_mutual_information_chooses_what_the_question_makes_likelier_and_keeps_both_sums() -> None:
     question = make_question(1, choices=("the", "osmium"))
     spec = make_spec(normalization=Normalization.MUTUAL_INFO)
-    sums = [Completion(logprobs=(-2.0, -6.0)), Completion(logprobs=(-1.0, -9.0))]
+    sums = [Completion((-2.0, -6.0), (1, 3)), Completion((-1.0, -9.0), (1, 3))]
     found = MODES[Mode.LIKELIHOOD].read(question, sums, spec)
     assert isinstance(found, Reading)
     assert (found.choice, found.rule) == ("B", "mutual-information")
     assert found.choice_scores == {"A": -1.0, "B": 3.0}
     assert found.unconditional_scores == {"A": -1.0, "B": -9.0}
+    assert found.choice_tokens == {"A": 1, "B": 3}
+
+
+def test_per_token_a_choice_of_several_is_divided_by_their_number_which_is_kept() -> None:
+    question = make_question(1, choices=("the", "osmium"))
+    spec = make_spec(normalization=Normalization.TOKEN)
+    found = MODES[Mode.LIKELIHOOD].read(question, [Completion((-2.0, -6.0), (1, 4))], spec)
+    assert isinstance(found, Reading)
+    assert (found.choice, found.rule, found.choice_scores) == ("B", "per-token", {"A": -2.0, "B": -1.5})
+    assert found.choice_tokens == {"A": 1, "B": 4}
 
 
 def test_bytes_and_characters_differ_where_text_is_not_ascii() -> None:
