@@ -194,13 +194,17 @@ class _Successors:
         #: The last failure that is known. If the process of the record still boots, that is an earlier one's at first.
         self._last = _failure_of(fleet, before.name)
         self._failed = 0
-        #: When one of them was seen alive, or its failure was noticed.
+        #: When one of them was seen alive, or its failure was noticed, or nothing could be seen as Redis was away.
         self._seen = 0.0
 
     def is_ready(self) -> bool:
         """Whether one of them is ready now. Raises WorkerStays if the launcher seems to start no other."""
-        there = self._fleet.get(self._before.name)
-        failure = _failure_of(self._fleet, self._before.name)
+        try:
+            there = self._fleet.get(self._before.name)
+            failure = _failure_of(self._fleet, self._before.name)
+        except LedgerError:
+            self._seen = time.monotonic()  # nobody can be seen
+            raise
         if failure != self._last and failure is not None:
             self._failed += 1
             if self._last is None or failure.reason != self._last.reason:
@@ -235,17 +239,20 @@ def _wait(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> No
     until, away = time.monotonic() + timeout_s, False
     while True:
         try:
-            if condition() and not away:
-                return
-            if away:
-                time.sleep(LEASE_S)  # no worker could renew its lease: all would seem to have ended
-            away = False
+            holds = condition()
         except LedgerError as trouble:
             if not trouble.retryable or time.monotonic() > until:
                 raise
             away = True
-        if time.monotonic() > until:
-            raise WorkerStays(otherwise)
+        else:
+            if away:  # no worker could renew its lease: all would seem to have ended
+                away = False
+                time.sleep(LEASE_S)
+                continue
+            if holds:
+                return
+            if time.monotonic() > until:
+                raise WorkerStays(otherwise)
         time.sleep(LOOK_S)
 
 

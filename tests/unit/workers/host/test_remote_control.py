@@ -105,6 +105,23 @@ def test_a_redis_that_is_away_for_a_while_ends_no_restart(clock: Clock) -> None:
     assert said[-1].startswith("gpu0@host: ready again 10")
 
 
+class AwayInTheEnd(Booting):
+    """The registry where the worker ends in time, while Redis is away, which is back shortly before the time is up."""
+
+    def get(self, name: str) -> WorkerRecord | None:
+        if 650 < self._clock.now_s < 675:
+            raise RedisUnreachable("No Redis answers.")
+        return super().get(name)
+
+
+def test_a_worker_that_ended_in_time_while_redis_was_away_is_not_told_as_one_that_did_not_stop(clock: Clock) -> None:
+    """The time was up before the workers had had the time to renew their leases, and nobody looked again."""
+    said: list[str] = []
+    settings = load_settings(None, ["drain_timeout_s=60", "server_startup_timeout=600"])
+    restart(cast("Fleet", cast(Any, AwayInTheEnd(clock, boot_s=660))), settings, ["gpu0"], said.append)
+    assert said[-1].startswith("gpu0@host: ready again")
+
+
 class Shrinking(Booting):
     """The registry where gpu0 is being drained and gpu1 has just ended."""
 
@@ -261,6 +278,28 @@ def test_a_worker_that_cannot_boot_after_its_restart_is_waited_for_until_its_lau
     assert said == ["gpu0@host: asked to restart", "gpu0@host: could not boot: no room"]
     assert why.value.hint == "Fix that, then: python -m workers restart gpu0@host"
     assert after_s[0] <= clock.now_s <= after_s[1]
+
+
+class AwayBetweenBoots(Booting):
+    """The registry in a Redis that is away for a minute after a boot that failed; the next one begins 20 s later."""
+
+    def boot_failures(self) -> list[BootFailure]:
+        failed = 5 < self._clock.now_s < 90
+        return [BootFailure(worker="gpu0@host", queue="score.m", reason="no room", at=5.0)] if failed else []
+
+    def get(self, name: str) -> WorkerRecord | None:
+        if 10 < self._clock.now_s < 70:
+            raise RedisUnreachable("No Redis answers.")
+        return None if 1 < self._clock.now_s < 90 else super().get(name)
+
+
+def test_a_launcher_has_not_given_up_its_worker_because_redis_was_away_after_a_boot_that_failed(clock: Clock) -> None:
+    """Nobody could be seen for longer than a launcher waits between two boots."""
+    said: list[str] = []
+    fleet = cast("Fleet", cast(Any, AwayBetweenBoots(clock, boot_s=1)))
+    restart(fleet, load_settings(), ["gpu0"], said.append)
+    assert said[1] == "gpu0@host: could not boot: no room"
+    assert said[2].startswith("gpu0@host: ready again")
 
 
 def test_the_only_worker_of_a_launcher_is_started_again_by_up_once_it_is_given_up(clock: Clock) -> None:
