@@ -31,12 +31,13 @@ UNKNOWN_TO_SOME = frozenset({"rules", "tokenizer"})
 
 
 class EngineUsed(BaseModel):
-    """An engine that answered questions of a run: its worker, and since when."""
+    """An engine that answered questions of a run: its worker, and since when that has had it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer worker may send more
 
     worker: str
-    #: Seconds since the epoch, by the worker's clock; earlier than its first verdict in the run.
+    #: Seconds since the epoch, by the worker's clock: earlier than its first verdict in the run, and later than the
+    #: last one of the engine that a worker of this name had before.
     since: float
     #: What the engine reports about itself.
     engine: dict[str, Any] = Field(default_factory=dict)

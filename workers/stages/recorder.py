@@ -41,6 +41,9 @@ class Recorder:
         self._stopping = context.stopping
         self._committed = context.committed
         self._stage = stage
+        #: When this process began, and its engine with it. Not when a verdict is written: of two threads, the first one
+        #: to write need not have settled first, and no verdict may be older than the record of its engine.
+        self._since = time.time()
         self._done = 0
         self._counting = threading.Lock()
         #: By thread: why the call fails that it repeats.
@@ -155,6 +158,5 @@ class Recorder:
     def _write(self, run_id: str, verdicts: Sequence[Verdict], *, asked: bool) -> list[Verdict]:
         """Record the engine, if any: a worker of this name may have another later. Commit; return what stands."""
         if asked and (engine := self._engine_of(run_id)):
-            since = min(each.settled_at for each in verdicts)
-            self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=since, engine=engine))
+            self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=self._since, engine=engine))
         return self._ledger.commit(run_id, verdicts)

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from contract import MemoryLedger, Outcome, RunSpec, RunState
+from contract.engine_info import EngineUsed
 from contract.errors import EngineDead
 from contract.keys import score_queue
 from contract.spec import Mode, Sampling
@@ -137,6 +138,23 @@ def test_the_ledger_keeps_what_answered_a_run_also_when_a_worker_of_the_name_is_
     assert {old.worker, new.worker} == {"w@host"}
     first, last = verdict_of(books, run, "q0"), verdict_of(books, run, "q2")
     assert old.since <= first.settled_at <= new.since <= last.settled_at
+
+
+def test_no_verdict_is_older_than_the_record_of_its_engine_whichever_batch_is_written_first(
+    books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two batches run at a time: the one that was settled first was written last."""
+    run, stage, note = open_run(books, make_questions(2)), scorer(books, engine), books.note_engine
+
+    def after_another_batch(run_id: str, used: EngineUsed) -> None:
+        monkeypatch.setattr(books, "note_engine", note)
+        stage.run(batch_of(message(run, "q1"), number=2))
+        note(run_id, used)
+
+    monkeypatch.setattr(books, "note_engine", after_another_batch)
+    stage.run(batch_of(message(run, "q0")))
+    (used,) = books.engines(run.run_id)
+    assert used.since <= verdict_of(books, run, "q0").settled_at <= verdict_of(books, run, "q1").settled_at
 
 
 def test_the_ledger_keeps_which_rules_read_the_texts_of_a_run(books: MemoryLedger, engine: CountingEngine) -> None:
