@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from contract.errors import McqueueError
 from contract.verdict import Failure
 from contract.wording import number
 
@@ -34,9 +33,8 @@ class LastTold:
 
     def is_news(self, trouble: Exception) -> bool:
         """Whether to log `trouble`: if it is of another kind than the last one, or that was logged a minute ago."""
-        # Of an expected error not the message, of which a part may change with every attempt.
-        what = trouble.hint if isinstance(trouble, McqueueError) else str(trouble)
-        before, self._kind = self._kind, (type(trouble), what)
+        # If there is a remedy, not the message, of which a part may change with every attempt.
+        before, self._kind = self._kind, (type(trouble), getattr(trouble, "hint", "") or str(trouble))
         if self._kind == before and time.monotonic() < self._at + AGAIN_S:
             return False
         self._at = time.monotonic()

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from contract import Settings
-from contract.errors import RedisUnreachable
+from contract.errors import LedgerError, RedisUnreachable
 from tests.support import PATIENCE_S, wait_until
 from workers.heartbeat import Heartbeat
 from workers.rounds import Rounds
@@ -39,7 +39,8 @@ def test_a_trouble_that_lasts_is_logged_once_a_minute_and_another_one_at_once(
     """While Redis was away, each worker logged a megabyte an hour."""
     away = [RedisUnreachable(f"No Redis answers ({why}).", hint="Start one.") for why in ("reset", "closed", "reset")]
     refuses = RedisUnreachable("It is loading.", hint="Wait.")
-    troubles: list[Exception | None] = [*away, refuses, None, refuses, refuses]
+    damaged = [LedgerError(f"Redis refuses: {why}.") for why in ("WRONGTYPE", "WRONGTYPE", "ERR syntax error")]
+    troubles: list[Exception | None] = [*away, refuses, None, refuses, refuses, *damaged]
     ended = threading.Event()
 
     class Failing(Rounds):
@@ -56,5 +57,5 @@ def test_a_trouble_that_lasts_is_logged_once_a_minute_and_another_one_at_once(
     assert ended.wait(PATIENCE_S)
     rounds.stop()
     assert [each.message for each in caplog.records] == [
-        f"test: round skipped: RedisUnreachable: {what}" for what in (away[0], refuses, refuses)
+        f"test: round skipped: {type(each).__name__}: {each}" for each in (away[0], refuses, refuses, *damaged[1:])
     ]
