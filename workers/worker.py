@@ -129,8 +129,9 @@ class Worker:
         self._janitor.look(thoroughly=had_predecessor)
         self._janitor.start()
         self._start_job()
+        boot_pipe.report(boot_pipe.BOOTED)
         # An outage costs no engine, which may have taken minutes to boot.
-        despite_outages("a booted worker", partial(self._booted, boots_before), stopping, _tell_launcher)
+        despite_outages("a booted worker", partial(self._booted, boots_before), stopping)
         _collect_seldom()
 
     def _booted(self, boots_before: int) -> None:
@@ -237,10 +238,6 @@ class Worker:
             startup_timeout_s=self._settings.server_startup_timeout,
             drain_timeout_s=self._settings.drain_timeout_s,
         )
-
-
-def _tell_launcher(_: LedgerError) -> None:
-    boot_pipe.report(boot_pipe.WAITS)
 
 
 def _collect_seldom() -> None:

@@ -151,12 +151,14 @@ def test_an_engine_that_has_booted_while_redis_was_away_waits_for_it(
         settings = load_settings(None, [f"model={SIMULATED_MODEL}"])
         ledger, app, port = RedisLedger.connect(settings), make_celery(settings), server.port
         run = sent(app, ledger, 3)
+        monkeypatch.setenv("MCQUEUE_READY_FD", "2")  # into its log, instead of to a launcher
 
         def away_until_it_has_booted() -> None:
             # Its name is taken before that, and what it asks Redis then, a worker without an engine does not wait for.
             wait_until(lambda: log.exists() and "booting simulated" in log.read_text(), "the engine to boot")
             server.stop()
             wait_until(lambda: "a booted worker waiting for the ledger" in log.read_text(), "the worker to have booted")
+            assert "booted" in log.read_text().splitlines(), "a launcher knows, and does not kill it for its long boot"
             back.enter_context(valkey(folder, port))
 
         with ExitStack() as back, ThreadPoolExecutor() as beside:

@@ -1,5 +1,5 @@
-"""What a worker tells its launcher about its boot: by a pipe, once and in one line, that it is ready, or why it failed;
-before that, if so, that only Redis keeps it waiting; and by its exit code, whether another boot makes sense."""
+"""What a worker tells its launcher about its boot: by a pipe, that its engine has booted, and then, once and in one
+line, that it is ready, or why it failed; and by its exit code, whether another boot makes sense."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from contract.errors import (
     McqueueError,
 )
 
-__all__ = ["READY", "WAITS", "exit_code", "is_launched", "read_report", "report"]
+__all__ = ["BOOTED", "READY", "exit_code", "is_launched", "read_report", "report"]
 
+#: Its engine has booted, or its index is loaded. All that can keep it waiting now is Redis, for however long.
+BOOTED = "booted\n"
 READY = "ready"
-#: Its engine has booted, but Redis is away, for however long. May be repeated.
-WAITS = "waits\n"
 #: Small enough to be written and read in one call.
 LONGEST_BYTES = 4096
 
@@ -33,7 +33,7 @@ def is_launched() -> bool:
 
 
 def report(line: str) -> None:
-    """Report WAITS, READY, or why the boot failed. Ignored if there is no launcher, or no longer."""
+    """Report BOOTED, READY, or why the boot failed. Ignored if there is no launcher, or no longer."""
     if is_launched():
         with suppress(OSError):
             os.write(int(os.environ[variables.READY_FD]), line.encode(errors="backslashreplace")[:LONGEST_BYTES])

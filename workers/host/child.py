@@ -46,8 +46,8 @@ class Child:
     ready_at: float | None = None
     started_at: float = 0.0
     failures: Failures = field(default_factory=Failures)
-    #: Whether its engine has booted, and it waits for Redis, however long that is away.
-    waits: bool = False
+    #: Whether its engine has booted. What it may still wait for is Redis, however long that is away.
+    booted: bool = False
     #: Whether it was killed because its boot took too long.
     overdue: bool = False
     #: Whether it was ready in any boot.
@@ -61,7 +61,7 @@ class Child:
 
     def is_overdue(self, now: float) -> bool:
         """Whether its boot counts as hung by now (monotonic clock)."""
-        boots = self.state == "booting" and not self.waits and not self.overdue
+        boots = self.state == "booting" and not self.booted and not self.overdue
         return boots and now > self.started_at + self.plan.startup_timeout_s + LATE_S
 
     @contextlib.contextmanager

@@ -197,7 +197,7 @@ class Supervisor:
         finally:
             os.close(writer)
         child.state, child.started_at, child.ready_at, child.start_at = "booting", time.monotonic(), None, None
-        child.waits, child.overdue, child.trouble = False, False, ""
+        child.booted, child.overdue, child.trouble = False, False, ""
         child.boots += 1
         log = f", log {child.log_path}" if child.log_path else ""
         self._tell(child, f"booting (pid {child.process.pid}, {child.plan.place}{log})")
@@ -233,9 +233,9 @@ class Supervisor:
 
     def _on_report(self, child: Child) -> None:
         report = boot_pipe.read_report(child.boot_reader)
-        if report.startswith(boot_pipe.WAITS):
-            child.waits = True
-            report = report.replace(boot_pipe.WAITS, "")
+        if report.startswith(boot_pipe.BOOTED):
+            child.booted = True
+            report = report.removeprefix(boot_pipe.BOOTED)
             if not report:
                 return  # the other one follows
         self._close_boot_reader(child)

@@ -229,7 +229,7 @@ def test_a_worker_whose_engine_has_booted_may_wait_for_redis_however_long_it_is_
     supervisor._selector.register(child.boot_reader, selectors.EVENT_READ, child)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         child.process, child.state, child.started_at = process, "booting", time.monotonic() - 4000
-        os.write(writer, 2 * boot_pipe.WAITS.encode())
+        os.write(writer, boot_pipe.BOOTED.encode())
         supervisor._watch()
         assert (told, process.poll()) == ([], None)
         os.write(writer, boot_pipe.READY.encode())
@@ -237,6 +237,18 @@ def test_a_worker_whose_engine_has_booted_may_wait_for_redis_however_long_it_is_
         process.kill()
     os.close(writer)
     assert told[0].startswith(f"gpu0@{socket.gethostname()}: ready after 40")
+
+
+def test_a_worker_that_ends_once_its_engine_has_booted_leaves_no_pipe_behind(tmp_path: Path) -> None:
+    supervisor = Supervisor([WorkerPlan("gpu0", "m")], tmp_path, lambda _: None)
+    (child,) = supervisor.children
+    child.boot_reader, writer = os.pipe()
+    supervisor._selector.register(child.boot_reader, selectors.EVENT_READ, child)
+    child.process = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
+    os.write(writer, boot_pipe.BOOTED.encode())
+    os.close(writer)
+    supervisor._on_exit(child, child.process.wait())
+    assert (child.boot_reader, len(supervisor._selector.get_map())) == (-1, 0)
 
 
 def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
@@ -258,7 +270,8 @@ def test_a_worker_that_a_kill_does_not_end_does_not_keep_the_launcher(
 TELL = """
 import os, sys, time
 node = sys.argv[1]
-os.write(int(os.environ["MCQUEUE_READY_FD"]), b"ready" if node.startswith("gpu1") else b"There is no such attention.")
+said = b"ready" if node.startswith("gpu1") else b"booted\\nThere is no such attention."
+os.write(int(os.environ["MCQUEUE_READY_FD"]), said)
 sys.exit(78) if node.startswith("gpu0") else time.sleep(60)
 """
 
