@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 
 from contract.prompts import render, shows_choices
 from contract.spec import ChatTemplate
@@ -49,9 +51,11 @@ def _delimiter_warnings(planned: Plan) -> list[str]:
     if spec.mode.writes or not spaced or own_space:
         return []
     if spec.delimiter:
+        spaced_out = json.dumps(f"{spec.delimiter} ", ensure_ascii=False)  # which is YAML, too
+        quoted = shlex.quote(f"delimiter={spaced_out}")
         return [
             f"delimiter ends in {end!r}, so a {what} follows it without a space: --set takes a value without the white"
-            f" space around it. In quotes, it stays: --set 'delimiter=\"{spec.delimiter.lstrip()} \"'."
+            f" space around it. In quotes, it stays: --set {quoted}."
         ]
     if spec.answer_prefix:
         return [

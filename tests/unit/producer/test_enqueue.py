@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from benchmarks.stand import set_words
@@ -215,6 +217,20 @@ def test_words_before_a_label_that_are_in_the_wrong_place_or_without_a_space_beh
     words = set_words(["mode=letter", f"chat_template={template}", *settings])
     said = producer("enqueue", five, "--dry-run", *words).stderr
     assert (warned in said) if warned else ("delimiter" not in said)
+
+
+@pytest.mark.parametrize("given", ["It's", 'He said "the', '"\\nThe answer is"'])
+def test_a_delimiter_that_is_suggested_is_the_given_one_with_a_space_whatever_quotes_and_breaks_it_has(
+    producer: Producer, five: Path, given: str
+) -> None:
+    command = ("enqueue", five, "--dry-run", "--set", "mode=letter", "--set")
+
+    said = producer(*command, f"delimiter={given}").stderr
+    (quoted,) = re.findall(r"it stays: --set (.*)\.$", said, re.MULTILINE)
+    (suggested,) = shlex.split(quoted)
+
+    assert yaml.safe_load(suggested.removeprefix("delimiter=")) == f"{yaml.safe_load(given)} "
+    assert "delimiter" not in producer(*command, suggested).stderr
 
 
 @pytest.mark.parametrize(
