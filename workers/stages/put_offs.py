@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from workers.stages.work import AGAIN, Endings
 
@@ -19,14 +20,19 @@ log = logging.getLogger(__name__)
 PUT_OFF_S = 60.0
 
 
+class _PutOff(NamedTuple):
+    why: str
+    #: When questions of the run were last requeued, by the monotonic clock.
+    at: float
+    #: Whether it was begun since. It may be put off again at once, for the same reason.
+    begun: bool = False
+
+
 class PutOffs:
     """The runs that one worker puts off. Thread-safe."""
 
     def __init__(self) -> None:
-        #: Run → why, and when (monotonic clock) its questions were last requeued.
-        self._runs: dict[str, tuple[str, float]] = {}
-        #: Those of them that were begun since, which may be put off again at once, for the same reason.
-        self._begun: set[str] = set()
+        self._runs: dict[str, _PutOff] = {}
         self._running = 0
         #: When the latest batch began.
         self._began_at = 0.0
@@ -35,11 +41,11 @@ class PutOffs:
     @property
     def current(self) -> dict[str, str]:
         """Run → why this worker currently requeues its questions."""
-        return {run_id: why for run_id, why in self._recent().items() if run_id not in self._begun}
+        return {run_id: each.why for run_id, each in self._recent().items() if not each.begun}
 
-    def _recent(self) -> dict[str, str]:
+    def _recent(self) -> dict[str, _PutOff]:
         until = self._began_at if self._running else time.monotonic()
-        return {run_id: why for run_id, (why, at) in list(self._runs.items()) if until <= at + PUT_OFF_S}
+        return {run_id: each for run_id, each in list(self._runs.items()) if until <= each.at + PUT_OFF_S}
 
     @contextmanager
     def during_batch(self) -> Iterator[None]:
@@ -55,11 +61,9 @@ class PutOffs:
     def add(self, run_id: str, question_ids: Iterable[str], why: str) -> Endings:
         """Note that the run is put off, and why; return the endings of these questions, whose messages are requeued."""
         with self._changing:
-            recent = self._recent()
-            # Without those that other workers have finished.
-            self._runs = {each: self._runs[each] for each in recent} | {run_id: (why, time.monotonic())}
-            self._begun = self._begun & recent.keys() - {run_id}
-        if recent.get(run_id) != why:
+            recent = self._recent()  # without those that other workers have finished
+            self._runs = recent | {run_id: _PutOff(why, time.monotonic())}
+        if run_id not in recent or recent[run_id].why != why:
             log.warning("run %s is put off: %s", run_id, why)
         return {(run_id, each): AGAIN for each in question_ids}
 
@@ -67,4 +71,4 @@ class PutOffs:
         """Note that the run is served again, or no more."""
         with self._changing:
             if run_id in self._runs:
-                self._begun.add(run_id)
+                self._runs[run_id] = self._runs[run_id]._replace(begun=True)

@@ -232,8 +232,9 @@ def test_a_run_whose_data_stay_damaged_is_told_once_and_not_every_second(
         raise LedgerError(f"Redis refuses: {next(left)}.")
 
     monkeypatch.setattr(books, "commit", refuse)
-    for _ in said:
+    for why in said:
         stage.run(batch_of(message(damaged, "q0", "q1")))
+        assert stage.puts_off == {damaged.run_id: f"Redis refuses: {why}."}
     told = [each.getMessage() for each in caplog.records if "put off" in each.getMessage()]
     assert told == [
         f"run {damaged.run_id} is put off: Redis refuses: {each}." for each in ("WRONGTYPE", "ERR syntax error")
