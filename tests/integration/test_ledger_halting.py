@@ -95,6 +95,17 @@ def test_what_a_resume_that_was_killed_left_aside_is_not_sent_once_more_by_the_n
     assert list(ledger.take_aside(run.run_id)) == ["q1"]
 
 
+def test_what_is_aside_stays_there_when_the_run_is_halted_once_more(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    ledger.halt(run.run_id, RunState.PAUSED)
+    with pytest.raises(RunHalted):
+        ledger.begin(run.run_id, ["q0"])
+    for state in HALTS:
+        ledger.halt(run.run_id, state)
+    ledger.resume(run.run_id)
+    assert list(ledger.take_aside(run.run_id)) == ["q0"]
+
+
 def test_what_was_settled_while_it_was_aside_is_not_given_out_when_it_is_taken_back(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(2))
     ledger.halt(run.run_id, RunState.PAUSED)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import redis
@@ -15,7 +16,8 @@ from celery import Celery
 
 from contract import RedisLedger, keys
 from contract.audit import heal, looks_stalled
-from contract.fair_share import at_rest
+from contract.fair_share import at_rest, level
+from contract.process import died_here, this_process
 from contract.sender_lock import sole_sender, sole_sender_if_free, sole_sender_of_free
 from tests.integration.runs import QUEUE
 from tests.support import PATIENCE_S, make_questions, open_run, process, wait_until
@@ -79,14 +81,46 @@ with contract.fair_share.at_rest(RedisLedger.connect(load_settings()), {QUEUE!r}
             assert redis_ledger.client.exists(keys.moving(QUEUE))
 
 
+def test_who_reorders_a_queue_tells_which_process_it_is_so_that_others_know_when_it_was_killed(
+    redis_ledger: RedisLedger, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holders: list[str] = []
+
+    def look(_: object) -> None:
+        holders.append(str(client.get(keys.moving(QUEUE))))
+
+    monkeypatch.setattr("contract.fair_share._Leveller.level", look)
+    level(redis_ledger, QUEUE)
+    assert {each.partition(" ")[2] for each in holders} == {this_process()}
+
+
+def test_a_command_that_waits_only_a_moment_for_a_queue_to_be_at_rest_says_nothing(
+    redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("contract.fair_share.UNTOLD_S", PATIENCE_S)
+    redis_ledger.client.set(keys.moving(QUEUE), "somebody on another host")
+    looked = mock.Mock(side_effect=died_here)
+    monkeypatch.setattr("contract.locks.died_here", looked)
+    with ThreadPoolExecutor(1) as pool, ExitStack() as later:
+        waiting = pool.submit(later.enter_context, at_rest(redis_ledger, QUEUE))
+        wait_until(lambda: looked.call_count > 1, "it to wait")
+        redis_ledger.client.delete(keys.moving(QUEUE))
+        waiting.result(timeout=PATIENCE_S)
+    assert caplog.messages == []
+
+
 def test_a_command_that_waits_for_a_queue_to_be_at_rest_says_so_after_a_while(
     redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("contract.fair_share.UNTOLD_S", 0.2)
     redis_ledger.client.set(keys.moving(QUEUE), "somebody on another host")
+    looked = mock.Mock(side_effect=died_here)
+    monkeypatch.setattr("contract.locks.died_here", looked)
     with ThreadPoolExecutor(1) as pool, ExitStack() as later:
         waiting = pool.submit(later.enter_context, at_rest(redis_ledger, QUEUE))
         wait_until(lambda: bool(caplog.messages), "the wait to be told")
+        told_at = looked.call_count
+        wait_until(lambda: looked.call_count > told_at + 2, "it to look again, and again")
         redis_ledger.client.delete(keys.moving(QUEUE))
         waiting.result(timeout=PATIENCE_S)
     said = f"another process is reading or reordering the queue {QUEUE}"

@@ -59,6 +59,11 @@ def run_beside() -> None:
 
 
 @main.command()
+def err() -> None:
+    raise RuntimeError("a bug")
+
+
+@main.command()
 def say() -> None:
     tell("\x1b[2J")
     note("\x07")
@@ -143,6 +148,10 @@ def test_a_container_that_lets_a_command_have_no_other_thread_is_an_error_of_one
     done = CliRunner().invoke(main, ["run-beside"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("error: can't start new thread. Raise the limit of the user (ulimit -u)")
+
+
+def test_a_bug_is_told_with_its_traceback() -> None:
+    assert isinstance(CliRunner().invoke(main, ["err"]).exception, RuntimeError)
 
 
 def test_a_name_that_is_not_utf_8_is_refused_in_one_line_before_anything_is_done() -> None:

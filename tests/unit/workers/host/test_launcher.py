@@ -239,6 +239,21 @@ def test_a_worker_whose_engine_has_booted_may_wait_for_redis_however_long_it_is_
     assert told[0].startswith(f"gpu0@{socket.gethostname()}: ready after 40")
 
 
+def test_that_an_engine_has_booted_says_nothing_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A boot that hung would have been waited for without end."""
+    monkeypatch.setattr("workers.host.launcher.worker_command", lambda *_: [sys.executable, "-c", ""])
+    supervisor = Supervisor([WorkerPlan("gpu0", "m")], tmp_path, lambda _: None)
+    (child,) = supervisor.children
+    child.booted = True
+    supervisor._start(child)
+    supervisor._close_boot_reader(child)
+    assert child.process is not None
+    child.process.wait()
+    assert child.is_overdue(time.monotonic() + 4000)
+
+
 def test_a_worker_that_ends_once_its_engine_has_booted_leaves_no_pipe_behind(tmp_path: Path) -> None:
     supervisor = Supervisor([WorkerPlan("gpu0", "m")], tmp_path, lambda _: None)
     (child,) = supervisor.children

@@ -102,6 +102,17 @@ def test_a_rescoring_that_was_killed_after_its_last_verdict_knows_the_engines_al
     assert [each.engine for each in books.engines(new)] == [{"engine": "vllm", "rules": rules_version()}]
 
 
+def test_a_run_that_was_rescored_does_not_name_engines_that_were_asked_only_afterwards(books: MemoryLedger) -> None:
+    run = open_run(books, make_questions(1), "old", **GENERATES)
+    books.note_engine(run.run_id, EngineUsed(worker="w0", since=1.0, engine={"engine": "vllm"}))
+    commit(books, run, stored("q0", "The answer is A."))
+    first = rescore(books, run).run
+    before = books.engines(first.run_id)
+    books.note_engine(run.run_id, EngineUsed(worker="w1", since=2.0, engine={"engine": "vllm"}))
+    rescore(books, run)
+    assert books.engines(first.run_id) == before
+
+
 def test_rescoring_twice_changes_nothing_more(books: MemoryLedger) -> None:
     run = open_run(books, make_questions(1), "old", **GENERATES)
     commit(books, run, stored("q0", "The answer is A."))
