@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
@@ -227,14 +228,15 @@ def test_a_worker_whose_engine_has_booted_may_wait_for_redis_however_long_it_is_
     (child,) = supervisor.children
     child.boot_reader, writer = os.pipe()
     supervisor._selector.register(child.boot_reader, selectors.EVENT_READ, child)
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(sleeper) as process, ExitStack() as in_any_case:
+        in_any_case.callback(process.kill)
         child.process, child.state, child.started_at = process, "booting", time.monotonic() - 4000
         os.write(writer, boot_pipe.BOOTED.encode())
         supervisor._watch()
         assert (told, process.poll()) == ([], None)
         os.write(writer, boot_pipe.READY.encode())
         supervisor._watch()
-        process.kill()
     os.close(writer)
     assert told[0].startswith(f"gpu0@{socket.gethostname()}: ready after 40")
 
