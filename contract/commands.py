@@ -30,8 +30,8 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 OUT_OF_REACH = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP})
 #: Errors of a path on a disk that fails, or on a file server that is gone or has another folder there now.
 OUT_OF_ORDER = frozenset({errno.EIO, errno.ESTALE, errno.ENOTCONN})
-#: Errors of whatever opens something, be it a file, a pipe or a connection.
-TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})
+#: Errors of whatever opens something, be it a file, a pipe or a connection: of this process, or of all of the system.
+TOO_MANY = {errno.EMFILE: "ulimit -n", errno.ENFILE: "sysctl fs.file-max"}
 #: Python's words where the system lets it have no other thread.
 NO_THREAD = "can't start new thread"
 #: Maximum characters shown of a command's first sentence.
@@ -139,7 +139,7 @@ def _in_one_line() -> Iterator[None]:
         if trouble.errno in NO_ROOM:  # while the output is written
             remedy = "Free some space and repeat the command."
         elif trouble.errno in TOO_MANY:
-            remedy = "Raise that limit (ulimit -n), or end other programs."
+            remedy = f"Raise that limit ({TOO_MANY[trouble.errno]}), or end other programs."
         elif place and trouble.errno in OUT_OF_REACH:
             remedy = "Check the path and its permissions."
         elif place and trouble.errno in OUT_OF_ORDER:

@@ -129,10 +129,10 @@ def test_what_is_said_is_utf_8_in_a_locale_that_lacks_its_characters(monkeypatch
     assert (out.getvalue(), err.getvalue()) == ("Жук\n".encode(), "Жук…\n".encode())
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_a_limit_of_open_files_that_is_reached_is_an_error_of_one_line(number: int) -> None:
+@pytest.mark.parametrize(("number", "limit"), [(errno.EMFILE, "ulimit -n"), (errno.ENFILE, "sysctl fs.file-max")])
+def test_a_limit_of_open_files_that_is_reached_is_an_error_of_one_line(number: int, limit: str) -> None:
     done = CliRunner().invoke(main, ["fail", str(number)])
-    said = f"error: questions.csv: {os.strerror(number)}. Raise that limit (ulimit -n), or end other programs.\n"
+    said = f"error: questions.csv: {os.strerror(number)}. Raise that limit ({limit}), or end other programs.\n"
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", said)
 
 
