@@ -393,7 +393,7 @@ class _NoCommits:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def commit(self, run_id: str, _: Sequence[Verdict]) -> list[Verdict]:
+    def commit(self, run_id: str, *_: object) -> list[Verdict]:
         try:
             self._ledger.run(run_id)
         except UnknownRun:

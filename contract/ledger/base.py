@@ -218,9 +218,10 @@ class Ledger(abc.ABC):
         """
 
     @abc.abstractmethod
-    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    def commit(self, run_id: str, verdicts: Sequence[Verdict], engine: EngineUsed | None = None) -> list[Verdict]:
         """Settle questions in one atomic step, and return the verdicts that stand: the first of each question.
 
+        In the same step, note the `engine` that answered them, so that no verdict is without it.
         Later ones are ignored, and so are those of questions that the run does not have. The same verdict committed
         again still stands, and counts once.
         """

@@ -153,9 +153,11 @@ class MemoryLedger(Ledger):
             known = self._runs[run_id].passages if run_id in self._runs else {}
             return {each: known[each] for each in question_ids if each in known}
 
-    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    def commit(self, run_id: str, verdicts: Sequence[Verdict], engine: EngineUsed | None = None) -> list[Verdict]:
         with self._lock:
             books = self._books(run_id)
+            if engine:
+                self.note_engine(run_id, engine)
             standing: dict[str, Verdict] = {}
             for each in verdicts:
                 if each.question_id in books.questions and each.question_id not in books.verdicts:

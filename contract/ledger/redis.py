@@ -260,9 +260,9 @@ class RedisLedger(Ledger):
         there = zip(question_ids, found, strict=True)
         return {each: _read_passages(run_id, each, body) for each, body in there if body is not None}
 
-    def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    def commit(self, run_id: str, verdicts: Sequence[Verdict], engine: EngineUsed | None = None) -> list[Verdict]:
         own = keys.RunKeys(run_id)
-        arguments: list[str | bytes] = [run_id]
+        arguments: list[str | bytes] = [run_id, *(_noted(engine) if engine else ("", ""))]
         for verdict in verdicts:
             arguments += (verdict.question_id, _written(verdict, exclude_defaults=True), verdict.outcome)
         script_keys = [
@@ -275,15 +275,14 @@ class RedisLedger(Ledger):
             own.passages,
             own.lookups,
             own.troubles,
+            own.engines,
         ]
         ignored = set(self._step(self._commit, run_id, script_keys, arguments))
         return [verdict for position, verdict in enumerate(verdicts) if position not in ignored]
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
         own = keys.RunKeys(run_id)
-        canonical = json.dumps(used.engine, sort_keys=True).encode()
-        field = f"{used.worker} {hashlib.sha256(canonical).hexdigest()[:8]}"
-        self._step(self._engine, run_id, [own.meta, own.engines], [field, used.model_dump_json()])
+        self._step(self._engine, run_id, [own.meta, own.engines], _noted(used))
 
     def engines(self, run_id: str) -> list[EngineUsed]:
         self._refuse_unknown(run_id)
@@ -443,3 +442,9 @@ class RedisLedger(Ledger):
     def _unknown(self, run_id: str) -> NoReturn:
         known = cast("list[str]", self._redis.zrevrange(keys.runs(), 0, 99))
         raise unknown(run_id, known, f"the ledger at {place_of(self._redis)}")
+
+
+def _noted(used: EngineUsed) -> list[str | bytes]:
+    """Return the field under which an engine is recorded, and the record."""
+    canonical = json.dumps(used.engine, sort_keys=True).encode()
+    return [f"{used.worker} {hashlib.sha256(canonical).hexdigest()[:8]}", used.model_dump_json()]

@@ -1,7 +1,8 @@
 -- Settle questions: the first write wins, and the counters are updated in the same step.
 -- KEYS  1 meta  2 verdicts  3 todo  4 counts  5 attempts  6 open runs  7 passages  8 lookups
---       9 troubles
--- ARGV  1 run id, then triples: question id, Verdict as JSON, outcome
+--       9 troubles  10 engines
+-- ARGV  1 run id  2 field of the engine that answered (engine.lua); empty: none did  3 EngineUsed as JSON, then triples:
+--       question id, Verdict as JSON, outcome
 -- Returns false for a purged run, else the positions, from 0, of the verdicts that were ignored: normally none, so
 -- that the reply does not grow with the batch. A verdict that is in the ledger already is not ignored: a client that got
 -- no answer repeats its call, and Redis may execute both.
@@ -42,12 +43,16 @@ end
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
-for first = 2, #ARGV, 3 * STEP do
+-- Before all others, as it is refused if the engines are damaged.
+if ARGV[2] ~= '' then
+  redis.call('HSETNX', KEYS[10], ARGV[2], ARGV[3])
+end
+for first = 4, #ARGV, 3 * STEP do
   local ids, verdicts, outcomes = {}, {}, {}
   for i = first, math.min(first + 3 * STEP - 1, #ARGV), 3 do
     ids[#ids + 1], verdicts[#verdicts + 1], outcomes[#outcomes + 1] = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   end
-  settle((first - 2) / 3, ids, verdicts, outcomes)
+  settle((first - 4) / 3, ids, verdicts, outcomes)
 end
 if redis.call('SCARD', KEYS[3]) == 0 then
   redis.call('SREM', KEYS[6], ARGV[1])

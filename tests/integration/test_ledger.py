@@ -59,6 +59,14 @@ def test_engines_that_answered_a_run_are_kept_once_each_in_their_order_and_forgo
     assert ledger.engines(run.run_id) == []
 
 
+def test_an_engine_is_noted_with_the_verdicts_that_it_gave(ledger: Ledger) -> None:
+    run = open_run(ledger, make_questions(2))
+    engine = EngineUsed(worker="a", since=10.0, engine={"dtype": "float32"})
+    for each in ("q0", "q1"):
+        assert ledger.commit(run.run_id, [verdict(each)], engine) == [verdict(each)]
+    assert ledger.engines(run.run_id) == [engine]
+
+
 def test_an_engine_that_is_described_in_another_order_is_the_same_engine(ledger: Ledger) -> None:
     run = open_run(ledger, make_questions(1))
     first = EngineUsed(worker="a", since=10.0, engine={"dtype": "float32", "vllm": "0.32.0"})

@@ -33,8 +33,8 @@ T = TypeVar("T")
 class Recorder:
     """One stage's writes into the ledger. Thread-safe."""
 
-    def __init__(self, context: StageContext, stage: Stage, engine_of: Callable[[str], dict[str, Any]]) -> None:
-        """`engine_of` returns the description of the engine that answers the run of that id; empty if none does."""
+    def __init__(self, context: StageContext, stage: Stage, describe_engine: Callable[[str], dict[str, Any]]) -> None:
+        """`describe_engine` describes the engine that answers the run of that id; empty if none does."""
         self._settings = context.settings
         self._ledger = context.ledger
         self._worker = context.worker
@@ -50,8 +50,9 @@ class Recorder:
         self._waiting: dict[int, LedgerError] = {}
         #: Distinguishes this process from others of its name, which number their batches from 1, too.
         self._process = secrets.token_hex(3)
-        #: Cached at a run's first verdicts. Asking each time would cost milliseconds per batch.
-        self._engine_of: Callable[[str], dict[str, Any]] = lru_cache(KNOWN_RUNS)(engine_of)
+        self._describe_engine = describe_engine
+        #: Cached at a run's first verdicts. Describing it each time would cost milliseconds per batch.
+        self._engine_of: Callable[[str], EngineUsed | None] = lru_cache(KNOWN_RUNS)(self._find_engine)
 
     @property
     def done(self) -> int:
@@ -90,8 +91,7 @@ class Recorder:
     def commit(self, run_id: str, settled: Sequence[Settled], *, asked: bool = True) -> Endings:
         """Write the verdicts on questions of one run, and return their outcomes. Those of a purged run are dropped.
 
-        If these questions were `asked`, the engine is recorded first, so that no verdict is without its engine: also
-        where the run was purged, and enqueued again, while they were asked.
+        If these questions were `asked`, the engine that answered them is recorded with them.
         """
         verdicts = [each.verdict for each in settled]
         stand: Sequence[Verdict] = []
@@ -156,7 +156,9 @@ class Recorder:
                 self._ledger.uncount(run_id, [each.question_id for each in of_run], self._stage)
 
     def _write(self, run_id: str, verdicts: Sequence[Verdict], *, asked: bool) -> list[Verdict]:
-        """Record the engine, if any: a worker of this name may have another later. Commit; return what stands."""
-        if asked and (engine := self._engine_of(run_id)):
-            self._ledger.note_engine(run_id, EngineUsed(worker=self._worker, since=self._since, engine=engine))
-        return self._ledger.commit(run_id, verdicts)
+        return self._ledger.commit(run_id, verdicts, self._engine_of(run_id) if asked else None)
+
+    def _find_engine(self, run_id: str) -> EngineUsed | None:
+        """Return the engine that answers the run. It is recorded, as a worker of this name may have another later."""
+        engine = self._describe_engine(run_id)
+        return EngineUsed(worker=self._worker, since=self._since, engine=engine) if engine else None

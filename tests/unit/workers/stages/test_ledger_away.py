@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from contract import Begun, MemoryLedger
+from contract.engine_info import EngineUsed
 from contract.errors import LedgerError, RedisUnreachable, WritesRefused
 from contract.verdict import Verdict
 from tests.support import make_questions, open_run
@@ -23,11 +24,11 @@ def test_scored_work_waits_for_a_ledger_that_is_away(engine: CountingEngine) -> 
     class Away(MemoryLedger):
         refusals = 2
 
-        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        def commit(self, run_id: str, verdicts: Sequence[Verdict], engine: EngineUsed | None = None) -> list[Verdict]:
             if self.refusals:
                 self.refusals -= 1
                 raise RedisUnreachable("away")
-            return super().commit(run_id, verdicts)
+            return super().commit(run_id, verdicts, engine)
 
     books = Away()
     run = open_run(books, make_questions(2))
@@ -66,9 +67,9 @@ def test_a_ledger_that_is_away_for_long_is_logged_once_a_minute_and_when_its_tro
     run = open_run(books, make_questions(1))
     commit = books.commit
 
-    def refuse(run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    def refuse(*given: Any) -> list[Verdict]:
         if not troubles:
-            return commit(run_id, verdicts)
+            return commit(*given)
         now[0] = next(seconds)
         raise troubles.pop(0)
 
@@ -95,11 +96,11 @@ def test_a_worker_tells_why_redis_refuses_its_verdicts_as_long_as_they_wait(
     commit = books.commit
     said: list[str] = []
 
-    def refuse_twice(run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    def refuse_twice(*given: Any) -> list[Verdict]:
         said.append(stage.refused)
         if len(said) <= 2:
             raise trouble
-        return commit(run_id, verdicts)
+        return commit(*given)
 
     monkeypatch.setattr(books, "commit", refuse_twice)
     stage.run(batch_of(message(run, "q0", "q1")))
@@ -162,7 +163,7 @@ def test_a_failed_attempt_that_is_recorded_without_an_answer_is_one_of_all_that_
     assert error_of(books, run, "q0").message.count("too many open files") == SETTINGS.max_attempts
 
 
-@pytest.mark.parametrize("call", ["note_engine", "passages"])
+@pytest.mark.parametrize("call", ["commit", "passages"])
 def test_a_ledger_that_is_away_between_begin_and_verdict_costs_no_question_an_attempt(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -194,7 +195,7 @@ def test_a_ledger_that_goes_away_before_the_last_run_of_a_batch_is_begun_costs_t
     assert [each.settlement for each in batch.held] == [Settlement.ACKNOWLEDGE] * 2
 
 
-@pytest.mark.parametrize(("call", "asked"), [("begin", 2), ("passages", 2), ("note_engine", 4), ("commit", 4)])
+@pytest.mark.parametrize(("call", "asked"), [("begin", 2), ("passages", 2), ("commit", 4)])
 def test_a_run_whose_data_are_damaged_is_put_off_alone(
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, call: str, asked: int
 ) -> None:
@@ -342,10 +343,10 @@ def test_scored_work_is_asked_again_where_the_worker_stops_or_waiting_is_of_no_u
     engine: CountingEngine, monkeypatch: pytest.MonkeyPatch, trouble: LedgerError, stopping: bool
 ) -> None:
     class Refusing(MemoryLedger):
-        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        def commit(self, run_id: str, verdicts: Sequence[Verdict], engine: EngineUsed | None = None) -> list[Verdict]:
             if verdicts:
                 raise trouble
-            return super().commit(run_id, verdicts)
+            return super().commit(run_id, verdicts, engine)
 
     monkeypatch.setattr("workers.stages.pauses.RETRY_PAUSE_S", 0)
     books = Refusing()

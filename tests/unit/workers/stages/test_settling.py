@@ -144,14 +144,14 @@ def test_no_verdict_is_older_than_the_record_of_its_engine_whichever_batch_is_wr
     books: MemoryLedger, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two batches run at a time: the one that was settled first was written last."""
-    run, stage, note = open_run(books, make_questions(2)), scorer(books, engine), books.note_engine
+    run, stage, commit = open_run(books, make_questions(2)), scorer(books, engine), books.commit
 
-    def after_another_batch(run_id: str, used: EngineUsed) -> None:
-        monkeypatch.setattr(books, "note_engine", note)
+    def after_another_batch(*written: Any) -> list[Verdict]:
+        monkeypatch.setattr(books, "commit", commit)
         stage.run(batch_of(message(run, "q1"), number=2))
-        note(run_id, used)
+        return commit(*written)
 
-    monkeypatch.setattr(books, "note_engine", after_another_batch)
+    monkeypatch.setattr(books, "commit", after_another_batch)
     stage.run(batch_of(message(run, "q0")))
     (used,) = books.engines(run.run_id)
     assert used.since <= verdict_of(books, run, "q0").settled_at <= verdict_of(books, run, "q1").settled_at
@@ -304,12 +304,12 @@ def test_only_what_is_newly_settled_is_counted_and_not_what_another_worker_settl
     class Overtaken(MemoryLedger):
         """Another worker settles q0 first, and the run `gone` is purged, while this one scores."""
 
-        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        def commit(self, run_id: str, verdicts: Sequence[Verdict], engine: EngineUsed | None = None) -> list[Verdict]:
             if run_id == gone.run_id:
                 self.purge(run_id)
             else:
                 super().commit(run_id, [Verdict(question_id="q0", outcome=Outcome.WRONG)])
-            return super().commit(run_id, verdicts)
+            return super().commit(run_id, verdicts, engine)
 
     books = Overtaken()
     gone, run = open_run(books, make_questions(2), name="gone"), open_run(books, make_questions(3))
@@ -324,9 +324,9 @@ def test_batches_that_are_committed_at_the_same_time_are_all_counted(engine: Cou
     class Together(MemoryLedger):
         both = threading.Barrier(2)
 
-        def commit(self, run_id: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        def commit(self, run_id: str, verdicts: Sequence[Verdict], engine: EngineUsed | None = None) -> list[Verdict]:
             self.both.wait(PATIENCE_S)
-            return super().commit(run_id, verdicts)
+            return super().commit(run_id, verdicts, engine)
 
     books = Together()
     run = open_run(books, make_questions(4))
