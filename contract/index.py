@@ -21,7 +21,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from contract.errors import IndexUnreadable, IndexUnusable
 from contract.explain import first_mistake
@@ -46,6 +55,7 @@ __all__ = [
     "StopWords",
     "StoredPassage",
     "Structure",
+    "Words",
     "can_answer",
     "highest_score",
     "read_manifest",
@@ -121,6 +131,15 @@ class IndexSize(BaseModel):
 StopWords = Literal["none", "en", "da", "de", "es", "fr", "it", "ko", "nl", "no", "pt", "ru", "sv", "tr", "zh"]
 
 
+class Words(StrEnum):
+    """How BM25 tells words apart."""
+
+    #: Two or more letters, digits or underscores between anything else.
+    SPACED = "spaced"
+    #: Also in scripts without spaces between words, or with marks that are characters of their own.
+    ANY = "any"
+
+
 class Bm25Options(BaseModel):
     """Tokenization options of BM25."""
 
@@ -128,6 +147,15 @@ class Bm25Options(BaseModel):
 
     #: Language of the stop words to remove.
     stop_words: StopWords = "en"
+    words: Words = Words.SPACED
+
+    @model_serializer(mode="wrap")
+    def _as_before_there_were_several(self, default: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `words` out where older indexes lack it, so that they keep the digest that runs know them by."""
+        found: dict[str, Any] = default(self)
+        if self.words is Words.SPACED:
+            del found["words"]
+        return found
 
 
 class Structure(StrEnum):

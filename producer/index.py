@@ -29,6 +29,7 @@ from contract.index import (
     Precision,
     StopWords,
     Structure,
+    Words,
     can_answer,
     read_manifest,
 )
@@ -56,7 +57,7 @@ MOST_FIELDS = 12
 FILE_TOKENS = 180
 #: Kind of search → the parameters of `index` that only it uses.
 _SEARCH_OPTIONS = {
-    IndexKind.BM25: ("stop_words",),
+    IndexKind.BM25: ("stop_words", "words"),
     IndexKind.DENSE: ("encoder_id", "query_prompt", "passage_prompt", "device", "structure", "precision"),
 }
 
@@ -85,6 +86,14 @@ _SEARCH_OPTIONS = {
     default="en",
     show_default=True,
     help="Stop words that BM25 ignores.",
+)
+@click.option(
+    "--words",
+    type=click.Choice([each.value for each in Words]),
+    default=Words.SPACED.value,
+    show_default=True,
+    help="What BM25 takes for a word: what stands between spaces or other signs, or words of any script, also of "
+    "those without spaces (Chinese, Japanese, Thai) or with marks (Hindi).",
 )
 @click.option(
     "--encoder",
@@ -179,7 +188,7 @@ def _search_structure(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an IndexPlan that describe the search."""
     found: dict[str, Any] = {"kind": IndexKind(options["kind"])}
     if can_answer(found["kind"], IndexKind.BM25):
-        found["bm25"] = Bm25Options(stop_words=options["stop_words"])
+        found["bm25"] = Bm25Options(stop_words=options["stop_words"], words=options["words"])
     if can_answer(found["kind"], IndexKind.DENSE):
         dense = DenseOptions(structure=Structure(options["structure"]), precision=Precision(options["precision"]))
         encoder = {name: options[name] for name in ("encoder_id", "query_prompt", "passage_prompt")}

@@ -1,7 +1,7 @@
 """Lexical search with BM25 as implemented by bm25s: Lucene's variant with k1 = 1.5 and b = 0.75.
 
 X. H. Lù, BM25S: Orders of magnitude faster lexical search via eager sparse scoring, 2024, arXiv:2407.03618.
-A word is two or more letters, digits or underscores, in lower case, without stemming.
+What a word is, `words` says; all are in lower case, without stemming.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contract.errors import InputError
 from contract.index import Bm25Options
 from workers.retrieval.files import writing
 from workers.retrieval.ranking import Ranking, Searcher, best
+from workers.retrieval.words import pattern, prepared
 
 __all__ = ["Bm25Searcher", "build_bm25"]
 
@@ -49,8 +50,13 @@ def _require_whole(folder: Path) -> None:
 def _tokenize(texts: Iterable[str], options: Bm25Options, *, return_ids: bool) -> Any:
     import bm25s
 
-    stop_words = None if options.stop_words == "none" else options.stop_words
-    return bm25s.tokenize(texts, stopwords=stop_words, return_ids=return_ids, show_progress=False)
+    return bm25s.tokenize(
+        prepared(texts, options.words),
+        token_pattern=pattern(options.words),
+        stopwords=None if options.stop_words == "none" else options.stop_words,
+        return_ids=return_ids,
+        show_progress=False,
+    )
 
 
 class Bm25Searcher(Searcher):

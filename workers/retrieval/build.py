@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 from contract.chunks import chunks
 from contract.errors import InputError, first_line
-from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest
+from contract.index import MANIFEST, PASSAGES, PLAN, Bm25Options, DenseOptions, Encoder, IndexPlan, Manifest, Words
 from contract.wording import number
 from workers.retrieval.bm25 import build_bm25
 from workers.retrieval.dense import VectorIndex, vector_bytes
@@ -22,6 +19,7 @@ from workers.retrieval.encoder import PACKAGED_ENCODERS, TextEncoder
 from workers.retrieval.files import BM25_FOLDER, DENSE_FILE, digests, writing
 from workers.retrieval.memory import require_memory, used_bytes
 from workers.retrieval.passages import Passages
+from workers.retrieval.words import WITH_MARKS, WITH_SOFT_HYPHENS, WITHOUT_SPACES, obstacles
 
 __all__ = ["Report", "build_index", "device_errors", "free_device"]
 
@@ -38,25 +36,6 @@ REPORT_EVERY = 1000
 CHECK_EVERY = 20_000
 #: Peak memory of words and scores together, as a multiple of that of the words alone; 2.3 was measured.
 BM25_PEAK = 2.5
-#: Eight consecutive letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese: certainly more than one word.
-_UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
-#: Marks that say whether the symbol before them is shown as an emoji: not marks of letters.
-_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
-_SOFT_HYPHEN = "\u00ad"
-#: What keeps BM25 from finding words, and what to do about it: ends of notes that begin "3 of 12 passages with".
-WITHOUT_SPACES = (
-    "text in a script without spaces between words: BM25 takes everything between two punctuation marks as one word "
-    "and rarely finds it. Use --kind dense with an encoder for that language instead."
-)
-WITH_MARKS = (
-    "combining marks, as in Hindi or Bengali, or for accents that are characters of their own: BM25 ends a word at "
-    "each of them and rarely finds it. If these are accents, normalize the texts and the questions to NFC. Otherwise "
-    "use --kind dense with an encoder for that language."
-)
-WITH_SOFT_HYPHENS = (
-    "soft hyphens (U+00AD), as extracted from PDF: BM25 takes what is on either side of one as words of their own. "
-    "Remove them from the texts."
-)
 #: Passages encoded between two reports; within such a block, the encoder sorts by length.
 ENCODED_AT_ONCE = 1024
 #: A GPU with more than this share of its memory in use is considered taken: an engine uses nine tenths of it.
@@ -98,7 +77,8 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
             if done and done % CHECK_EVERY == 0:
                 taken = used_bytes() - before
                 require_memory(taken / done * total * BM25_PEAK - taken, f"The words of {total:,} passages")
-            found.update(_obstacles(text))
+            if options.words is Words.SPACED:
+                found.update(obstacles(text))
             yield text
         report(step="words", done=total, total=total)
 
@@ -106,23 +86,6 @@ def _build_bm25(passages: Passages, options: Bm25Options, folder: Path, report: 
     for what in (WITHOUT_SPACES, WITH_MARKS, WITH_SOFT_HYPHENS):
         if found[what]:
             report(note=f"{found[what]:,} of {number(total, 'passage')} with {what}")
-
-
-def _obstacles(text: str) -> Iterator[str]:
-    """Yield what keeps BM25 from finding the words of `text`."""
-    if _UNPARTED.search(text):
-        yield WITHOUT_SPACES
-    elif not _marks().isdisjoint(text):
-        yield WITH_MARKS
-    if _SOFT_HYPHEN in text:
-        yield WITH_SOFT_HYPHENS
-
-
-@cache
-def _marks() -> frozenset[str]:
-    """Return the combining marks of letters, which do not count as part of a word."""
-    codes = (code for code in range(0x300, 0x20000) if code not in _VARIATION_SELECTORS)
-    return frozenset(chr(code) for code in codes if unicodedata.category(chr(code)) in {"Mn", "Mc"})
 
 
 def _build_dense(

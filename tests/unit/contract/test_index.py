@@ -22,6 +22,7 @@ from contract.index import (
     IndexSize,
     Manifest,
     Precision,
+    Words,
     read_manifest,
 )
 from contract.spec import IndexKind
@@ -65,6 +66,7 @@ def test_a_manifest_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
         manifest(plan=plan("bm25"), encoder=None),
         manifest(plan=plan(dense=DenseOptions(precision=Precision.BINARY))),
         manifest(plan=plan(bm25=Bm25Options(stop_words="none"))),
+        manifest(plan=plan(bm25=Bm25Options(words=Words.ANY))),
         manifest(encoder=Encoder(id="e5", weights_sha256="d" * 64, dimensions=8)),
         manifest(encoder=Encoder(id="e5", dimensions=8)),
         manifest(encoder=Encoder(id="e5", files={"model.safetensors": "b" * 64}, dimensions=8)),
@@ -88,6 +90,13 @@ def test_the_digest_changes_with_everything_that_can_change_a_search(other: Mani
 )
 def test_the_digest_stays_with_another_name_time_or_place(other: Manifest) -> None:
     assert other.digest == manifest().digest
+
+
+def test_an_index_from_before_words_could_be_of_any_script_keeps_its_digest() -> None:
+    """Runs name it, and their retrieval waits for an index that has it."""
+    older = manifest(plan=plan("bm25"), encoder=None)
+    assert older.digest == "864c6304ebeab3763debcbd016bfaf0142c5b1d6332b8041e833d8590f771cb1"
+    assert '"words"' not in older.model_dump_json()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from contract.index import MANIFEST, Chunking, IndexSize, read_manifest
+from contract.index import MANIFEST, Bm25Options, Chunking, IndexSize, Words, read_manifest
 from producer.cli import main
 from producer.corpus.index_folder import unfinished
 from producer.corpus.progress import Steps
@@ -72,10 +72,11 @@ def beside(folder: Path) -> set[str]:
 
 @pytest.mark.usefixtures("builder_apart")
 def test_a_corpus_becomes_an_index_with_a_manifest(corpus: Path) -> None:
-    told = index_json(corpus, "-o", "indexes/Facts 1", "--kind", "bm25", "--stop-words", "none")
+    told = index_json(corpus, "-o", "indexes/Facts 1", "--kind", "bm25", "--stop-words", "none", "--words", "any")
     manifest = read_manifest(Path("indexes/Facts 1"))
     assert told["digest"] == manifest.digest
     assert (manifest.plan.name, manifest.plan.counts) == ("facts-1", IndexSize(documents=2, passages=2))
+    assert manifest.plan.bm25 == Bm25Options(stop_words="none", words=Words.ANY)
     assert beside(Path("indexes")) == {"Facts 1"}
 
 
@@ -413,6 +414,7 @@ def test_fields_of_texts_cannot_be_mapped(tmp_path: Path, name: str) -> None:
         ("bm25", "--precision", "binary"),
         ("bm25", "--device", "cpu"),
         ("dense", "--stop-words", "none"),
+        ("dense", "--words", "any"),
     ],
 )
 def test_an_option_of_the_other_kind_of_search_is_a_usage_error(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from contract.errors import IndexUnusable, InputError
-from contract.index import PASSAGES, Bm25Options
+from contract.index import PASSAGES, Bm25Options, Words
 from contract.spec import IndexKind
 from tests.support import build_test_index
 from tests.unit.producer.conftest import room_per_file
@@ -228,6 +228,37 @@ def test_a_build_says_that_words_are_cut_at_soft_hyphens(tmp_path: Path) -> None
     (note,) = (event["note"] for event in told if "note" in event)
     assert str(note).startswith("1 of 2 passages with soft hyphens (U+00AD)")
     assert load_index(tmp_path / "x").search(["information"], 3) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("passage", "query"),
+    [
+        pytest.param("高血压是一种常见的慢性疾病。", "哪一种慢性疾病最常见?", id="Chinese"),
+        pytest.param("東京は日本の首都です。", "日本の首都はどこですか?", id="Japanese"),
+        pytest.param("서울은 대한민국의 수도이다.", "대한민국 수도", id="Korean"),
+        pytest.param("โรคเบาหวานเป็นโรคเรื้อรัง", "เบาหวาน", id="Thai"),
+        pytest.param("कार्बन की परमाणु संख्या 6 है", "कार्बन", id="Hindi"),
+        pytest.param("Male\u0301 fills an island.", "Mal\u00e9", id="accents of their own"),
+        pytest.param("Infor\u00admation theory", "information", id="soft hyphens"),
+        pytest.param("GPT模型", "gpt", id="two scripts side by side"),
+        pytest.param("Ｈ２Ｏ", "H2O", id="full width"),
+    ],
+)
+def test_with_words_of_any_script_a_passage_is_found_by_them(tmp_path: Path, passage: str, query: str) -> None:
+    told: list[dict[str, object]] = []
+    texts = ["上海位于长江入海口。", passage, "เชียงใหม่", "लोहे में जंग", "부산 바다"]
+    index = load_index(build_test_index(tmp_path / "x", texts, bm25=Bm25Options(words=Words.ANY), told=told))
+    assert [each.id for each in index.search([query], 1)[0]] == ["p1"]
+    assert not [event for event in told if "note" in event]
+
+
+def test_words_of_texts_with_spaces_are_the_same_ones_in_either_way(tmp_path: Path) -> None:
+    texts = [*random_texts(50), "E=mc2, it's snake_case; 4.5 of 10,000", "L'été à Köln"]
+    spaced, any_script = (
+        load_index(build_test_index(tmp_path / words, texts, bm25=Bm25Options(words=words))) for words in Words
+    )
+    queries = [*QUERIES, "mc2 snake_case 10 000", "été Köln"]
+    assert any_script.search(queries, 5) == spaced.search(queries, 5)
 
 
 def test_words_that_do_not_fit_on_the_disk_are_told_with_their_folder(tmp_path: Path) -> None:
