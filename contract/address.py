@@ -31,6 +31,8 @@ def check(url: str) -> None:
         port = parts.port
     except ValueError:  # its message would show what it parsed as host or port
         parts, port = None, None
+    if parts is not None and "sentinel" in parts.scheme:
+        raise ValueError("expected redis:// or rediss:// with the primary's address; Sentinels are not asked for it")
     if parts is not None and not url.startswith(SCHEMES):  # redis-py takes no capitals
         raise ValueError(f"expected redis:// or rediss://, found {'another' if '://' in url else 'no'} scheme")
     if parts is None or not parts.hostname or port == 0 or not re.fullmatch(r"(/\d{0,9})?", parts.path, re.ASCII):

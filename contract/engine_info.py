@@ -22,6 +22,7 @@ DECIDE = (
     "dtype",
     "kv_cache_dtype",
     "quantization",
+    "overrides",
     "max_model_len",
     "adapters",
     "left_to_model",

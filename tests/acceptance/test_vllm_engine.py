@@ -27,6 +27,8 @@ of_random_weights, with_adapters, drafting = json.load(sys.stdin)
 """
 
 TOY = Shape("toy", layers=2, hidden_size=64, intermediate_size=128, heads=2, kv_heads=1, head_size=32)
+#: With it, the same weights answer otherwise.
+STRETCHED = {"hf_overrides": "{rope_theta: 20000.0}"}
 #: Five texts and one question of a model that is booted without weights.
 ASK_TOY = """
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
@@ -165,7 +167,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     drafting = [f"vllm_args={{dtype: float32, enforce_eager: true, {sizes}, {drafts}}}"]
     toy = write_model(folder, TOY, model)
     small = "max_model_len: 256, max_num_seqs: 8, enforce_eager: true, kv_cache_memory_bytes: 67108864"
-    random = ", ".join(f"{name}: {value}" for name, value in RANDOM_WEIGHTS.items())
+    random = ", ".join(f"{name}: {value}" for name, value in {**RANDOM_WEIGHTS, **STRETCHED}.items())
     of_random_weights = [f"hf_model_id={toy}", f"vllm_args={{{small}, {random}}}"]
     uncompiled = {"CXX": "false", "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
     said = found_by(BEGIN + ASK_TOY + ASK + ASK_DRAFTING, [of_random_weights, with_adapters, drafting], uncompiled)
@@ -251,6 +253,7 @@ def test_a_shape_without_weights_boots_and_writes_texts_of_full_length_and_weigh
     assert tokens == [24] * 5
     assert all(score < 0 for score in scores)
     assert (described["dtype"], described["kv_cache_dtype"], described["weights"]) == ("bfloat16", "bfloat16", "")
+    assert described["overrides"] == {"hf_overrides": {"rope_theta": 20000.0}}
     assert said[0] == f"booting vLLM with {folder} on the CPU"
     assert said[1].startswith("vLLM is up after ")
 

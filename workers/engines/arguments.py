@@ -27,12 +27,15 @@ __all__ = [
     "engine_environment",
     "for_this_cpu",
     "names_in_source",
+    "overrides",
 ]
 
 log = logging.getLogger(__name__)
 
 #: Arguments of which the deployment has settings of its own.
 NAMED_ELSEWHERE = {"model": "Set hf_model_id.", "served_model_name": "Set model at the top level."}
+#: Arguments with which the same weights compute something else.
+OVERRIDING = ("hf_overrides", "hf_config_path", "model_class_overrides", "disable_sliding_window", "logits_processors")
 #: Exists on Linux kernels with transparent huge pages.
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -95,6 +98,15 @@ def _check(vllm_args: Mapping[str, Any], known: list[str]) -> None:
     if (engines := vllm_args.get("data_parallel_size") or 1) != 1:
         message = f"vllm_args.data_parallel_size: {engines!r}, but a worker has one engine."
         raise SettingsError(message, hint="Leave it out: each of gpu_groups is a worker with its own engine.")
+
+
+def overrides(vllm_args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of `vllm_args` with which the same weights compute something else.
+
+    >>> overrides({"hf_overrides": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "max_num_seqs": 64})
+    {'hf_overrides': {'rope_scaling': {'rope_type': 'yarn', 'factor': 4.0}}}
+    """
+    return {name: value for name in OVERRIDING if (value := vllm_args.get(name))}
 
 
 def for_this_cpu(vllm_args: Mapping[str, Any], model: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from contract.errors import EngineDead, RequestRejected
 from contract.settings import Settings
 from contract.verdict import Failure
 from workers.engines.adapters import adapter_arguments, adapter_folders
-from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu
+from workers.engines.arguments import check_arguments, engine_environment, for_this_cpu, overrides
 from workers.engines.base import Completion, Engine, GenerateRequest, Part, Request
 from workers.engines.boot_log import booting, gpu_models, gpus_in_use
 from workers.engines.compiling import told_in_one_line
@@ -122,6 +122,7 @@ class VllmEngine(Engine):
             "kv_cache_dtype": dtype if cache == "auto" else cache,
             "max_model_len": model.max_model_len,
             "quantization": model.quantization,
+            **({"overrides": changed} if (changed := overrides(self.settings.vllm_args)) else {}),
             "seed": model.seed,
             "device": config.device_config.device_type,
             **({"gpu": self._gpu} if self._gpu else {}),

@@ -47,6 +47,12 @@ def test_a_fleet_of_several_kinds_of_gpu_is_one_but_not_if_their_caches_hold_oth
     assert differing([a100, h100 | {"kv_cache_dtype": "fp8"}]) == {"kv_cache_dtype": ['"bfloat16"', '"fp8"']}
 
 
+def test_engines_of_the_same_weights_differ_where_one_of_them_stretches_its_context() -> None:
+    """`compare` said of two runs that they differ in nothing, where YaRN had moved every score by some nats."""
+    yarn = {"hf_overrides": {"rope_scaling": {"factor": 4.0, "rope_type": "yarn"}}}
+    assert differing([ENGINE, ENGINE | {"overrides": yarn}]) == {"overrides": ["null", json.dumps(yarn)]}
+
+
 def test_engines_of_the_same_weights_differ_where_text_becomes_other_tokens() -> None:
     one, other = (ENGINE | {"tokenizer": digest} for digest in ("aa", "bb"))
     assert differing([one, other]) == {"tokenizer": ['"aa"', '"bb"']}

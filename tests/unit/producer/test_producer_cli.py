@@ -36,6 +36,10 @@ from workers.cli import main as workers
             ["--redis", "http://here", "enqueue", "{five}"],
             "error: --redis: expected redis:// or rediss://, found another",
         ),
+        (
+            ["--redis", "sentinel://here:26379", "enqueue", "{five}"],
+            "error: --redis: expected redis:// or rediss:// with the primary's address; Sentinels are not asked for it",
+        ),
         (["--deploy", "nowhere.yaml", "enqueue", "{five}"], "nowhere.yaml: no such configuration file"),
         (["status"], "There are no runs yet. Create one with: python -m producer enqueue FILE"),
         (["status", "nothing"], "No run 'nothing'"),
