@@ -148,14 +148,21 @@ class Bm25Options(BaseModel):
     #: Language of the stop words to remove.
     stop_words: StopWords = "en"
     words: Words = Words.SPACED
+    #: How soon more occurrences of a word in a passage stop to matter.
+    k1: float = Field(default=1.5, ge=0, allow_inf_nan=False)
+    #: How much long passages are put at a disadvantage.
+    b: float = Field(default=0.75, ge=0, le=1)
 
     @model_serializer(mode="wrap")
-    def _as_before_there_were_several(self, default: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `words` out where older indexes lack it, so that they keep the digest that runs know them by."""
+    def _as_before_there_was_a_choice(self, default: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what older indexes lack and have by default, so that they keep the digest that runs name."""
+        fields = type(self).model_fields
         found: dict[str, Any] = default(self)
-        if self.words is Words.SPACED:
-            del found["words"]
-        return found
+        return {
+            name: value
+            for name, value in found.items()
+            if name == "stop_words" or getattr(self, name) != fields[name].default
+        }
 
 
 class Structure(StrEnum):

@@ -57,7 +57,7 @@ MOST_FIELDS = 12
 FILE_TOKENS = 180
 #: Kind of search → the parameters of `index` that only it uses.
 _SEARCH_OPTIONS = {
-    IndexKind.BM25: ("stop_words", "words"),
+    IndexKind.BM25: tuple(Bm25Options.model_fields),
     IndexKind.DENSE: ("encoder_id", "query_prompt", "passage_prompt", "device", "structure", "precision"),
 }
 
@@ -94,6 +94,20 @@ _SEARCH_OPTIONS = {
     show_default=True,
     help="What BM25 takes for a word: what stands between spaces or other signs, or words of any script, also of "
     "those without spaces (Chinese, Japanese, Thai) or with marks (Hindi).",
+)
+@click.option(
+    "--k1",
+    type=click.FloatRange(min=0),
+    default=Bm25Options().k1,
+    show_default=True,
+    help="BM25: the smaller, the sooner more occurrences of a word stop to matter.",
+)
+@click.option(
+    "--b",
+    type=click.FloatRange(min=0, max=1),
+    default=Bm25Options().b,
+    show_default=True,
+    help="BM25: how much long passages are put at a disadvantage.",
 )
 @click.option(
     "--encoder",
@@ -188,12 +202,20 @@ def _search_structure(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an IndexPlan that describe the search."""
     found: dict[str, Any] = {"kind": IndexKind(options["kind"])}
     if can_answer(found["kind"], IndexKind.BM25):
-        found["bm25"] = Bm25Options(stop_words=options["stop_words"], words=options["words"])
+        found["bm25"] = _bm25_options(options)
     if can_answer(found["kind"], IndexKind.DENSE):
         dense = DenseOptions(structure=Structure(options["structure"]), precision=Precision(options["precision"]))
         encoder = {name: options[name] for name in ("encoder_id", "query_prompt", "passage_prompt")}
         found |= {"dense": dense, **encoder}
     return found
+
+
+def _bm25_options(options: Mapping[str, Any]) -> Bm25Options:
+    try:
+        return Bm25Options(**{name: options[name] for name in Bm25Options.model_fields})
+    except ValidationError as trouble:  # NaN is in every range of click's
+        wrong = trouble.errors()[0]
+        raise click.UsageError(f"--{wrong['loc'][0]}: {wrong['msg']}.") from None
 
 
 def _corpus(options: Mapping[str, Any], path: Path) -> Corpus:

@@ -1,4 +1,4 @@
-"""Lexical search with BM25 as implemented by bm25s: Lucene's variant with k1 = 1.5 and b = 0.75.
+"""Lexical search with BM25 as implemented by bm25s: Lucene's variant.
 
 X. H. Lù, BM25S: Orders of magnitude faster lexical search via eager sparse scoring, 2024, arXiv:2407.03618.
 What a word is, `words` says; all are in lower case, without stemming.
@@ -31,7 +31,7 @@ def build_bm25(texts: Iterable[str], options: Bm25Options, folder: Path) -> None
             f"No passage has a word to search by (stop words: {options.stop_words}).",
             hint="Build it with --stop-words none, or with --kind dense.",
         )
-    index = bm25s.BM25()
+    index = bm25s.BM25(k1=options.k1, b=options.b)
     index.index(words, show_progress=False)
     with writing(folder):
         index.save(folder, show_progress=False)

@@ -67,6 +67,8 @@ def test_a_manifest_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
         manifest(plan=plan(dense=DenseOptions(precision=Precision.BINARY))),
         manifest(plan=plan(bm25=Bm25Options(stop_words="none"))),
         manifest(plan=plan(bm25=Bm25Options(words=Words.ANY))),
+        manifest(plan=plan(bm25=Bm25Options(k1=0.9))),
+        manifest(plan=plan(bm25=Bm25Options(b=0.4))),
         manifest(encoder=Encoder(id="e5", weights_sha256="d" * 64, dimensions=8)),
         manifest(encoder=Encoder(id="e5", dimensions=8)),
         manifest(encoder=Encoder(id="e5", files={"model.safetensors": "b" * 64}, dimensions=8)),
@@ -92,11 +94,11 @@ def test_the_digest_stays_with_another_name_time_or_place(other: Manifest) -> No
     assert other.digest == manifest().digest
 
 
-def test_an_index_from_before_words_could_be_of_any_script_keeps_its_digest() -> None:
+def test_an_index_from_before_bm25_could_be_told_more_than_stop_words_keeps_its_digest() -> None:
     """Runs name it, and their retrieval waits for an index that has it."""
     older = manifest(plan=plan("bm25"), encoder=None)
     assert older.digest == "864c6304ebeab3763debcbd016bfaf0142c5b1d6332b8041e833d8590f771cb1"
-    assert '"words"' not in older.model_dump_json()
+    assert older.plan.model_dump()["bm25"] == {"stop_words": "en"}
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,12 @@ def beside(folder: Path) -> set[str]:
 
 @pytest.mark.usefixtures("builder_apart")
 def test_a_corpus_becomes_an_index_with_a_manifest(corpus: Path) -> None:
-    told = index_json(corpus, "-o", "indexes/Facts 1", "--kind", "bm25", "--stop-words", "none", "--words", "any")
+    options = ("--kind", "bm25", "--stop-words", "none", "--words", "any", "--k1", "0.9", "--b", "0.4")
+    told = index_json(corpus, "-o", "indexes/Facts 1", *options)
     manifest = read_manifest(Path("indexes/Facts 1"))
     assert told["digest"] == manifest.digest
     assert (manifest.plan.name, manifest.plan.counts) == ("facts-1", IndexSize(documents=2, passages=2))
-    assert manifest.plan.bm25 == Bm25Options(stop_words="none", words=Words.ANY)
+    assert manifest.plan.bm25 == Bm25Options(stop_words="none", words=Words.ANY, k1=0.9, b=0.4)
     assert beside(Path("indexes")) == {"Facts 1"}
 
 
@@ -404,6 +405,13 @@ def test_fields_of_texts_cannot_be_mapped(tmp_path: Path, name: str) -> None:
     assert "--map: texts have no fields" in index(name, "-o", "x", "--map", "text=body", exit_code=2).stderr
 
 
+@pytest.mark.parametrize(("option", "value"), [("--k1", "nan"), ("--k1", "inf"), ("--b", "nan"), ("--b", "1.1")])
+def test_a_parameter_of_bm25_that_is_no_such_number_is_a_usage_error(corpus: Path, option: str, value: str) -> None:
+    told = index(corpus, "-o", "x", option, value, exit_code=2).stderr
+    assert option in told
+    assert not Path("x").exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "option", "value"),
     [
@@ -415,6 +423,8 @@ def test_fields_of_texts_cannot_be_mapped(tmp_path: Path, name: str) -> None:
         ("bm25", "--device", "cpu"),
         ("dense", "--stop-words", "none"),
         ("dense", "--words", "any"),
+        ("dense", "--k1", "0.9"),
+        ("dense", "--b", "0.4"),
     ],
 )
 def test_an_option_of_the_other_kind_of_search_is_a_usage_error(

@@ -46,17 +46,25 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_test_index(tmp_path_factory.mktemp("indexes") / "small", TEXTS)
 
 
-@pytest.mark.parametrize("stop_words", ["en", "none"])
-def test_bm25_ranks_and_scores_equal_bm25s_run_by_hand(tmp_path: Path, stop_words: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (Bm25Options(), {}),
+        (Bm25Options(stop_words="none"), {}),
+        (Bm25Options(k1=0.9, b=0.4), {"k1": 0.9, "b": 0.4}),
+    ],
+    ids=str,
+)
+def test_bm25_ranks_and_scores_equal_bm25s_run_by_hand(
+    tmp_path: Path, options: Bm25Options, parameters: dict[str, float]
+) -> None:
     import bm25s
 
     texts = [f"the {text}" for text in random_texts(200)]
-    ours = load_index(
-        build_test_index(tmp_path / "x", texts, bm25=Bm25Options.model_validate({"stop_words": stop_words}))
-    )
+    ours = load_index(build_test_index(tmp_path / "x", texts, bm25=options))
 
-    language = None if stop_words == "none" else stop_words
-    by_hand = bm25s.BM25()
+    language = None if options.stop_words == "none" else options.stop_words
+    by_hand = bm25s.BM25(**parameters)
     by_hand.index(bm25s.tokenize(texts, stopwords=language, show_progress=False), show_progress=False)
     asked = bm25s.tokenize(list(QUERIES), stopwords=language, show_progress=False)
     positions, scores = by_hand.retrieve(asked, k=10, show_progress=False)
