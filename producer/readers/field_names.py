@@ -97,7 +97,7 @@ _SURE_FAMILY = re.compile(r".*(?:choice|option|opt|op)")
 _WRONG = re.compile(r"(?:distractor|(?:incorrect|wrong)(?:_(?:answer|option|choice))?)_?(\d{1,2})")
 #: Names of a field with all wrong choices.
 WRONG_LISTS = ("incorrect_answers", "distractors", "wrong_answers")
-_RIGHT = ("correct_answer", "best_answer", "answer", "right_answer")
+_RIGHT = ("correct_answer", "best_answer", "answer", "right_answer", "ideal")
 
 
 @dataclass(frozen=True)

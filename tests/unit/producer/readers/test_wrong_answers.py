@@ -38,6 +38,16 @@ def test_a_list_of_wrong_numbers_in_a_cell_becomes_texts(tmp_path: Path) -> None
     assert sorted(question.choices) == ["2", "3", "4"]
 
 
+def test_lab_benchs_ideal_is_the_right_answer_beside_its_distractors(tmp_path: Path) -> None:
+    """It was refused: no field had a name of choices."""
+    row = {"question": "Symbol of iron?", "ideal": "Fe", "distractors": ["Ir", "In"], "sources": ["https://doi.org/x"]}
+
+    (question,) = questions(read(tmp_path, lines(row)))
+
+    assert sorted(question.choices) == ["Fe", "In", "Ir"]
+    assert question.choice_text(question.right[0]) == "Fe"
+
+
 @pytest.mark.parametrize("right", ["correct_answer", "best_answer"])
 def test_marks_are_removed_where_all_answers_have_one_as_the_order_becomes_another(tmp_path: Path, right: str) -> None:
     table = f"question,{right},incorrect_answers\nCapital of France?,C. Paris,\"['A. Rome', 'B. Oslo']\"\n"
