@@ -116,6 +116,14 @@ def test_the_code_that_counts_the_votes_of_texts_finds_what_they_say(tmp_path: P
     assert [float(each) for each in shares.split()] == pytest.approx([(0.6 + 0.2 + 0.8 + 0) / 4, 3 / 4])
 
 
+def test_the_code_that_writes_what_was_retrieved_for_trec_eval_has_a_line_for_each_passage(tmp_path: Path) -> None:
+    (code,) = blocks(ROOT / "docs" / "retrieval.md", "python")
+    rows = ["question_id,retrieved_ids,retrieval_scores", 'q1,"[""a"",""b""]","[2.5,1.25]"', "q2,,", "q3,[],[]"]
+    (tmp_path / "results.csv").write_text("\n".join(rows))
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert (tmp_path / "run.trec").read_text() == "q1 Q0 a 1 2.5 mcqueue\nq1 Q0 b 2 1.25 mcqueue\n"
+
+
 def test_every_page_is_in_the_table_of_contents() -> None:
     contents = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
