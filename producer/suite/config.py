@@ -101,29 +101,12 @@ class Entry(BaseModel):
             raise RunConfigError(
                 f"answers: {self.answers}: no such file.", hint="The path is relative to the current folder."
             )
-        return how_to_read(
-            {
-                "layout": self.layout,
-                "mapping": mapping,
-                "encoding": self.encoding,
-                "subset": self.subset,
-                "split": self.split,
-                "answers": Path(self.answers) if self.answers else None,
-            }
-        )
+        answers = Path(self.answers) if self.answers else None
+        return how_to_read({**dict(self), "mapping": mapping, "answers": answers})
 
     def selection(self, seed: int) -> Selection:
         """Return which of its questions are asked; `seed` is the configuration's. Raises UsageError."""
-        return selection_of(
-            {
-                "limit": self.limit,
-                "sample": self.sample,
-                "stratified": self.stratified,
-                "seed": self.seed,
-                "subjects": tuple(self.subjects),
-            },
-            seed,
-        )
+        return selection_of(dict(self), seed)
 
 
 class Suite(BaseModel):
