@@ -101,17 +101,9 @@ def _choice_text(question: Question, verdict: Verdict) -> str | None:
     return question.choice_text(verdict.choice) if verdict.choice in question.labels else None
 
 
-def _confidence(verdict: Verdict) -> float | None:
-    return None if verdict.confidence is None else round(verdict.confidence, 6)
-
-
 def _margin(verdict: Verdict) -> float | None:
     margin = verdict.margin
     return margin and (round(margin, 6) or margin)  # a near-tie must not look like a tie
-
-
-def _choice_scores(verdict: Verdict) -> dict[str, float] | None:
-    return {label: round(score, 6) for label, score in verdict.choice_scores.items()} or None
 
 
 def milliseconds(seconds: float) -> int:
@@ -123,16 +115,8 @@ def _settled_at(verdict: Verdict) -> int | None:
     return milliseconds(verdict.settled_at) if verdict.settled_at else None
 
 
-def _retrieved_ids(verdict: Verdict) -> list[str] | None:
-    return [each.id for each in verdict.passages] or None
-
-
 def _retrieval_scores(verdict: Verdict) -> list[float] | None:
     return [round(each.score, 6) for each in verdict.passages] or None
-
-
-def _passages_left_out(verdict: Verdict) -> int | None:
-    return verdict.passages_left_out if verdict.passages else None
 
 
 def _metadata(question: Question) -> str | None:
@@ -170,7 +154,7 @@ COLUMNS = (
         "confidence",
         Kind.NUMBER,
         "Share of the choice among all choices, 0 to 1: of their probabilities, or of the texts (`vote`).",
-        _confidence,
+        lambda verdict: None if verdict.confidence is None else round(verdict.confidence, 6),
     ),
     _of_verdict(
         "margin",
@@ -184,7 +168,7 @@ COLUMNS = (
         Kind.SCORES,
         "JSON: label → the score by which the choices were compared: a log-probability in nats (in `likelihood` as"
         " `normalization` says, for example per character), or a share of the texts (`vote`).",
-        _choice_scores,
+        lambda verdict: {label: round(score, 6) for label, score in verdict.choice_scores.items()} or None,
     ),
     _of_verdict(
         "raw_text",
@@ -199,7 +183,7 @@ COLUMNS = (
         "retrieved_ids",
         Kind.TEXTS,
         "JSON: ids of all retrieved passages, best first, whether shown or not.",
-        _retrieved_ids,
+        lambda verdict: [each.id for each in verdict.passages] or None,
     ),
     _of_verdict("retrieval_scores", Kind.NUMBERS, "JSON: their scores.", _retrieval_scores),
     _of_verdict(
@@ -209,7 +193,7 @@ COLUMNS = (
         "passages_left_out",
         Kind.COUNT,
         "Number of retrieved passages that did not fit in the prompt.",
-        _passages_left_out,
+        lambda verdict: verdict.passages_left_out if verdict.passages else None,
     ),
     _of_verdict(
         "truncated",
