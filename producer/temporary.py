@@ -11,7 +11,7 @@ from typing import IO
 
 from contract.errors import InputError
 
-__all__ = ["Scratch", "no_room"]
+__all__ = ["Scratch", "forget", "no_room"]
 
 
 class Scratch:
@@ -26,7 +26,7 @@ class Scratch:
             self._file = tempfile.TemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - open as long as the object lives
         except OSError as trouble:
             raise no_room(what, trouble) from None
-        weakref.finalize(self, _forget, self._file)
+        weakref.finalize(self, forget, self._file)
 
     def append(self, pieces: Iterable[bytes]) -> None:
         """Add to the end."""
@@ -44,7 +44,7 @@ class Scratch:
         return self._file
 
 
-def _forget(file: IO[bytes]) -> None:
+def forget(file: IO[bytes]) -> None:
     """Close the file, ignoring errors: if the disk is full, flushing fails, but the content is no longer needed."""
     with suppress(OSError):
         file.close()

@@ -7,14 +7,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from contract.errors import InputError
 from producer.readers.stream import explaining
-from producer.temporary import no_room
+from producer.temporary import forget, no_room
 
 __all__ = ["STDIN", "HowToRead", "Source", "opened"]
 
@@ -105,16 +105,10 @@ def _copied(file: IO[bytes], what: str) -> Iterator[Path]:
     with ExitStack() as stack:
         try:
             copy = tempfile.NamedTemporaryFile(prefix="mcqueue-")  # noqa: SIM115 - closed by the stack
-            stack.callback(_forget, copy)
+            stack.callback(forget, copy)
             shutil.copyfileobj(file, copy)
             copy.flush()
         except OSError as trouble:
             stack.close()
             raise no_room(what, trouble) from None
         yield Path(copy.name)
-
-
-def _forget(copy: IO[bytes]) -> None:
-    """Close and so delete the copy, ignoring errors: flushing fails where the disk is full, but it is not needed."""
-    with suppress(OSError):
-        copy.close()
