@@ -12,7 +12,6 @@ from typing import Any, NoReturn, cast
 
 import redis
 from pydantic import TypeAdapter, ValidationError
-from redis.commands.core import Script
 
 from contract import keys
 from contract.chunks import TOGETHER, chunks
@@ -29,6 +28,11 @@ from contract.verdict import Outcome, Passage, Verdict
 
 __all__ = ["RedisLedger"]
 
+#: The ledger's scripts in `contract/lua/`.
+STEPS = (
+    *("open", "add", "begin", "uncount", "trouble", "attach", "commit"),
+    *("engine", "counts", "halt", "resume", "reopen", "purge"),
+)
 #: Rows per round trip of bulk reads and writes: a few hundred kilobytes.
 CHUNK = 500
 #: Number of runs whose question count is cached.
@@ -88,19 +92,7 @@ class RedisLedger(Ledger):
 
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
-        self._open = lua(self._redis, "open")
-        self._add = lua(self._redis, "add")
-        self._begin = lua(self._redis, "begin")
-        self._uncount = lua(self._redis, "uncount")
-        self._trouble = lua(self._redis, "trouble")
-        self._attach = lua(self._redis, "attach")
-        self._commit = lua(self._redis, "commit")
-        self._engine = lua(self._redis, "engine")
-        self._counts = lua(self._redis, "counts")
-        self._halt = lua(self._redis, "halt")
-        self._resume = lua(self._redis, "resume")
-        self._reopen = lua(self._redis, "reopen")
-        self._purge = lua(self._redis, "purge")
+        self._lua = {name: lua(client, name) for name in STEPS}
         #: Run id and creation time → the run's number of questions. Cached: counts are read all the time, and a run may
         #: hold thousands of examples.
         self._total: Callable[[str, str], int] = lru_cache(KNOWN_RUNS)(lambda run_id, _: self.run(run_id).questions)
@@ -118,7 +110,7 @@ class RedisLedger(Ledger):
     def open_run(self, run: Run) -> Run:
         script_keys = [keys.RunKeys(run.run_id).meta, keys.runs(), keys.weights()]
         with translating(self._redis):
-            is_new = self._open(script_keys, [run.run_id, run.model_dump_json()])
+            is_new = self._lua["open"](script_keys, [run.run_id, run.model_dump_json()])
         there = run if is_new else self.run(run.run_id)
         if there.spec.fingerprint() != run.spec.fingerprint():
             raise RunConflict(
@@ -134,7 +126,7 @@ class RedisLedger(Ledger):
             arguments: list[str | bytes] = [run_id]
             for question_id, canonical in chunk:
                 arguments += (question_id, canonical)
-            self._step(self._add, run_id, script_keys, arguments)
+            self._step("add", run_id, script_keys, arguments)
 
     def run(self, run_id: str) -> Run:
         with translating(self._redis):
@@ -169,7 +161,7 @@ class RedisLedger(Ledger):
         own = keys.RunKeys(run_id)
         with translating(self._redis):
             script_keys = [keys.runs(), own.todo, own.counts, own.state]
-            created_at, todo, outcomes, state = cast("list[Any]", self._counts(script_keys, [run_id]))
+            created_at, todo, outcomes, state = cast("list[Any]", self._lua["counts"](script_keys, [run_id]))
         total = self.run(run_id).questions if created_at is None else self._total(run_id, created_at)
         try:
             by_outcome = {Outcome(name): int(n) for name, n in chunks(outcomes, 2) if int(n)}
@@ -208,7 +200,7 @@ class RedisLedger(Ledger):
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.questions, own.todo, own.attempts_at(stage), own.state, own.aside]
         call, limit = call or new_call(), "" if count_below is None else count_below
-        found = self._step(self._begin, run_id, script_keys, [call, limit, *question_ids])
+        found = self._step("begin", run_id, script_keys, [call, limit, *question_ids])
         if isinstance(found, str):
             raise halted(run_id, found)
         try:
@@ -223,7 +215,7 @@ class RedisLedger(Ledger):
     def uncount(self, run_id: str, question_ids: Sequence[str], stage: Stage = Stage.SCORE) -> None:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.attempts_at(stage)]
-        self._step(self._uncount, run_id, script_keys, [new_call(), *question_ids])
+        self._step("uncount", run_id, script_keys, [new_call(), *question_ids])
 
     def _uncount_those_of(self, call: str, run_id: str, question_ids: Sequence[str], stage: Stage) -> None:
         """Take back the attempts that this call of `begin` counted: suspects have been handed out uncounted."""
@@ -236,7 +228,7 @@ class RedisLedger(Ledger):
     def note_trouble(self, run_id: str, question_ids: Sequence[str], reason: str, call: str = "") -> list[int]:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.todo, own.troubles]
-        found = self._step(self._trouble, run_id, script_keys, [call or new_call(), reason, *question_ids])
+        found = self._step("trouble", run_id, script_keys, [call or new_call(), reason, *question_ids])
         return [int(each) for each in found]
 
     def troubles(self, run_id: str, question_id: str) -> list[str]:
@@ -250,7 +242,7 @@ class RedisLedger(Ledger):
         for question_id, found in passages.items():
             arguments += (question_id, _PASSAGES.dump_json(tuple(found), exclude_defaults=True).decode())
         script_keys = [own.meta, own.todo, own.passages, own.lookups, own.troubles]
-        self._step(self._attach, run_id, script_keys, arguments)
+        self._step("attach", run_id, script_keys, arguments)
 
     def passages(self, run_id: str, question_ids: Sequence[str]) -> dict[str, tuple[Passage, ...]]:
         if not question_ids:
@@ -277,12 +269,12 @@ class RedisLedger(Ledger):
             own.troubles,
             own.engines,
         ]
-        ignored = set(self._step(self._commit, run_id, script_keys, arguments))
+        ignored = set(self._step("commit", run_id, script_keys, arguments))
         return [verdict for position, verdict in enumerate(verdicts) if position not in ignored]
 
     def note_engine(self, run_id: str, used: EngineUsed) -> None:
         own = keys.RunKeys(run_id)
-        self._step(self._engine, run_id, [own.meta, own.engines], _noted(used))
+        self._step("engine", run_id, [own.meta, own.engines], _noted(used))
 
     def engines(self, run_id: str) -> list[EngineUsed]:
         self._refuse_unknown(run_id)
@@ -320,12 +312,12 @@ class RedisLedger(Ledger):
     def halt(self, run_id: str, state: RunState) -> RunState:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.state, keys.open_runs(), own.aside]
-        return RunState(self._step(self._halt, run_id, script_keys, [run_id, state.value]))
+        return RunState(self._step("halt", run_id, script_keys, [run_id, state.value]))
 
     def resume(self, run_id: str) -> None:
         own = keys.RunKeys(run_id)
         script_keys = [own.meta, own.state, own.todo, keys.open_runs()]
-        self._step(self._resume, run_id, script_keys, [run_id])
+        self._step("resume", run_id, script_keys, [run_id])
 
     def take_aside(self, run_id: str) -> Iterator[str]:
         own = keys.RunKeys(run_id)
@@ -361,7 +353,7 @@ class RedisLedger(Ledger):
             for each, body in zip(ids, bodies, strict=True):
                 if body and self._failed(run_id, each, body):
                     arguments += (each, body)
-            found = self._step(self._reopen, run_id, script_keys, arguments)
+            found = self._step("reopen", run_id, script_keys, arguments)
             if isinstance(found, str):
                 raise halted(run_id, found)
             reopened += found
@@ -373,14 +365,12 @@ class RedisLedger(Ledger):
             self._refuse_unknown(run_id)
             script_keys += keys.RunKeys(run_id).all()
         with translating(self._redis):
-            self._purge(script_keys, run_ids)
+            self._lua["purge"](script_keys, run_ids)
 
-    def _step(
-        self, script: Script, run_id: str, script_keys: Sequence[str], arguments: Sequence[str | bytes | int]
-    ) -> Any:
+    def _step(self, name: str, run_id: str, script_keys: Sequence[str], arguments: Sequence[str | bytes | int]) -> Any:
         """Run a Lua script and return its result. Raises UnknownRun."""
         with translating(self._redis):
-            found = script(script_keys, arguments)
+            found = self._lua[name](script_keys, arguments)
             if found is None:
                 self._unknown(run_id)
         return found
