@@ -24,6 +24,7 @@ class Page(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__()
+        self.html = html
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
         self.feed(html)
@@ -42,14 +43,14 @@ class Page(HTMLParser):
         return sum(tag == "script" and attributes.get("type", "code") == kind for tag, attributes in self.tags)
 
 
-def html_of(run: Run) -> str:
-    """The report in the run's folder, of which there is one."""
-    (path,) = (Path("results") / run.run_id).glob("*.html")
-    return path.read_text(encoding="utf-8")
+class Reporter(Producer):
+    """Calls `report`, and reads the page that it writes."""
 
-
-def page_of(run: Run) -> Page:
-    return Page(html_of(run))
+    def page(self, *runs: Run, option: str = "") -> Page:
+        """The page on these runs: the only one in the folder of the first."""
+        self(*(run.run_id for run in runs), *filter(None, [option]))
+        (path,) = (Path("results") / runs[0].run_id).glob("*.html")
+        return Page(path.read_text(encoding="utf-8"))
 
 
 def packed(html: str) -> list[Any]:
@@ -98,5 +99,5 @@ def answer_all(ledger: MemoryLedger, run: Run, right: Callable[[int], bool] = la
 
 
 @pytest.fixture
-def report(session: Session) -> Producer:
-    return Producer(session, "report")
+def report(session: Session) -> Reporter:
+    return Reporter(session, "report")

@@ -16,12 +16,11 @@ from contract.question import Question
 from contract.spec import IndexKind, Retrieval
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from tests.support import make_question, make_questions, open_run
-from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, answer_all, html_of, page_of
+from tests.unit.producer.report.conftest import Page, Reporter, answer_all
 
 
 def test_of_several_comparisons_each_p_stands_beside_the_one_that_counts_them_all(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     questions = make_questions(40)
     runs = [open_run(ledger, questions, seed=seed) for seed in range(3)]
@@ -42,7 +41,7 @@ def _shortest_name_first(run: Run) -> list[Path]:
     return sorted((Path("results") / run.run_id).glob("*.html"), key=lambda each: len(each.name))
 
 
-def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, report: Producer) -> None:
+def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, report: Reporter) -> None:
     questions = make_questions(20)
     a, b = open_run(ledger, questions, "a"), open_run(ledger, questions, "b", seed=7)
     answer_all(ledger, a)
@@ -58,7 +57,7 @@ def test_several_runs_stand_beside_the_first_one_paired(ledger: MemoryLedger, re
     assert "odd 10 0.000 0.500 +0.500" in page.text
 
 
-def test_a_comparison_says_that_other_engines_answered_the_other_run(ledger: MemoryLedger, report: Producer) -> None:
+def test_a_comparison_says_that_other_engines_answered_the_other_run(ledger: MemoryLedger, report: Reporter) -> None:
     """`compare` did; on the page, a change of dtype looked like an effect of the settings."""
     runs = [open_run(ledger, make_questions(20), name, seed=seed) for seed, name in enumerate("ab")]
     for run, dtype in zip(runs, ("float32", "bfloat16"), strict=True):
@@ -72,7 +71,7 @@ def test_a_comparison_says_that_other_engines_answered_the_other_run(ledger: Mem
 
 
 def test_an_accuracy_without_failed_questions_stands_beside_their_chance_level(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     pair = make_question(0, choices=("a", "b"), answer="A")
     runs = [open_run(ledger, [pair, make_question(1)], name) for name in ("a", "b")]
@@ -80,19 +79,17 @@ def test_an_accuracy_without_failed_questions_stands_beside_their_chance_level(
     for question, outcome in ((pair, Outcome.CORRECT), (make_question(1), Outcome.FAILED)):
         ledger.commit(runs[0].run_id, [Verdict(question_id=question.id, outcome=outcome)])
 
-    report(*(run.run_id for run in runs))
+    page = report.page(*runs)
 
-    rows = re.findall(r'<tr><th scope="row">([^<]*)</th>.*?class="chance" x1="([0-9.]+)"', html_of(runs[0]), re.DOTALL)
+    rows = re.findall(r'<tr><th scope="row">([^<]*)</th>.*?class="chance" x1="([0-9.]+)"', page.html, re.DOTALL)
     chances = dict(rows[:3])
     assert chances[f"{runs[0].run_id} excluding failed questions"] == "50.00", "that of the question with two choices"
-    text = page_of(runs[0]).text
-    assert f"{runs[0].run_id} excluding failed questions 100.0 % 20.7 to 100.0 % 50.0 % 1 of 1" in text, (
-        "also as a number"
-    )
+    also_as_a_number = f"{runs[0].run_id} excluding failed questions 100.0 % 20.7 to 100.0 % 50.0 % 1 of 1"
+    assert also_as_a_number in page.text
 
 
 def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_asked(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     questions = make_questions(20)
     a, b = open_run(ledger, questions, "a"), open_run(ledger, questions[5:], "b", seed=7)
@@ -101,10 +98,8 @@ def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_aske
     answer_all(ledger, b, right=lambda n: n % 4 != 1)
     answer_all(ledger, c)
 
-    report(a.run_id, b.run_id, c.run_id)
-    page = page_of(a)
-    report(a.run_id, b.run_id, c.run_id, "--shared")
-    shared = page_of(a)
+    page = report.page(a, b, c)
+    shared = report.page(a, b, c, option="--shared")
 
     assert "No paired comparison: Runs a-" in page.text
     assert "with 15 in common. Add --shared to compare the 15 that are the same in both" in page.text
@@ -119,7 +114,7 @@ def test_a_report_compares_runs_that_share_some_questions_by_these_alone_if_aske
 
 @pytest.mark.parametrize(("flipped", "told"), [(30, "30 questions, the first 20"), (3, "3 questions")])
 def test_of_many_flipped_questions_a_report_lists_the_first_and_tells_how_many_there_are(
-    ledger: MemoryLedger, report: Producer, flipped: int, told: str
+    ledger: MemoryLedger, report: Reporter, flipped: int, told: str
 ) -> None:
     a, b = open_run(ledger, make_questions(40), "a"), open_run(ledger, make_questions(40), "b", seed=7)
     answer_all(ledger, a)
@@ -133,7 +128,7 @@ def test_of_many_flipped_questions_a_report_lists_the_first_and_tells_how_many_t
 
 
 def test_reports_of_other_runs_do_not_overwrite_each_other_however_long_their_names_are(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     names = [f"nightly-{'x' * 50}-{model}" for model in ("1b", "3b", "8b", "70b", "405b", "405b-base")]
     first, *others = (open_run(ledger, make_questions(1), name).run_id for name in names)
@@ -147,7 +142,7 @@ def test_reports_of_other_runs_do_not_overwrite_each_other_however_long_their_na
 
 
 def test_each_run_of_a_report_is_read_once(
-    ledger: MemoryLedger, report: Producer, monkeypatch: pytest.MonkeyPatch
+    ledger: MemoryLedger, report: Reporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions = make_questions(8)
     runs = [open_run(ledger, questions, f"seed {seed}", seed=seed) for seed in range(4)]
@@ -167,7 +162,7 @@ def test_each_run_of_a_report_is_read_once(
 
 
 def test_a_run_that_is_reopened_while_it_is_read_is_one_line(
-    ledger: MemoryLedger, report: Producer, monkeypatch: pytest.MonkeyPatch
+    ledger: MemoryLedger, report: Reporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = (open_run(ledger, make_questions(4), name, seed=seed) for seed, name in enumerate("ab"))
     for run in (a, b):
@@ -186,7 +181,7 @@ def test_a_run_that_is_reopened_while_it_is_read_is_one_line(
 
 
 def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     questions = [
         each.model_copy(update={"metadata": {"source_id": f"p{n}"}}) for n, each in enumerate(make_questions(20))
@@ -205,8 +200,7 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
             retrieval_hit=right,
         )
         ledger.commit(opened.run_id, [verdict])
-    report(closed.run_id, opened.run_id)
-    page = page_of(closed)
+    page = report.page(closed, opened)
     assert "recall@1: a relevant passage in the first 1 75.0 %" in page.text
     assert "accuracy with a relevant passage shown 100.0 %" in page.text
     assert "accuracy without one shown 0.0 %" in page.text
@@ -215,13 +209,12 @@ def test_with_retrieval_it_shows_what_was_found_and_what_passages_changed(
     assert "Effect of retrieval" in page.text
 
 
-def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: MemoryLedger, report: Producer) -> None:
+def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: MemoryLedger, report: Reporter) -> None:
     rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25)
     a, b = (open_run(ledger, make_questions(4), name, rag=each) for name, each in (("closed", None), ("open", rag)))
     for run, right in ((a, 1), (b, 3)):
         ledger.commit(run.run_id, [_verdict(number, right) for number in range(4)])
-    report(a.run_id, b.run_id)
-    page = page_of(a)
+    page = report.page(a, b)
     begin = page.text.index(f"{b.run_id} compared with {a.run_id}")
     comparison = page.text[begin : page.text.index("is right on", begin)]
     assert f"A {a.run_id} · simulated-model · likelihood · prompt question B {b.run_id}" in comparison
@@ -234,12 +227,11 @@ def test_two_runs_have_the_same_two_names_throughout_their_comparison(ledger: Me
 
 
 def test_each_run_says_how_it_was_asked_where_it_is_compared_and_where_it_is_told(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25)
     a, b = (open_run(ledger, make_questions(4), name, rag=each) for name, each in (("closed", None), ("open", rag)))
-    report(a.run_id, b.run_id)
-    text = page_of(a).text
+    text = report.page(a, b).text
     how = "likelihood · prompt question · passages from elements"
     assert f"B {b.run_id} · simulated-model · {how} Differences" in text
     assert f"{b.run_id} made up · {how}" in text
@@ -252,7 +244,7 @@ def _verdict(number: int, right: int) -> Verdict:
     return Verdict(question_id=f"q{number}", outcome=outcome, choice="A", context_source=ContextSource.RETRIEVED)
 
 
-def test_of_two_runs_with_retrieval_it_shows_which_found_more(ledger: MemoryLedger, report: Producer) -> None:
+def test_of_two_runs_with_retrieval_it_shows_which_found_more(ledger: MemoryLedger, report: Reporter) -> None:
     questions = [make_question(n, gold_passages=[f"p{n}"]) for n in range(4)]
     rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25, retrieval_top_k=3)
     runs = [open_run(ledger, questions, f"seed {seed}", rag=rag, seed=seed) for seed in (1, 2)]
@@ -261,29 +253,26 @@ def test_of_two_runs_with_retrieval_it_shows_which_found_more(ledger: MemoryLedg
             passage = Passage(id=f"p{number}" if number < reached else "other", score=2.0, text="a passage")
             found: dict[str, Any] = {"context_source": ContextSource.RETRIEVED, "passages": (passage,)}
             ledger.commit(run.run_id, [Verdict(question_id=question.id, outcome=Outcome.WRONG, **found)])
-    report(*(run.run_id for run in runs))
-    page = page_of(runs[0])
+    page = report.page(*runs)
     assert "Recall of retrieval recall@3 A 0.250 · B 0.750 relevant passage found, of 4 questions" in page.text
 
 
-def test_why_runs_are_not_compared_is_said_in_the_report_and_beside_it(ledger: MemoryLedger, report: Producer) -> None:
+def test_why_runs_are_not_compared_is_said_in_the_report_and_beside_it(ledger: MemoryLedger, report: Reporter) -> None:
     a, b = open_run(ledger, make_questions(4), "a"), open_run(ledger, make_questions(5), "b")
 
     told = report(a.run_id, b.run_id).stderr
 
     assert f"{b.run_id} is not compared with {a.run_id}: Runs " in told
-    for said in (told, html_of(a)):
+    for said in (told, report.page(a, b).text):
         assert "asked different questions" in said
 
 
 def test_beside_the_flipped_questions_of_a_circular_run_stands_what_its_choices_are(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     questions = make_questions(4)
     runs = [open_run(ledger, questions, circular=circular) for circular in (False, True)]
     for run, lost in zip(runs, (0, 2), strict=True):
         answer_all(ledger, run, right=lambda at, lost=lost: at >= lost)  # type: ignore[misc]
 
-    report(*(run.run_id for run in runs))
-
-    assert "In B, a choice is the most frequent one of a question's rotations" in page_of(runs[0]).text
+    assert "In B, a choice is the most frequent one of a question's rotations" in report.page(*runs).text

@@ -18,11 +18,11 @@ from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run, settle
 from tests.unit.producer.conftest import Producer, live_worker
-from tests.unit.producer.report.conftest import Page, answer_all, html_of, page_of
+from tests.unit.producer.report.conftest import Page, Reporter, answer_all
 
 
 def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_was_asked(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     run = open_run(ledger, make_questions(20))
     answer_all(ledger, run)
@@ -40,18 +40,13 @@ def test_the_report_of_a_run_shows_accuracy_interval_chance_figures_and_how_it_w
     assert sum(tag == "svg" and "aria-label" in attributes for tag, attributes in page.tags) == 6
 
 
-def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: MemoryLedger, report: Producer) -> None:
+def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: MemoryLedger, report: Reporter) -> None:
     poor, failing = open_run(ledger, make_questions(40)), open_run(ledger, make_questions(41))
     answer_all(ledger, poor, right=lambda _: False)
-    for question in make_questions(40):
-        error = Failure(type="RequestRejected", message="too long")
-        ledger.commit(failing.run_id, [Verdict(question_id=question.id, outcome=Outcome.FAILED, error=error)])
+    settle(ledger, failing.run_id, *(f"q{n}" for n in range(40)), outcome=Outcome.FAILED)
     answer_all(ledger, failing)  # the one that is left
 
-    texts = []
-    for run in (poor, failing):
-        report(run.run_id)
-        texts.append(page_of(run).text)
+    texts = [report.page(run).text for run in (poor, failing)]
 
     assert "below chance: chance is 25.0 %" in texts[0]
     assert "right on 2.4 % of 41 questions" in texts[1]
@@ -61,34 +56,31 @@ def test_a_run_that_failures_lower_is_not_called_worse_than_guessing(ledger: Mem
 
 
 def test_a_run_in_which_every_question_failed_is_right_on_no_share_of_them(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     run = open_run(ledger, make_questions(8))
     error = Failure(type="APIConnectionError", message="Connection error.")
     failed = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error, settled_at=1 + n) for n in range(8)]
     ledger.commit(run.run_id, failed)
 
-    report(run.run_id)
-    text = page_of(run).text
+    text = report.page(run).text
 
     assert "questions/s 1.1" not in text
     assert "has no accuracy: every settled question with a key failed. An error is not a wrong answer." in text
     assert "0.0 %" not in text
 
 
-def test_failures_of_one_type_have_a_row_for_each_reason(ledger: MemoryLedger, report: Producer) -> None:
+def test_failures_of_one_type_have_a_row_for_each_reason(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(4))
     for n, why in enumerate(("needs 900 tokens", "needs 901 tokens", "no such adapter")):
         error = Failure(type="RequestRejected", message=why)
-        ledger.commit(run.run_id, [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error)])
+        settle(ledger, run.run_id, f"q{n}", outcome=Outcome.FAILED, error=error)
 
-    report(run.run_id)
-
-    assert "RequestRejected 3 q0 needs 900 tokens q2 no such adapter" in page_of(run).text
+    assert "RequestRejected 3 q0 needs 900 tokens q2 no such adapter" in report.page(run).text
 
 
 def test_calibration_over_fewer_questions_than_the_figure_before_it_says_over_how_many(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     questions = make_questions(4)
     several = questions[3].model_copy(update={"answer": "A", "also_right": ("B",)})
@@ -96,8 +88,7 @@ def test_calibration_over_fewer_questions_than_the_figure_before_it_says_over_ho
     pages, ends = [], []
     for run in (alike, mixed):
         answer_all(ledger, run)
-        report(run.run_id)
-        pages.append(page_of(run).text)
+        pages.append(report.page(run).text)
         ends.append(Producer(report.session, "export")(run.run_id).stdout)
 
     lines = [next(line for line in end.splitlines() if "Brier" in line) for end in ends]
@@ -107,7 +98,7 @@ def test_calibration_over_fewer_questions_than_the_figure_before_it_says_over_ho
 
 
 def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabilities(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     plain = open_run(ledger, make_questions(4))
     divided = open_run(ledger, make_questions(4), normalization=Normalization.CHARACTER)
@@ -115,8 +106,7 @@ def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabiliti
     pages, ends, summaries = [], [], []
     for run in (plain, divided):
         answer_all(ledger, run)
-        report(run.run_id)
-        pages.append(page_of(run).text)
+        pages.append(report.page(run).text)
         ends.append(Producer(report.session, "export")(run.run_id).stdout)
         summaries.append(json.loads((Path("results") / run.run_id / "summary.json").read_text())["calibration"])
 
@@ -127,39 +117,28 @@ def test_calibration_of_scores_per_character_is_not_shown_as_that_of_probabiliti
 
 
 def test_a_model_that_answers_few_questions_but_right_is_not_called_a_guesser(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     questions = [make_question(at, choices=("yes", "no"), answer="A") for at in range(20)]
     questions += [make_question(at) for at in range(20, 60)]
     run = open_run(ledger, questions)
-    settled = [Verdict(question_id=f"q{at}", outcome=Outcome.CORRECT, choice="A") for at in range(20)]
-    settled += [Verdict(question_id=f"q{at}", outcome=Outcome.UNANSWERED) for at in range(20, 60)]
-    ledger.commit(run.run_id, settled)
+    settle(ledger, run.run_id, *(f"q{at}" for at in range(20)), choice="A")
+    settle(ledger, run.run_id, *(f"q{at}" for at in range(20, 60)), outcome=Outcome.UNANSWERED)
 
-    report()
-
-    text = page_of(run).text
+    text = report.page(run).text
     assert "right on 33.3 % of 60 questions (95 % interval 22.7 to 45.9 %)" in text
     # What it answered has two choices each, what it did not has four.
     assert "On the 20 questions it answered, it is above chance: chance is 50.0 %" in text
 
 
-def test_a_report_does_not_round_the_same_share_in_two_ways(ledger: MemoryLedger, report: Producer) -> None:
+def test_a_report_does_not_round_the_same_share_in_two_ways(ledger: MemoryLedger, report: Reporter) -> None:
     """An accuracy of 63 of 80 was 78.7 %, and the same of always answering 'yes' was 78.8 %."""
     asked = [make_question(n, choices=("yes", "no"), answer="A" if n < 63 else "B", subject=None) for n in range(80)]
     run = open_run(ledger, asked)
-    outcomes = [Outcome.CORRECT if each.answer == "A" else Outcome.WRONG for each in asked]
-    ledger.commit(
-        run.run_id,
-        [
-            Verdict(question_id=each.id, outcome=outcome, choice="A")
-            for each, outcome in zip(asked, outcomes, strict=True)
-        ],
-    )
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(63)), choice="A")
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(63, 80)), outcome=Outcome.WRONG, choice="A")
 
-    report(run.run_id)
-
-    text = page_of(run).text
+    text = report.page(run).text
     assert "right on 78.7 % of 80 questions" in text
     assert "always answering 'yes', which scores 78.7 %" in text
 
@@ -174,23 +153,19 @@ def test_a_report_does_not_round_the_same_share_in_two_ways(ledger: MemoryLedger
     ids=["always yes", "less than that", "what is right"],
 )
 def test_a_model_that_always_says_the_same_is_not_taken_for_one_that_knows(
-    ledger: MemoryLedger, report: Producer, answered: Callable[[int], str], told: str | None
+    ledger: MemoryLedger, report: Reporter, answered: Callable[[int], str], told: str | None
 ) -> None:
     asked = [
         make_question(n, choices=("yes", "no", "maybe"), answer="A" if n % 50 < 30 else "C", subject=None)
         for n in range(600)
     ]
     run = open_run(ledger, asked)
-    outcomes = [Outcome.CORRECT if answered(n) == each.answer else Outcome.WRONG for n, each in enumerate(asked)]
-    ledger.commit(
-        run.run_id,
-        [Verdict(question_id=each.id, outcome=outcomes[n], choice=answered(n)) for n, each in enumerate(asked)],
-    )
+    for n, each in enumerate(asked):
+        outcome = Outcome.CORRECT if answered(n) == each.answer else Outcome.WRONG
+        settle(ledger, run.run_id, each.id, outcome=outcome, choice=answered(n))
 
     ended = Producer(report.session, "export")(run.run_id).stdout
-    report(run.run_id)
-
-    text = page_of(run).text
+    text = report.page(run).text
     assert "above chance: chance is 33.3 %" in text
     for where, before, scored in ((text, ", but it", "60.0 %"), (ended, "; the accuracy", "0.600\n")):
         assert ("always answering" in where) is (told is not None)
@@ -217,7 +192,7 @@ def always_a(n: int) -> Outcome:
     ids=["shared texts", "some unanswered", "many unanswered"],
 )
 def test_the_end_of_a_run_and_the_report_agree_on_whether_it_beats_always_answering_the_same(
-    ledger: MemoryLedger, report: Producer, outcome_of: Callable[[int], Outcome], together: int, which: str | None
+    ledger: MemoryLedger, report: Reporter, outcome_of: Callable[[int], Outcome], together: int, which: str | None
 ) -> None:
     asked = [
         make_question(n, answer="A" if n % 100 < 40 else "BCD"[n % 3], context=f"Text {n // together}.", subject=None)
@@ -227,9 +202,7 @@ def test_the_end_of_a_run_and_the_report_agree_on_whether_it_beats_always_answer
     ledger.commit(run.run_id, [Verdict(question_id=each.id, outcome=outcome_of(n)) for n, each in enumerate(asked)])
 
     ended = Producer(report.session, "export")(run.run_id).stdout
-    report(run.run_id)
-
-    text = page_of(run).text
+    text = report.page(run).text
     for where, before in ((ended, f"; the accuracy{which}"), (text, "above chance: chance is 25.0 %, but it")):
         assert ("always answering" in where) is (which is not None)
         assert which is None or f"{before} is not distinguishable from always answering 'A', which scores" in where
@@ -246,22 +219,15 @@ def test_the_end_of_a_run_and_the_report_agree_on_whether_it_beats_always_answer
     ],
 )
 def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_report_say_what_to_do(
-    ledger: MemoryLedger, report: Producer, mode: Mode, unread: int, truncated: bool, said: str | None
+    ledger: MemoryLedger, report: Reporter, mode: Mode, unread: int, truncated: bool, said: str | None
 ) -> None:
-    asked = make_questions(4)
     sampling = Sampling(samples=5 if mode is Mode.VOTE else 1, temperature=1.0) if mode.writes else None
-    run = open_run(ledger, asked, mode=mode, sampling=sampling, prompt=LETTERED)
-    outcomes = [Outcome.UNANSWERED] * unread + [Outcome.CORRECT] * (4 - unread)
-    verdicts = [
-        Verdict(question_id=each.id, outcome=outcome, truncated=truncated)
-        for each, outcome in zip(asked, outcomes, strict=True)
-    ]
-    ledger.commit(run.run_id, verdicts)
+    run = open_run(ledger, make_questions(4), mode=mode, sampling=sampling, prompt=LETTERED)
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(unread)), outcome=Outcome.UNANSWERED, truncated=truncated)
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(unread, 4)), truncated=truncated)
 
     ended = [Producer(report.session, command)(run.run_id).stdout for command in ("export", "watch", "status")]
-    report(run.run_id)
-
-    page = page_of(run)
+    page = report.page(run)
     for where in (*ended, page.text):
         assert ("most texts name no choice" in where) == (said is not None)
     if said:
@@ -279,7 +245,7 @@ def test_where_most_texts_name_no_choice_the_end_of_a_run_its_status_and_the_rep
     ],
 )
 def test_what_to_do_where_most_texts_name_no_choice_fits_the_run(
-    ledger: MemoryLedger, report: Producer, shots: int, begun: str, shown: bool, said: str
+    ledger: MemoryLedger, report: Reporter, shots: int, begun: str, shown: bool, said: str
 ) -> None:
     """A run with examples was told to try some, and one that shows no choices the mode letter, which refuses that."""
     few_shot = FewShot(k=shots, pool=tuple(make_questions(1))) if shots else None
@@ -298,7 +264,7 @@ def test_what_to_do_where_most_texts_name_no_choice_fits_the_run(
 
 
 def test_the_mode_letter_is_advised_without_the_reasoning_of_examples_that_it_refuses(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     few_shot = FewShot(k=1, rationale="why", pool=(make_question(9, metadata={"why": "Because."}),))
     how: dict[str, Any] = {"sampling": Sampling(), "few_shot": few_shot, "prompt": LETTERED}
@@ -310,16 +276,14 @@ def test_the_mode_letter_is_advised_without_the_reasoning_of_examples_that_it_re
 
 
 def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_the_subjects_as_a_sample(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     # Four large subjects that are hard, and a small one that is easy: the mean of five is far above the accuracy.
     subjects = [*(name for name in "abcd" for _ in range(40)), *("e" * 8)]
     run = open_run(ledger, [make_question(at, subject=name) for at, name in enumerate(subjects)])
     answer_all(ledger, run, right=lambda at: at >= 160 or at % 4 == 0)
 
-    report()
-
-    text = page_of(run).text
+    text = report.page(run).text
     assert "Mean over 5 subjects, each counted once: 40.0 % (95 % interval 33.3 to 45.6 %, for these subjects)." in text
     assert (
         "With each question counted once, the accuracy is 28.6 %, with an interval of 4.7 to 54.7 % "
@@ -327,46 +291,41 @@ def test_the_mean_over_subjects_has_its_own_interval_and_the_accuracy_that_of_th
     )
 
 
-def test_of_one_subject_there_is_no_mean_over_subjects(ledger: MemoryLedger, report: Producer) -> None:
+def test_of_one_subject_there_is_no_mean_over_subjects(ledger: MemoryLedger, report: Reporter) -> None:
     """It was the accuracy once more, with another interval."""
     run = open_run(ledger, [make_question(at, subject="only") for at in range(8)])
     answer_all(ledger, run)
 
-    report()
-
-    assert "only 50.0 %" in page_of(run).text
-    assert "Mean over" not in page_of(run).text
+    text = report.page(run).text
+    assert "only 50.0 %" in text
+    assert "Mean over" not in text
 
 
 def test_the_report_rounds_an_accuracy_as_the_terminal_does(
-    ledger: MemoryLedger, producer: Producer, report: Producer
+    ledger: MemoryLedger, producer: Producer, report: Reporter
 ) -> None:
     # 74 of 160 are 0.4625: the terminal's 0.463 once stood beside the report's 46.2 %.
     run = open_run(ledger, make_questions(160))
     answer_all(ledger, run, right=lambda at: at < 74)
 
-    report()
-
     told = producer("export", run.run_id).stdout
     assert "accuracy     0.463  95 % interval 0.387 to 0.540" in told
-    page = page_of(run)
-    assert "is right on 46.3 % of 160 questions" in page.text
-    assert "46.2 %" not in page.text
+    text = report.page(run).text
+    assert "is right on 46.3 % of 160 questions" in text
+    assert "46.2 %" not in text
 
 
-def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, report: Producer) -> None:
+def test_a_run_that_was_only_read_again_has_no_speed(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(20), rescored_from="another", mode=Mode.GENERATE, sampling=Sampling())
     answer_all(ledger, run)
 
-    report()
-
-    page = page_of(run)
+    page = report.page(run)
     assert "50.0 %" in page.text
     assert "Throughput" not in page.text
 
 
 def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
-    ledger: MemoryLedger, broker: MemoryBroker, report: Producer
+    ledger: MemoryLedger, broker: MemoryBroker, report: Reporter
 ) -> None:
     run = open_run(ledger, make_questions(4))
     answer_all(ledger, run)
@@ -374,26 +333,22 @@ def test_the_report_describes_the_engines_that_serve_the_runs_model_now(
         engine = {"engine": f"engine of {model}"}
         broker.live.append(live_worker(score_queue(model), model, model=model, engine=engine, process_started=1))
 
-    report()
-
-    page = page_of(run)
+    page = report.page(run)
     assert f"engine of {run.spec.model.upper()}" in page.text
     assert "engine of another" not in page.text
 
 
-def test_the_report_says_that_unlike_engines_answered_a_run(ledger: MemoryLedger, report: Producer) -> None:
+def test_the_report_says_that_unlike_engines_answered_a_run(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(4))
     answer_all(ledger, run)
     for dtype in ("float32", "bfloat16"):
         ledger.note_engine(run.run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))
 
-    report()
-
-    page = page_of(run)
+    page = report.page(run)
     assert 'not identical: they differ in dtype ("float32", "bfloat16")' in page.text
 
 
-def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger, report: Producer) -> None:
+def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(20))
     judge = Judge(prompt=Prompt(name="grade", text="{{ response }}"))
     spec = make_spec(mode=Mode.JUDGE, sampling=Sampling(), judge=judge)
@@ -402,9 +357,7 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
     ledger.add_questions(free.run_id, make_questions(20))
     answer_all(ledger, free)
 
-    report(free.run_id)
-
-    page = page_of(free)
+    page = report.page(free)
     assert "95 % interval 29.9 to 70.1 %)." in page.text
     assert "guessing" not in page.text
     assert "dashed line is chance" not in page.text
@@ -414,18 +367,14 @@ def test_where_nobody_can_guess_the_report_draws_no_chance(ledger: MemoryLedger,
 
 
 def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     run = open_run(ledger, make_questions(4), circular=True, prompt=LETTERED)
-    for number in range(4):
-        question_id, scores = f"q{number}", dict.fromkeys("ABCD", -1.0)
-        verdict = Verdict(question_id=question_id, outcome=Outcome.WRONG, choice="A", confidence=0.9)
-        rotated = {"rotations": 4, "rotations_right": 2, "choice_scores": scores}
-        ledger.commit(run.run_id, [verdict.model_copy(update=rotated)])
+    rotated = {"rotations": 4, "rotations_right": 2, "choice_scores": dict.fromkeys("ABCD", -1.0)}
+    ids = [f"q{number}" for number in range(4)]
+    settle(ledger, run.run_id, *ids, outcome=Outcome.WRONG, choice="A", confidence=0.9, **rotated)
 
-    report()
-
-    page = page_of(run)
+    page = report.page(run)
     assert "single rotations 50.0 %" in page.text
     guess = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
     # Of answered questions, which all rotations must get right; of the key's share in one; of one alone.
@@ -438,92 +387,72 @@ def test_a_circular_run_is_also_told_by_single_rotations_beside_one_guess(
     assert f"; confidence is {told}\n" in Producer(report.session, "export")(run.run_id).stdout
 
 
-def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedger, report: Producer) -> None:
+def test_a_position_that_the_model_was_not_shown_is_called_so(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(8))
     answer_all(ledger, run)
 
-    report()
-
-    page = page_of(run)
+    page = report.page(run)
     assert "position, which the model was not shown" in page.text
     assert "as shown to the model" not in page.text
 
 
-def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: MemoryLedger, report: Producer) -> None:
+def test_each_subject_is_seen_against_a_guess_among_its_own_choices(ledger: MemoryLedger, report: Reporter) -> None:
     two = make_question(0, subject="yes or no", choices=("yes", "no"), answer="A")
     five = make_question(1, subject="of five", choices=tuple("vwxyz"), answer="A")
     run = open_run(ledger, [two, five])
     answer_all(ledger, run)
 
-    report()
-
-    page = page_of(run)
+    page = report.page(run)
     lines = [attributes["x1"] for _, attributes in page.tags if attributes.get("class") == "chance"]
     # Of all, of those answered, of all compared in two other ways, and by the probability of the key.
     accuracies = ["35.00"] * 5
     assert lines == [*accuracies, "50.00", "20.00"], "and then the better subject first"
 
 
-def test_without_failed_questions_a_guess_is_one_at_the_others(ledger: MemoryLedger, report: Producer) -> None:
+def test_without_failed_questions_a_guess_is_one_at_the_others(ledger: MemoryLedger, report: Reporter) -> None:
     two, five = (make_question(n, choices=tuple("vwxyz"[:of]), answer="A") for n, of in enumerate((2, 5)))
     run = open_run(ledger, [two, five])
     settle(ledger, run.run_id, "q0", choice="A")
     settle(ledger, run.run_id, "q1", outcome=Outcome.FAILED)
 
-    report()
-
-    lines = [attributes["x1"] for _, attributes in page_of(run).tags if attributes.get("class") == "chance"]
+    lines = [attributes["x1"] for _, attributes in report.page(run).tags if attributes.get("class") == "chance"]
     assert lines[:2] == ["35.00", "50.00"]
 
 
 def test_the_report_tells_ties_label_mass_made_up_answers_and_texts_that_were_cut_off(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     run = open_run(ledger, make_questions(2))
-    doubtful = Verdict(
-        question_id="q0",
-        outcome=Outcome.CORRECT,
-        choice="A",
-        margin=0.0,
-        label_mass=1.125,
-        truncated=True,
-        simulated=True,
-    )
-    ledger.commit(run.run_id, [doubtful])
+    settle(ledger, run.run_id, "q0", choice="A", margin=0.0, label_mass=1.125, truncated=True, simulated=True)
 
-    report()
-
-    page = page_of(run)
+    page = report.page(run)
     assert "1.125 is the mean probability that a label comes next" in page.text, "an engine that only simulates"
     assert "1 of 1: two choices score the same, the first was chosen" in page.text
     assert "1 of 1: the text was cut off at max_tokens" in page.text
     assert "1 of 1: made up by the simulated engine" in page.text
-    assert "<code>purge</code> the run" in html_of(run), "it stood between backticks, as in the terminal"
+    assert "<code>purge</code> the run" in page.html, "it stood between backticks, as in the terminal"
     assert f"The simulated engine answered 1 question of {run.run_id}: its figures are meaningless." in page.text
 
 
 def test_a_run_whose_questions_were_not_all_written_is_told_to_be_unsettled(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     run = interrupted_run(ledger, make_questions(5), written=2)
     answer_all(ledger, run)
 
-    report()
-
-    text = page_of(run).text
+    text = report.page(run).text
     assert "This run is not settled: 3 of 5 questions without a verdict yet, excluded from all figures." in text
 
 
-def test_a_run_without_any_verdict_says_so_and_draws_nothing(ledger: MemoryLedger, report: Producer) -> None:
+def test_a_run_without_any_verdict_says_so_and_draws_nothing(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(3))
-    report()
-    page = page_of(run)
+    page = report.page(run)
     assert "3 of 3 questions without a verdict yet" in page.text
     assert not any(tag == "figure" for tag, _ in page.tags)
 
 
 def test_a_file_where_the_results_folder_should_be_is_named(
-    ledger: MemoryLedger, report: Producer, tmp_path: Path
+    ledger: MemoryLedger, report: Reporter, tmp_path: Path
 ) -> None:
     open_run(ledger, make_questions(3))
     (tmp_path / "file").write_text("")

@@ -17,22 +17,20 @@ from producer.report.table import PER_PARCEL
 from producer.session import Session
 from tests.support import interrupted_run, make_question, make_questions, open_run
 from tests.unit.producer.conftest import Producer
-from tests.unit.producer.report.conftest import Page, answer_all, html_of, packed, unpack
+from tests.unit.producer.report.conftest import Page, Reporter, answer_all, packed, unpack
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{ 7*7 }}{% raw %}\u2028]]>"
 
 
 def test_the_margin_of_a_vote_is_a_share_of_the_texts_and_any_other_is_in_nats(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     run = open_run(ledger, make_questions(3))
     for question_id, rule in (("q0", MAJORITY), ("q1", "sum"), ("q2", "per-character")):
         verdict = Verdict(question_id=question_id, outcome=Outcome.CORRECT, choice="A", margin=0.25, rule=rule)
         ledger.commit(run.run_id, [verdict])
 
-    report()
-
-    _, details = unpack(html_of(run))
+    _, details = unpack(report.page(run).html)
     assert [dict(each["facts"])["margin"] for each in details] == [
         "0.2500 of the texts",
         "0.2500 nats",
@@ -46,7 +44,7 @@ def test_a_near_tie_does_not_look_like_a_tie(margin: float, shown: str) -> None:
 
 
 def test_without_a_key_no_number_of_rotations_is_correct(
-    ledger: MemoryLedger, session: Session, report: Producer
+    ledger: MemoryLedger, session: Session, report: Reporter
 ) -> None:
     """ "correct in 0 of 4" was said of a question that nobody could be right on."""
     run = open_run(ledger, [make_question(0, choices=("a", "b"), answer=None)], circular=True)
@@ -62,25 +60,24 @@ def test_without_a_key_no_number_of_rotations_is_correct(
 
 
 def test_a_question_on_which_the_template_failed_is_shown_with_the_reason_instead_of_its_prompt(
-    ledger: MemoryLedger, session: Session, report: Producer
+    ledger: MemoryLedger, session: Session, report: Reporter
 ) -> None:
     short = make_question(1, choices=("a", "b"), answer="A")
     run = open_run(ledger, [make_question(0), short], prompt=Prompt(name="mine", text="{{ choices[2].text }}"))
     answer_all(ledger, run)
 
-    report()
+    page = report.page(run)
     shown = Producer(session, "show")(run.run_id, "q1")
 
     why = "‹none: prompt 'mine' cannot be rendered for question 'q1': list object has no element 2.›"
-    assert [each["prompts"] for each in unpack(html_of(run))[1]] == [["2"], [why]]
+    assert [each["prompts"] for each in unpack(page.html)[1]] == [["2"], [why]]
     assert why in shown.output
 
 
-def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Producer) -> None:
+def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(4))
     answer_all(ledger, run)
-    report()
-    html = html_of(run)
+    html = report.page(run).html
     loading = {name for _, attributes in Page(html).tags for name in attributes} & {"src", "srcset", "action"}
     assert loading == set()
     assert all(attributes["href"].startswith("#") for _, attributes in Page(html).tags if attributes.get("href"))  # type: ignore[union-attr]
@@ -89,7 +86,7 @@ def test_the_report_asks_for_nothing_outside_itself(ledger: MemoryLedger, report
     assert "default-src 'none'" in html
 
 
-def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Producer) -> None:
+def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Reporter) -> None:
     question = Question(
         id=f"q {HOSTILE}",
         question=HOSTILE,
@@ -112,8 +109,7 @@ def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Produ
         error=Failure(type=HOSTILE, message=HOSTILE),
     )
     ledger.commit(run.run_id, [verdict])
-    report()
-    html = html_of(run)
+    html = report.page(run).html
     page = Page(html)
     assert (page.scripts("code"), page.scripts("text/plain")) == (1, 2)
     assert not any(tag == "img" for tag, _ in page.tags)
@@ -125,11 +121,10 @@ def test_no_text_of_a_run_can_break_the_page(ledger: MemoryLedger, report: Produ
     assert details[0]["scores"] == {"A": "-inf"}
 
 
-def test_the_table_holds_every_question_with_prompt_and_scores(ledger: MemoryLedger, report: Producer) -> None:
+def test_the_table_holds_every_question_with_prompt_and_scores(ledger: MemoryLedger, report: Reporter) -> None:
     run = open_run(ledger, make_questions(PER_PARCEL + 3))
     answer_all(ledger, run)
-    report()
-    html = html_of(run)
+    html = report.page(run).html
     rows, details = unpack(html)
     assert [row[1] for row in rows] == [f"q{n}" for n in range(PER_PARCEL + 3)]
     assert len(details) == len(rows)
@@ -138,27 +133,23 @@ def test_the_table_holds_every_question_with_prompt_and_scores(ledger: MemoryLed
 
 @pytest.mark.parametrize("piece", [1, 2, 5, 6])
 def test_a_table_that_is_written_in_pieces_holds_every_question_once(
-    ledger: MemoryLedger, report: Producer, monkeypatch: pytest.MonkeyPatch, piece: int
+    ledger: MemoryLedger, report: Reporter, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
     """It was one text, beside which stood its bytes: for 100,000 questions of 7 kB, the report took 2.2 GB."""
     run = open_run(ledger, make_questions(5))
     monkeypatch.setattr("producer.report.table.PER_PIECE", piece)
 
-    report()
-
-    rows, _ = unpack(html_of(run))
+    rows, _ = unpack(report.page(run).html)
     assert [(row[1], row[8]) for row in rows] == [(each.id, each.question) for each in make_questions(5)]
 
 
-def test_the_table_of_a_run_without_a_written_question_is_empty(ledger: MemoryLedger, report: Producer) -> None:
+def test_the_table_of_a_run_without_a_written_question_is_empty(ledger: MemoryLedger, report: Reporter) -> None:
     run = interrupted_run(ledger, make_questions(2), written=0)
 
-    report()
-
-    assert unpack(html_of(run)) == ([], [])
+    assert unpack(report.page(run).html) == ([], [])
 
 
-def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report: Producer) -> None:
+def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report: Reporter) -> None:
     questions = [make_question(n, context=f"Context {n}.", metadata={"level": n}) for n in range(PER_PARCEL + 3)]
     same, otherwise = open_run(ledger, questions, "same"), open_run(ledger, questions, "same", seed=7)
     words = Prompt(name="words", text="Say: {{ question }}")
@@ -167,9 +158,7 @@ def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report:
     runs = [same, otherwise, other_words, other_questions, chat]
     for run in runs[1:]:
         answer_all(ledger, run)
-    report(*(run.run_id for run in runs))
-
-    html = html_of(same)
+    html = report.page(*runs).html
     (texts, _), *_ = packed(html)
     assert len(texts[0]) == len(questions) + 2, "each set of questions once"
     rows, details = unpack(html)
@@ -183,16 +172,14 @@ def test_what_several_runs_asked_stands_there_once(ledger: MemoryLedger, report:
 
 
 def test_beside_a_run_whose_questions_were_not_all_written_every_row_shows_its_own_question(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     asked, others = make_questions(5), [make_question(n, id=f"other{n}") for n in range(5)]
     begun, between = interrupted_run(ledger, asked, 2, "begun"), open_run(ledger, others, "between")
     whole, again = open_run(ledger, asked, "whole", seed=7), open_run(ledger, asked, "again", seed=8)
     runs = [begun, between, whole, again]
 
-    report(*(run.run_id for run in runs))
-
-    html = html_of(begun)
+    html = report.page(*runs).html
     rows, _ = unpack(html)
     ids = [[row[1] for row in rows if row[0] == number] for number in range(len(runs))]
     assert ids == [["q0", "q1"], [each.id for each in others], *[[each.id for each in asked]] * 2]
@@ -200,15 +187,13 @@ def test_beside_a_run_whose_questions_were_not_all_written_every_row_shows_its_o
     assert len(texts[0]) == 2 + 5 + 5, "the last run shares the questions of the one before it"
 
 
-def test_without_questions_the_page_has_the_figures_alone(ledger: MemoryLedger, report: Producer) -> None:
+def test_without_questions_the_page_has_the_figures_alone(ledger: MemoryLedger, report: Reporter) -> None:
     questions = [make_question(n, question=f"Only the table says so, {n}.") for n in range(20)]
     a, b = open_run(ledger, questions, "a"), open_run(ledger, questions, "b", seed=7)
     answer_all(ledger, a)
     answer_all(ledger, b, right=lambda n: n % 4 != 1)
 
-    report(a.run_id, b.run_id, "--no-questions")
-
-    html = html_of(a)
+    html = report.page(a, b, option="--no-questions").html
     page = Page(html)
     assert "Difference +25.0 percentage points" in page.text
     assert "Calibration" in page.text
@@ -217,13 +202,12 @@ def test_without_questions_the_page_has_the_figures_alone(ledger: MemoryLedger, 
     assert not any(attributes.get("href") == "#questions" for _, attributes in page.tags)
 
 
-def test_of_very_many_subjects_the_page_lists_some_and_counts_all(ledger: MemoryLedger, report: Producer) -> None:
+def test_of_very_many_subjects_the_page_lists_some_and_counts_all(ledger: MemoryLedger, report: Reporter) -> None:
     questions = [make_question(at, subject=f"subject {at:04}") for at in range(1003)]
     runs = [open_run(ledger, questions, name) for name in ("a", "b")]
     for run in runs:
         answer_all(ledger, run, right=lambda at: at < 300)
-    report(runs[0].run_id, runs[1].run_id, "--no-questions")
-    page = Page(html_of(runs[0]))
+    page = report.page(*runs, option="--no-questions")
     listed = Counter(re.findall(r"subject \d{4}", page.text))
     assert "1,003 subjects, best first" in page.text
     assert "of these, the 500 best and the 500 worst (summary.json has all)" in page.text
@@ -233,13 +217,12 @@ def test_of_very_many_subjects_the_page_lists_some_and_counts_all(ledger: Memory
 
 
 def test_the_prompts_of_another_model_are_told_once_and_those_of_another_template_each(
-    ledger: MemoryLedger, report: Producer
+    ledger: MemoryLedger, report: Reporter
 ) -> None:
     questions = make_questions(3)
     first, model = open_run(ledger, questions, "first"), open_run(ledger, questions, "model", model="another")
     words = open_run(ledger, questions, "words", prompt=Prompt(name="words", text="Say: {{ question }}"))
-    report(first.run_id, model.run_id, words.run_id)
-    html = html_of(first)
+    html = report.page(first, model, words).html
     _, *parcels = packed(html)
     assert ["prompts" in each for parcel in parcels for each in parcel] == [True] * 3 + [False] * 3 + [True] * 3
     _, details = unpack(html)
@@ -248,12 +231,11 @@ def test_the_prompts_of_another_model_are_told_once_and_those_of_another_templat
     ]
 
 
-def test_an_opened_row_shows_the_prompt_with_the_passages_in_it(ledger: MemoryLedger, report: Producer) -> None:
+def test_an_opened_row_shows_the_prompt_with_the_passages_in_it(ledger: MemoryLedger, report: Reporter) -> None:
     rag = Retrieval(index="elements", index_digest="0" * 64, kind=IndexKind.BM25)
     template = Prompt(name="with context", text="{{ context }} {{ question }}")
     run = open_run(ledger, make_questions(1), rag=rag, prompt=template)
     shown = Passage(id="p", score=2.0, text="Sums are even.")
     ledger.commit(run.run_id, [Verdict(question_id="q0", outcome=Outcome.WRONG, passages=(shown,))])
-    report()
-    _, details = unpack(html_of(run))
+    _, details = unpack(report.page(run).html)
     assert details[0]["prompts"] == ["Sums are even. What is 0 plus 0?"]
