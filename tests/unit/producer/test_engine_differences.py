@@ -99,9 +99,8 @@ def test_that_two_models_have_two_tokenizers_is_no_difference_of_their_engines()
 
 
 def test_status_says_while_a_run_goes_on_that_its_engines_are_not_alike(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, ledger: MemoryLedger
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     for dtype in ("float32", "bfloat16"):
         assert "not identical" not in producer("status", run_id).stdout
         ledger.note_engine(run_id, EngineUsed(worker=dtype, since=0.0, engine={"dtype": dtype}))

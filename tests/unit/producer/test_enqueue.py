@@ -89,8 +89,7 @@ def test_enqueue_again_resumes(producer: Producer, five: Path, broker: MemoryBro
     assert "resumed: 5 of 5 unsettled, 1 re-sent in 1 message" in producer("enqueue", five).stdout
 
 
-def test_enqueue_again_after_the_end_says_so(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
+def test_enqueue_again_after_the_end_says_so(producer: Producer, run_id: str, five: Path, ledger: MemoryLedger) -> None:
     settle_whole(ledger, run_id)
 
     result = producer("enqueue", five)
@@ -508,8 +507,9 @@ def test_the_model_that_is_asked_may_be_named_as_an_option(producer: Producer, f
     assert producer.json("status")["model"] == "1e3"
 
 
-def test_enqueue_with_watch_exports_and_prints_the_table(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
+def test_enqueue_with_watch_exports_and_prints_the_table(
+    producer: Producer, run_id: str, five: Path, ledger: MemoryLedger
+) -> None:
     settle_whole(ledger, run_id)
 
     result = producer("enqueue", five, "--watch", "--out", "here")

@@ -20,7 +20,7 @@ from producer.question_view import verdict_facts
 from producer.watching import finish
 from producer.watching.outage import Clock
 from producer.watching.watch import watch
-from tests.support import make_questions, open_run
+from tests.support import make_questions, open_run, settle
 from tests.unit.producer.conftest import Producer, WriteRows, live_worker, settle_whole
 from workers.cli import main as workers
 
@@ -104,9 +104,8 @@ def test_the_list_of_commands_says_of_each_a_whole_sentence(producer: Producer) 
 
 
 def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledger_has(
-    producer: Producer, five: Path, ledger: MemoryLedger, tmp_path: Path
+    producer: Producer, run_id: str, ledger: MemoryLedger, tmp_path: Path
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     producer("export")
     settle_whole(ledger, run_id)
 
@@ -123,9 +122,8 @@ def test_a_watch_names_the_files_of_an_export_only_where_they_have_what_the_ledg
 
 
 def test_commands_for_the_results_name_the_folder_that_was_named(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, five: Path, ledger: MemoryLedger
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     settle_whole(ledger, run_id)
     export = f"python -m producer export {run_id} --out 'my results'"
 
@@ -133,13 +131,10 @@ def test_commands_for_the_results_name_the_folder_that_was_named(
     assert export in producer("watch", "--out", "my results").stderr
 
 
-def test_the_end_of_a_run_says_how_fast_it_was(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
-    verdicts = [
-        Verdict(question_id=f"q{n}", outcome=Outcome.CORRECT, choice="B", latency_ms=10_000, settled_at=1000 + 20 * n)
-        for n in range(4)
-    ]
-    ledger.commit(run_id, [*verdicts, Verdict(question_id="q4", outcome=Outcome.ANSWERED, choice="B", settled_at=1090)])
+def test_the_end_of_a_run_says_how_fast_it_was(producer: Producer, run_id: str, ledger: MemoryLedger) -> None:
+    for n in range(4):
+        settle(ledger, run_id, f"q{n}", latency_ms=10_000, settled_at=1000 + 20 * n)
+    settle(ledger, run_id, "q4", outcome=Outcome.ANSWERED, settled_at=1090)
 
     told = "0.1 questions/s: 5 questions in 1:40, from the first call to the last verdict"
     assert told in producer("watch").stdout
@@ -151,7 +146,7 @@ def test_letters_that_the_model_hardly_expected_are_doubted(
     producer: Producer, five: Path, ledger: MemoryLedger, mass: float, doubted: bool
 ) -> None:
     run_id = producer.json("enqueue", five, "--set", "mode=letter")["run_id"]
-    ledger.commit(run_id, [Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="B", label_mass=mass)])
+    settle(ledger, run_id, "q0", choice="B", label_mass=mass)
 
     told = producer("export").stdout
     assert f"{mass:.3f} is the mean probability that a label comes next" in told
@@ -166,9 +161,8 @@ def test_an_option_of_all_commands_behind_one_is_told_its_place(producer: Produc
 
 
 def test_watch_ends_with_a_table_and_exit_code_3_if_some_failed(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, ledger: MemoryLedger
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     settle_whole(ledger, run_id, but=Outcome.FAILED)
 
     result = producer("watch", exit_code=3)
@@ -210,10 +204,8 @@ def test_results_that_could_not_be_written_at_the_end_are_refused_at_the_beginni
 
 
 def test_an_interrupted_watch_says_how_to_rejoin(
-    producer: Producer, five: Path, monkeypatch: pytest.MonkeyPatch
+    producer: Producer, run_id: str, five: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
-
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -249,9 +241,7 @@ def test_a_paused_run_does_not_continue_when_its_watch_is_interrupted(
     assert ledger.counts(run_id).state is RunState.PAUSED
 
 
-def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
-
+def test_export_writes_the_formats_that_were_asked_for(producer: Producer, run_id: str, ledger: MemoryLedger) -> None:
     result = producer("export", "--format", "jsonl", "--format", "csv")
 
     assert "5 of 5" in result.stdout, "an unfinished run says so"
@@ -269,10 +259,9 @@ def test_export_writes_the_formats_that_were_asked_for(producer: Producer, five:
 
 @pytest.mark.parametrize("words", [("enqueue", "questions.jsonl", "--watch"), ("watch", "--export")])
 def test_what_is_watched_is_exported_in_the_formats_that_were_asked_for(
-    producer: Producer, five: Path, ledger: MemoryLedger, words: tuple[str, ...]
+    producer: Producer, run_id: str, ledger: MemoryLedger, words: tuple[str, ...]
 ) -> None:
     """It was CSV, and the formats took a second command."""
-    run_id = producer.json("enqueue", five)["run_id"]
     settle_whole(ledger, run_id, but=Outcome.WRONG)
 
     producer(*words, "--format", "jsonl", "--format", "parquet")
@@ -309,8 +298,7 @@ def test_several_runs_are_exported_at_once_and_that_questions_of_one_failed_is_n
     assert producer.json("export", ids[0])["run_id"] == ids[0], "of a single one, no list"
 
 
-def test_an_export_names_the_result_files_that_an_earlier_one_left_there(producer: Producer, five: Path) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
+def test_an_export_names_the_result_files_that_an_earlier_one_left_there(producer: Producer, run_id: str) -> None:
     every = [f"--format={each}" for each in FORMATS]
     (Path("results") / run_id).mkdir(parents=True)
     Path("results", run_id, "results.xlsx").write_text("the user's own")
@@ -333,10 +321,8 @@ def test_a_watch_does_not_name_the_files_of_a_purged_run_that_came_out_as_often_
 ) -> None:
     def ask(*outcomes: Outcome, settled_at: float) -> str:
         run_id: str = producer.json("enqueue", five)["run_id"]
-        verdicts = [
-            Verdict(question_id=f"q{n}", outcome=each, settled_at=settled_at) for n, each in enumerate(outcomes)
-        ]
-        ledger.commit(run_id, verdicts)
+        for n, each in enumerate(outcomes):
+            settle(ledger, run_id, f"q{n}", outcome=each, settled_at=settled_at)
         return run_id
 
     run_id = ask(Outcome.CORRECT, Outcome.WRONG, settled_at=1000.0)
@@ -351,8 +337,7 @@ def test_a_watch_does_not_name_the_files_of_a_purged_run_that_came_out_as_often_
     assert producer.json("watch", exit_code=4)["files"] == exported
 
 
-def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, five: Path, ledger: MemoryLedger) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
+def test_show_lists_choices_by_score_and_the_prompt(producer: Producer, run_id: str, ledger: MemoryLedger) -> None:
     assert "unsettled" in producer("show", "last", "q0").stdout
     settle_whole(ledger, run_id)
 
@@ -371,9 +356,8 @@ def test_the_version_is_told(producer: Producer) -> None:
 
 
 def test_show_tells_everything_that_the_report_tells_of_a_verdict(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, ledger: MemoryLedger
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     verdict = Verdict(
         question_id="q0",
         outcome=Outcome.WRONG,
@@ -404,13 +388,8 @@ def test_the_number_of_a_batch_is_not_told_as_a_part_of_its_size() -> None:
 def test_show_tells_a_circular_questions_rotations_apart(producer: Producer, ledger: MemoryLedger) -> None:
     run = open_run(ledger, make_questions(3), circular=True)
     rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "choice": "A", "rotations": 4}
-    ledger.commit(
-        run.run_id,
-        [
-            Verdict(question_id="q0", rotations_right=2, rotation_choices=("D", "A", None, "A"), **rotated),
-            Verdict(question_id="q1", rotations_right=3, **rotated),
-        ],
-    )
+    settle(ledger, run.run_id, "q0", rotations_right=2, rotation_choices=("D", "A", None, "A"), **rotated)
+    settle(ledger, run.run_id, "q1", rotations_right=3, **rotated)
 
     lines = [line.strip() for line in producer("show", "last", "q0").stdout.splitlines()]
     (at,) = (at for at, line in enumerate(lines) if line.startswith("rotations") and line.endswith("correct in 2 of 4"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -27,9 +26,8 @@ def failed_lines(told: str) -> list[str]:
 
 @pytest.mark.parametrize("command", ["watch", "export"])
 def test_a_run_with_failed_questions_ends_with_why_and_with_what_asks_them_anew(
-    producer: Producer, five: Path, ledger: MemoryLedger, command: str
+    producer: Producer, run_id: str, ledger: MemoryLedger, command: str
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     away = Failure(type="JudgeUnreachable", message="No judge answers at\n  http://127.0.0.1:1")
     long = Failure(type="PromptTooLong", message="word " * 1000)
     failures = {"q0": long, "q1": away, "q2": away, "q3": away}
@@ -43,10 +41,9 @@ def test_a_run_with_failed_questions_ends_with_why_and_with_what_asks_them_anew(
 
 
 def test_failures_of_one_type_for_different_reasons_have_an_example_of_each(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, ledger: MemoryLedger
 ) -> None:
     """Of questions that had killed their workers and one that met an error, an example of the first was all."""
-    run_id = producer.json("enqueue", five)["run_id"]
     died = ("attempted 5 times: 5 times its worker died", "attempted 6 times: 6 times its worker died")
     reasons = [*died, "attempted 5 times: gpu0: ZeroDivisionError", "attempted 5 times: gpu1: ZeroDivisionError"]
     fail(ledger, run_id, {f"q{n}": Failure(type="TooManyAttempts", message=each) for n, each in enumerate(reasons)})
@@ -58,10 +55,9 @@ def test_failures_of_one_type_for_different_reasons_have_an_example_of_each(
 
 
 def test_failures_that_differ_in_numbers_only_have_one_example(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, ledger: MemoryLedger
 ) -> None:
     """A vLLM worker's message is longer than what tells failures apart: numbers of more digits shifted its end."""
-    run_id = producer.json("enqueue", five)["run_id"]
     tokens = {"q0": (998, 7), "q1": (2040, 12), "q2": (10234, 1100)}
     long = "Prompt of {} tokens and longest choice of {} exceed the context of 2048. Raise vllm_args.max_model_len."
     messages = {name: long.format(*counts) for name, counts in tokens.items()} | {"q3": "There is no adapter 'x' here."}

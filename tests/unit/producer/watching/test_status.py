@@ -52,9 +52,8 @@ def test_all_lines_of_a_status_are_of_the_same_look_at_the_workers(
 
 
 def test_status_shows_counts_accuracy_queue_and_workers(
-    producer: Producer, five: Path, ledger: MemoryLedger, broker: MemoryBroker
+    producer: Producer, run_id: str, ledger: MemoryLedger, broker: MemoryBroker
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     settle_whole(ledger, run_id, but=Outcome.FAILED)
     broker.live.append(live_worker(QUEUE, "gpu0", engine={"engine": "simulated"}))
 
@@ -69,8 +68,7 @@ def test_status_shows_counts_accuracy_queue_and_workers(
     assert (found["finished"], sum(found["queues"].values()), found["workers"][0]["name"]) == (True, 3, "gpu0")
 
 
-def test_nobody_is_told_to_start_workers_for_a_cancelled_run(producer: Producer, five: Path) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
+def test_nobody_is_told_to_start_workers_for_a_cancelled_run(producer: Producer, run_id: str) -> None:
     start = "none live; start one: python -m workers up"
     for command, told in (("pause", True), ("cancel", False), ("resume", True)):
         producer(command, run_id)
@@ -78,9 +76,8 @@ def test_nobody_is_told_to_start_workers_for_a_cancelled_run(producer: Producer,
 
 
 def test_status_of_a_run_with_failed_questions_names_what_says_why_and_what_asks_them_again(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, ledger: MemoryLedger
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     remedy = "failed    `export` says why, and `requeue --failed` asks them again once that is fixed\n"
     assert remedy not in producer("status").stdout
     settle_whole(ledger, run_id, but=Outcome.FAILED)
@@ -88,9 +85,8 @@ def test_status_of_a_run_with_failed_questions_names_what_says_why_and_what_asks
 
 
 def test_the_accuracy_of_a_run_that_goes_on_is_said_to_be_over_what_is_settled_so_far(
-    producer: Producer, five: Path, ledger: MemoryLedger
+    producer: Producer, run_id: str, ledger: MemoryLedger
 ) -> None:
-    run_id = producer.json("enqueue", five)["run_id"]
     settle(ledger, run_id, *(f"q{n}" for n in range(2)), choice="B")
 
     for command in (("status",), ("export",)):
