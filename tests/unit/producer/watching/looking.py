@@ -7,10 +7,12 @@ from collections.abc import Callable
 from contract import keys
 from contract.errors import WritesRefused
 from contract.fleet import WorkerRecord, WorkerState
-from contract.ledger import MemoryLedger, Run
+from contract.ledger import Counts, MemoryLedger, Run
+from producer.broker import MemoryBroker
 from producer.watching.outage import Clock
 from producer.watching.progress import Snapshot
 from producer.watching.screens import NothingToEnd
+from producer.watching.watch import Watcher, watch
 from tests.support import settle
 
 __all__ = ["FULL", "WAITING", "Screen", "Script", "settle_open", "worker"]
@@ -21,11 +23,16 @@ WAITING = f"Questions are waiting. {FULL}"
 
 
 class Screen(NothingToEnd):
-    """Remembers what was shown and said."""
+    """Remembers what was shown and said of the run."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
         self.snapshots: list[Snapshot] = []
         self.said: list[str] = []
+        self._watcher = Watcher(ledger, broker, run, self)
+
+    def watch(self, *events: tuple[float, Callable[[], object]]) -> Counts:
+        """Stay with the run to its end, while these things happen, each at its time."""
+        return watch(self._watcher, clock=Script(dict(events)).clock())
 
     def show(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)

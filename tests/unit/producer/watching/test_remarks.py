@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -15,17 +14,15 @@ from producer.watching.pace import Rates
 from producer.watching.progress import Snapshot
 from producer.watching.status import status_json, status_lines
 from producer.watching.unserved import start_command
-from producer.watching.watch import Watcher, watch
-from tests.unit.producer.watching.looking import FULL, WAITING, Screen, Script, settle_open, worker
+from tests.unit.producer.watching.looking import FULL, WAITING, Screen, settle_open, worker
 
 
 def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     broker.live.append(worker("another"))
-    screen = Screen()
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({80: lambda: settle_open(ledger, run)}).clock())
+    screen.watch((80, lambda: settle_open(ledger, run)))
 
     assert len(screen.said) == 2
     assert screen.said[0] == (
@@ -36,38 +33,37 @@ def test_absent_workers_are_mentioned_after_ten_seconds_and_then_once_a_minute(
     assert "for 70 s" in screen.said[1]
 
 
-def test_a_pause_is_no_time_in_which_workers_are_missed(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+def test_a_pause_is_no_time_in_which_workers_are_missed(ledger: MemoryLedger, run: Run, screen: Screen) -> None:
     """Nobody looked then whether one was there."""
-    screen = Screen()
-    events: dict[float, Callable[[], object]] = {
-        5: lambda: ledger.halt(run.run_id, RunState.PAUSED),
-        200: lambda: ledger.resume(run.run_id),
-        220: lambda: settle_open(ledger, run),
-    }
-    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+    screen.watch(
+        (5, lambda: ledger.halt(run.run_id, RunState.PAUSED)),
+        (200, lambda: ledger.resume(run.run_id)),
+        (220, lambda: settle_open(ledger, run)),
+    )
     missed = [each for each in screen.said if each.startswith("No worker has served")]
     assert len(missed) == 1
     assert "for 10 s" in missed[0]
 
 
 def test_a_worker_that_is_starting_is_named_where_none_has_come_yet(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     broker.announced = ["cpu0@here"]
-    screen = Screen()
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle_open(ledger, run)}).clock())
+    screen.watch((15, lambda: settle_open(ledger, run)))
 
     queue = "score.smollm2-135m-instruct"
     assert screen.said == [f"No worker has served {queue} for 10 s. 1 worker is starting: cpu0@here"]
 
 
-def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+def test_a_run_whose_last_worker_goes_shows_no_time_left(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
+) -> None:
     broker.live.append(worker(run.spec.model))
-    screen = Screen()
 
-    script = Script({2: lambda: settle_open(ledger, run, 2), 4: broker.live.clear, 9: lambda: settle_open(ledger, run)})
-    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
+    screen.watch(
+        (2, lambda: settle_open(ledger, run, 2)), (4, broker.live.clear), (9, lambda: settle_open(ledger, run))
+    )
 
     left = dict.fromkeys(each.left() for each in screen.snapshots)
     assert next(iter(left)) == "time left unknown"
@@ -75,12 +71,14 @@ def test_a_run_whose_last_worker_goes_shows_no_time_left(ledger: MemoryLedger, b
     assert list(left)[-2:] == ["no worker", "settled"]
 
 
-def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+def test_why_workers_put_the_run_off_is_said_once(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
+) -> None:
     putting_off = worker(run.spec.model).model_copy(update={"puts_off": {run.run_id: "here is another build"}})
     broker.live.append(putting_off)
-    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker, ())
+    begun = status_lines(run, ledger.counts(run.run_id), broker, ())
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
+    screen.watch((9, lambda: settle_open(ledger, run)))
 
     assert screen.said == ["Questions are waiting. w: here is another build"]
     assert {each.left() for each in screen.snapshots} == {"put off", "settled"}
@@ -88,26 +86,25 @@ def test_why_workers_put_the_run_off_is_said_once(ledger: MemoryLedger, broker: 
     assert "put off" not in dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
 
-def test_a_run_that_only_some_workers_put_off_goes_on(ledger: MemoryLedger, broker: MemoryBroker, run: Run) -> None:
+def test_a_run_that_only_some_workers_put_off_goes_on(
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
+) -> None:
     putting_off = worker(run.spec.model).model_copy(update={"name": "other", "puts_off": {run.run_id: "another build"}})
     broker.live += [worker(run.spec.model), putting_off]
-    screen = Screen()
 
-    script = Script({2: lambda: settle_open(ledger, run, 2), 4: lambda: settle_open(ledger, run)})
-    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
+    screen.watch((2, lambda: settle_open(ledger, run, 2)), (4, lambda: settle_open(ledger, run)))
 
     assert "put off" not in {each.left() for each in screen.snapshots}
 
 
 def test_a_run_says_how_many_messages_are_taken_before_it_while_nothing_of_it_is_settled(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     broker.live.append(worker(run.spec.model))
     broker.urgent = 7
-    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker, [])
+    begun = status_lines(run, ledger.counts(run.run_id), broker, [])
 
-    script = Script({2: lambda: settle_open(ledger, run, 2), 20: lambda: settle_open(ledger, run)})
-    watch(Watcher(ledger, broker, run, screen), clock=script.clock())
+    screen.watch((2, lambda: settle_open(ledger, run, 2)), (20, lambda: settle_open(ledger, run)))
 
     left = [each.left() for each in screen.snapshots]
     assert ("queue", "score.smollm2-135m-instruct: 10 messages waiting, 7 of higher priority") in begun
@@ -124,28 +121,28 @@ def test_a_run_of_which_no_message_is_queued_any_more_is_behind_nothing(queued: 
 
 
 def test_what_a_worker_that_is_not_ready_waits_for_is_said_once(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     waiting = {"state": WorkerState.BOOTING, "waits_for": "the server at http://away/v1"}
     broker.live.append(worker(run.spec.model).model_copy(update=waiting))
-    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
+    begun = dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
+    screen.watch((9, lambda: settle_open(ledger, run)))
 
     assert screen.said == ["Questions are waiting. w waits for the server at http://away/v1"]
     assert begun["not ready"] == "w waits for the server at http://away/v1"
 
 
 def test_why_workers_did_not_boot_is_said_once_for_all_who_share_it(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     def failed(worker: str) -> BootFailure:
         return BootFailure(worker=worker, queue="score.m", reason="10 GiB KV cache is needed.", at=time.time() - 3700)
 
     broker.unbooted += [failed("gpu0@a"), failed("gpu1@a")]
-    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
+    begun = dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({9: lambda: settle_open(ledger, run)}).clock())
+    screen.watch((9, lambda: settle_open(ledger, run)))
 
     (said,) = screen.said
     assert re.fullmatch(r"gpu0@a, gpu1@a failed to boot 1:01:4\d ago: 10 GiB KV cache is needed\.", said)
@@ -159,23 +156,21 @@ def vanished(name: str, run: Run, after_s: float = 1.0) -> WorkerRecord:
 
 
 def test_workers_that_vanish_while_others_go_on_are_told_after_a_minute_and_again_if_they_were_back(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     """A host with eight GPUs was lost, and only the pace told."""
     broker.live.append(worker(run.spec.model))
     both, one = [vanished("gpu0@b", run), vanished("gpu1@b", run)], [vanished("gpu1@b", run)]
-    screen = Screen()
     said: list[int] = []
-    events: dict[float, Callable[[], object]] = {
-        10: lambda: broker.gone.extend(both),
-        69: lambda: said.append(len(screen.said)),
-        80: lambda: broker.gone.clear(),
-        100: lambda: broker.gone.extend(one),
-        159: lambda: said.append(len(screen.said)),
-        290: lambda: settle_open(ledger, run),
-    }
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+    screen.watch(
+        (10, lambda: broker.gone.extend(both)),
+        (69, lambda: said.append(len(screen.said))),
+        (80, lambda: broker.gone.clear()),
+        (100, lambda: broker.gone.extend(one)),
+        (159, lambda: said.append(len(screen.said))),
+        (290, lambda: settle_open(ledger, run)),
+    )
 
     what = "not drained: see whether the host is up; if so, the worker's log, and there: python -m workers up"
     assert screen.said == [f"Others go on without gpu0@b, gpu1@b, {what}", f"Others go on without gpu1@b, {what}"]
@@ -202,13 +197,13 @@ def test_what_keeps_workers_from_a_cancelled_run_is_not_told(
 
 
 def test_workers_that_cannot_beat_are_not_said_to_be_missing(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     broker.refused = FULL
     broker.gone.append(vanished("gpu0@b", run))
-    screen, begun = Screen(), status_lines(run, ledger.counts(run.run_id), broker, ())
+    begun = status_lines(run, ledger.counts(run.run_id), broker, ())
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({15: lambda: settle_open(ledger, run)}).clock())
+    screen.watch((15, lambda: settle_open(ledger, run)))
 
     assert screen.said == [WAITING]
     assert [each for each in begun if str(FULL) in each[1]] == [("workers", f"none live; {FULL}")]
@@ -216,17 +211,15 @@ def test_workers_that_cannot_beat_are_not_said_to_be_missing(
 
 
 def test_a_redis_that_fills_up_while_no_worker_is_there_is_named_within_seconds_and_workers_no_longer(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     """Workers were to be started until the next minute was over."""
-    screen = Screen()
     said: list[int] = []
-    events: dict[float, Callable[[], object]] = {
-        25: lambda: setattr(broker, "refused", FULL),
-        28: lambda: said.append(len(screen.said)),
-        80: lambda: settle_open(ledger, run),
-    }
-    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+    screen.watch(
+        (25, lambda: setattr(broker, "refused", FULL)),
+        (28, lambda: said.append(len(screen.said))),
+        (80, lambda: settle_open(ledger, run)),
+    )
 
     missing, *rest = screen.said
     assert missing.startswith("No worker has served")
@@ -234,26 +227,25 @@ def test_a_redis_that_fills_up_while_no_worker_is_there_is_named_within_seconds_
 
 
 def test_why_nothing_is_settled_though_heartbeats_get_through_is_said_after_ten_seconds_and_then_once_a_minute(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     """A watch showed 0.0/s and no cause, and the status nothing but live workers."""
     waiting = worker(run.spec.model).model_copy(update={"refused": str(FULL)})
     broker.live += [waiting, waiting.model_copy(update={"name": "v"})]
-    screen, begun = Screen(), dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
+    begun = dict(status_lines(run, ledger.counts(run.run_id), broker, ()))
     said: list[int] = []
 
     def count() -> None:
         said.append(len(screen.said))
 
-    events: dict[float, Callable[[], object]] = {
-        5: lambda: settle_open(ledger, run, 2),
-        14: count,
-        16: count,
-        74: count,
-        78: count,
-        80: lambda: settle_open(ledger, run),
-    }
-    watch(Watcher(ledger, broker, run, screen), clock=Script(events).clock())
+    screen.watch(
+        (5, lambda: settle_open(ledger, run, 2)),
+        (14, count),
+        (16, count),
+        (74, count),
+        (78, count),
+        (80, lambda: settle_open(ledger, run)),
+    )
 
     assert screen.said == [WAITING] * 2
     assert said == [0, 1, 1, 2]
@@ -262,12 +254,11 @@ def test_why_nothing_is_settled_though_heartbeats_get_through_is_said_after_ten_
 
 
 def test_a_slow_run_whose_redis_takes_writes_is_no_reason_for_a_message(
-    ledger: MemoryLedger, broker: MemoryBroker, run: Run
+    ledger: MemoryLedger, broker: MemoryBroker, run: Run, screen: Screen
 ) -> None:
     broker.live.append(worker(run.spec.model))
-    screen = Screen()
 
-    watch(Watcher(ledger, broker, run, screen), clock=Script({200: lambda: settle_open(ledger, run)}).clock())
+    screen.watch((200, lambda: settle_open(ledger, run)))
 
     assert screen.said == []
 
