@@ -141,7 +141,10 @@ class Stand:
         """Requeue what has been held for too long, as kombu does every ten seconds."""
         self._channel.qos.restore_visible(num=None, interval=1)
 
-    def receive(self) -> None:
+    def receive(self, *question_ids: str, batch_size: int = 2) -> None:
+        """Receive what waits, once messages with these questions do, too."""
+        if question_ids:
+            publish(self._app, QUEUE, "run", question_ids, batch_size)
         self._connection.drain_events(timeout=PATIENCE_S)
 
     def _start(self, work: Callable[[Batch], Batch], arguments: tuple[Batch], callback: Callable[[Any], None]) -> None:
@@ -216,10 +219,9 @@ def test_no_more_batches_run_at_a_time_than_the_job_wants_however_its_worker_was
 
 
 def test_a_message_waits_here_for_its_next_attempt_and_the_others_of_its_batch_are_settled_at_once(
-    stand: Stand, app: Celery
+    stand: Stand,
 ) -> None:
-    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=1)
-    stand.receive()
+    stand.receive("q0", "q1", batch_size=1)
     stand.end_batch(REQUEUE, ACKNOWLEDGE, requeue_after_s=5.0)
     assert stand.books == (1, 0)
     assert not state.requests, "Celery would keep them for ever"
@@ -228,10 +230,9 @@ def test_a_message_waits_here_for_its_next_attempt_and_the_others_of_its_batch_a
 
 
 def test_a_message_that_waits_for_its_next_attempt_goes_back_although_the_connection_breaks_meanwhile(
-    stand: Stand, app: Celery
+    stand: Stand,
 ) -> None:
-    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1")
     stand.end_batch(REQUEUE, requeue_after_s=5.0)
     stand.reconnect()
     assert stand.books == (1, 0)
@@ -240,11 +241,10 @@ def test_a_message_that_waits_for_its_next_attempt_goes_back_although_the_connec
 
 
 def test_a_message_that_waits_for_its_next_attempt_goes_back_once_although_a_new_connection_breaks_at_once(
-    stand: Stand, app: Celery
+    stand: Stand,
 ) -> None:
     """Celery logged the traceback of a KeyError."""
-    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1")
     stand.end_batch(REQUEUE, requeue_after_s=5.0)
     stand.reconnect()
     stand.reconnect()
@@ -253,10 +253,9 @@ def test_a_message_that_waits_for_its_next_attempt_goes_back_once_although_a_new
 
 
 def test_a_message_waits_for_its_next_attempt_as_long_as_it_shall_and_no_longer_because_the_connection_breaks(
-    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1")
     now_s = time.monotonic()
     monkeypatch.setattr("workers.messages.aggregator.time", SimpleNamespace(monotonic=lambda: now_s, time=time.time))
     stand.end_batch(REQUEUE, requeue_after_s=5.0)
@@ -270,11 +269,10 @@ def test_a_message_waits_for_its_next_attempt_as_long_as_it_shall_and_no_longer_
 
 
 def test_a_message_that_waited_for_its_attempt_does_not_go_back_during_it_when_the_connection_breaks(
-    stand: Stand, app: Celery
+    stand: Stand,
 ) -> None:
     """Another worker would begin it, too."""
-    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1")
     stand.end_batch(REQUEUE, requeue_after_s=5.0)
     stand.timer.all_is_due()
     stand.receive()
@@ -289,8 +287,7 @@ def test_messages_of_a_batch_that_takes_longer_than_the_broker_waits_stay_held(
     stand: Stand, app: Celery, client: redis.Redis
 ) -> None:
     patience_s = app.conf.broker_transport_options["visibility_timeout"]
-    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1")
     began = time.time()
     (tag,) = cast("list[str]", client.zrange(BOOKS["unacked_index_key"], 0, -1))
     for reconnects in (False, True):  # Redis may have been away for long
@@ -302,10 +299,9 @@ def test_messages_of_a_batch_that_takes_longer_than_the_broker_waits_stay_held(
 
 
 def test_messages_that_gather_when_the_connection_breaks_are_a_batch_when_their_time_is_up(
-    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(app, QUEUE, "run", ["q0"], batch_size=1)
-    stand.receive()
+    stand.receive("q0", batch_size=1)
     stand.reconnect()
     assert stand.audits == 1, "a message on its way may be lost"
     assert (stand.books, stand.running) == ((1, 0), [])
@@ -315,10 +311,9 @@ def test_messages_that_gather_when_the_connection_breaks_are_a_batch_when_their_
     assert stand.running == [["q0"]]
 
 
-def test_a_batch_that_gathers_is_looked_at_once_however_often_the_connection_broke(stand: Stand, app: Celery) -> None:
+def test_a_batch_that_gathers_is_looked_at_once_however_often_the_connection_broke(stand: Stand) -> None:
     """Each reconnect added a timer, which set itself again and again."""
-    publish(app, QUEUE, "run", ["q0"], batch_size=1)
-    stand.receive()
+    stand.receive("q0", batch_size=1)
     for _ in range(3):
         stand.reconnect()
         stand.timer.all_is_due()
@@ -328,8 +323,7 @@ def test_a_batch_that_gathers_is_looked_at_once_however_often_the_connection_bro
 def test_a_message_that_a_broken_connection_took_and_did_not_deliver_goes_back(
     stand: Stand, app: Celery, client: redis.Redis
 ) -> None:
-    publish(app, QUEUE, "run", ["q0", "q1"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1")
     publish(app, QUEUE, "run", ["q2"], batch_size=2)
     message = str(client.rpop(broker_lists(QUEUE)[2]))
     client.hset(BOOKS["unacked_key"], "tag", f'[{message}, "", "{QUEUE}"]')
@@ -364,9 +358,8 @@ def test_a_message_with_the_id_of_another_one_that_is_held_is_refused(
     assert stand.books == (0, 0)
 
 
-def test_a_batch_more_than_usual_leaves_once_the_engine_has_room_for_it(stand: Stand, app: Celery) -> None:
-    publish(app, QUEUE, "run", [f"q{n}" for n in range(8)], batch_size=2)
-    stand.receive()
+def test_a_batch_more_than_usual_leaves_once_the_engine_has_room_for_it(stand: Stand) -> None:
+    stand.receive(*(f"q{n}" for n in range(8)))
     assert (stand.running, stand.books) == ([["q0", "q1"], ["q2", "q3"]], (3, 1)), "and the next batch is here"
     stand.room_came()
     assert stand.running == [["q0", "q1"], ["q2", "q3"], ["q4", "q5"]]
@@ -374,10 +367,9 @@ def test_a_batch_more_than_usual_leaves_once_the_engine_has_room_for_it(stand: S
 
 
 def test_a_worker_that_stops_begins_no_other_batch_and_what_waits_for_one_goes_back(
-    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(app, QUEUE, "run", ["q0", "q1", "q2"], batch_size=1)
-    stand.receive()
+    stand.receive("q0", "q1", "q2", batch_size=1)
     assert (stand.running, stand.books) == ([["q0", "q1"]], (3, 0))
     monkeypatch.setattr(state, "should_stop", 0)
     later = time.monotonic() + BATCH_TIMEOUT_S
@@ -391,12 +383,11 @@ def test_a_worker_that_stops_begins_no_other_batch_and_what_waits_for_one_goes_b
 
 
 def test_messages_of_a_batch_whose_engine_died_go_back_and_their_worker_stops(
-    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     why: list[str] = []
     monkeypatch.setattr("workers.messages.aggregator.stop_without_engine", why.append)
-    publish(app, QUEUE, "run", ["q0", "q1", "q2", "q3"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1", "q2", "q3")
     stand.end_batch(ACKNOWLEDGE)
     assert why == []
     stand.end_batch(REQUEUE, fatal="gone")
@@ -418,10 +409,9 @@ def test_messages_of_a_batch_that_meets_a_bug_go_back_after_ever_longer_rests(
 
 
 def test_a_message_that_cannot_go_back_while_redis_is_away_goes_back_later(
-    stand: Stand, app: Celery, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(app, QUEUE, "run", ["q0", "q1", "q2", "q3"], batch_size=2)
-    stand.receive()
+    stand.receive("q0", "q1", "q2", "q3")
 
     def gone(*_: object, **__: object) -> NoReturn:
         raise redis.ConnectionError("gone")
