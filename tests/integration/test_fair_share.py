@@ -17,7 +17,7 @@ from contract.fleet import Fleet, WorkerRecord, WorkerState
 from contract.ledger import RunState
 from contract.priority import Priority
 from tests.integration.runs import QUEUE, messages_in, sent
-from tests.integration.turns import LIST, take, turns
+from tests.integration.turns import LIST, levelled, take, turns
 from tests.support import SIMULATED_MODEL
 from workers.janitor import Janitor
 
@@ -26,29 +26,25 @@ def test_runs_take_turns_and_the_one_that_came_first_begins(app: Celery, redis_l
     for name, questions in (("a", 24), ("b", 8), ("c", 16)):
         sent(app, redis_ledger, questions, name)
     assert turns(redis_ledger) == "aaaaaabbcccc"
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "abcabcacacaa"
+    assert levelled(redis_ledger) == "abcabcacacaa"
 
 
 def test_turns_are_counted_in_questions_not_in_messages(app: Celery, redis_ledger: RedisLedger) -> None:
     sent(app, redis_ledger, 64, "large", batch_size=16)
     sent(app, redis_ledger, 32, "small", batch_size=4)
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "lsssslssssll"
+    assert levelled(redis_ledger) == "lsssslssssll"
 
 
 def test_messages_of_a_single_question_take_turns_as_well(app: Celery, redis_ledger: RedisLedger) -> None:
     sent(app, redis_ledger, 12, "large", batch_size=4)
     sent(app, redis_ledger, 3, "single", batch_size=1)
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "lsssll"
+    assert levelled(redis_ledger) == "lsssll"
 
 
 def test_a_run_of_weight_three_gets_three_turns_where_another_gets_one(app: Celery, redis_ledger: RedisLedger) -> None:
     sent(app, redis_ledger, 80, "light")
     sent(app, redis_ledger, 240, "heavy", weight=3)
-    fair_share.level(redis_ledger, QUEUE)
-    assert Counter(turns(redis_ledger, 40)) == {"h": 30, "l": 10}
+    assert Counter(levelled(redis_ledger, 40)) == {"h": 30, "l": 10}
 
 
 def test_a_weight_that_is_no_number_is_none(app: Celery, redis_ledger: RedisLedger) -> None:
@@ -56,8 +52,7 @@ def test_a_weight_that_is_no_number_is_none(app: Celery, redis_ledger: RedisLedg
     strange, *_ = [sent(app, redis_ledger, 4, name, batch_size=1) for name in "ab"]
     redis_ledger.client.hset(keys.weights(), strange.run_id, "heavy")
     assert fair_share.weight_of(redis_ledger, strange.run_id) == 1
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "abababab"
+    assert levelled(redis_ledger) == "abababab"
 
 
 def test_runs_of_equal_weight_take_turns_however_large_that_is_and_however_small_their_messages(
@@ -65,8 +60,7 @@ def test_runs_of_equal_weight_take_turns_however_large_that_is_and_however_small
 ) -> None:
     for name in "ab":
         sent(app, redis_ledger, 4, name, batch_size=1, weight=8)
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "abababab"
+    assert levelled(redis_ledger) == "abababab"
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (1, 3), (5, 2)])
@@ -101,21 +95,17 @@ def test_a_message_that_is_no_more_than_its_own_turn_late_stays_where_it_is(
 ) -> None:
     sent(app, redis_ledger, 8, "a")
     sent(app, redis_ledger, 4, "b")
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "aab", "as after `b` was taken off `baab`"
+    assert levelled(redis_ledger) == "aab", "as after `b` was taken off `baab`"
 
 
 def test_runs_that_are_put_off_wait_behind_the_others_but_for_one_message_which_tries_again(
     app: Celery, redis_ledger: RedisLedger
 ) -> None:
     judged, *_ = [sent(app, redis_ledger, n, name) for name, n in (("a", 24), ("b", 8), ("c", 16))]
-    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
-    assert turns(redis_ledger) == "abcbcccaaaaa"
+    assert levelled(redis_ledger, put_off={judged.run_id}) == "abcbcccaaaaa"
     take(redis_ledger, 1)
-    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
-    assert turns(redis_ledger) == "bcabcccaaaa"
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "bcabcacacaa"
+    assert levelled(redis_ledger, put_off={judged.run_id}) == "bcabcccaaaa"
+    assert levelled(redis_ledger) == "bcabcacacaa"
 
 
 def test_of_a_run_that_is_put_off_one_message_tries_again_also_if_messages_are_small(
@@ -123,8 +113,7 @@ def test_of_a_run_that_is_put_off_one_message_tries_again_also_if_messages_are_s
 ) -> None:
     judged = sent(app, redis_ledger, 3, "a", batch_size=1)
     sent(app, redis_ledger, 8, "b")
-    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
-    assert turns(redis_ledger) == "abbaa"
+    assert levelled(redis_ledger, put_off={judged.run_id}) == "abbaa"
 
 
 def test_a_run_that_one_worker_puts_off_keeps_its_turns_while_another_serves_it(
@@ -145,11 +134,9 @@ def test_a_run_that_one_worker_puts_off_keeps_its_turns_while_another_serves_it(
 def test_a_changed_weight_changes_the_order(app: Celery, redis_ledger: RedisLedger) -> None:
     run = sent(app, redis_ledger, 80, "a")
     sent(app, redis_ledger, 80, "b")
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger, 8) == "abababab"
+    assert levelled(redis_ledger, 8) == "abababab"
     fair_share.weigh(redis_ledger, run.run_id, 3)
-    fair_share.level(redis_ledger, QUEUE)
-    assert Counter(turns(redis_ledger, 8)) == {"a": 6, "b": 2}
+    assert Counter(levelled(redis_ledger, 8)) == {"a": 6, "b": 2}
 
 
 def test_a_weight_can_be_taken_back(app: Celery, redis_ledger: RedisLedger) -> None:
@@ -158,8 +145,7 @@ def test_a_weight_can_be_taken_back(app: Celery, redis_ledger: RedisLedger) -> N
     fair_share.weigh(redis_ledger, run.run_id, 1)
     assert fair_share.weight_of(redis_ledger, run.run_id) == 1
     sent(app, redis_ledger, 16, "b")
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "abababab"
+    assert levelled(redis_ledger) == "abababab"
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.CANCELLED])
@@ -168,8 +154,7 @@ def test_a_halted_run_takes_no_turn_that_another_wants(app: Celery, redis_ledger
     for name in ("a", "b"):
         sent(app, redis_ledger, 8, name)
     redis_ledger.halt(halted.run_id, state)
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "ababhhhh"
+    assert levelled(redis_ledger) == "ababhhhh"
 
 
 def test_a_purged_runs_messages_wait_behind_the_others_and_its_weight_is_forgotten(
@@ -178,8 +163,7 @@ def test_a_purged_runs_messages_wait_behind_the_others_and_its_weight_is_forgott
     gone = sent(app, redis_ledger, 8, "gone", weight=7)
     sent(app, redis_ledger, 8, "a")
     redis_ledger.purge(gone.run_id)
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == "aagg"
+    assert levelled(redis_ledger) == "aagg"
     assert fair_share.weight_of(redis_ledger, gone.run_id) == 1
 
 

@@ -19,7 +19,7 @@ from contract import RedisLedger, fair_share, keys
 from contract.ledger import RunState
 from contract.locks import LOCK_S, Lock
 from tests.integration.runs import QUEUE, sent
-from tests.integration.turns import LIST, take, turns
+from tests.integration.turns import LIST, levelled, take, turns
 from tests.support import ROOT
 
 #: Levels a queue without an end, in small steps, and is killed.
@@ -41,8 +41,7 @@ def test_a_run_that_is_put_off_does_not_keep_others_from_the_head_of_a_long_list
 ) -> None:
     judged = sent(app, redis_ledger, 4 * 80, "a")
     sent(app, redis_ledger, 4 * 5, "b")
-    fair_share.level(redis_ledger, QUEUE, put_off={judged.run_id})
-    assert Counter(turns(redis_ledger, 6)) == {"b": 5, "a": 1}
+    assert Counter(levelled(redis_ledger, 6, put_off={judged.run_id})) == {"b": 5, "a": 1}
     assert Counter(turns(redis_ledger)) == {"a": 80, "b": 5}
     take(redis_ledger, 6)
     before = redis_ledger.client.lrange(LIST, 0, -1)
@@ -63,8 +62,7 @@ def test_in_a_long_list_the_head_is_shared_by_all_runs_wherever_they_lie(
     for name, questions in (("a", 800), ("b", 400), ("c", 8), ("d", 400)):
         sent(app, redis_ledger, questions, name)
     before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger, 20) == "abcdabcdabdabdabdabd"
+    assert levelled(redis_ledger, 20) == "abcdabcdabdabdabdabd"
     assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
 
 
@@ -81,8 +79,7 @@ def test_a_run_gets_its_turn_wherever_its_only_message_lies(
         messages = [*long[:place], short, *long[place:]]
         redis_ledger.client.delete(LIST)
         redis_ledger.client.rpush(LIST, *messages)
-        fair_share.level(redis_ledger, QUEUE)
-        assert "s" in turns(redis_ledger, 3), place  # a list with a message less than that late is in order
+        assert "s" in levelled(redis_ledger, 3), place  # a list with a message less than that late is in order
         assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == Counter(messages)
 
 
@@ -92,8 +89,7 @@ def test_the_head_of_a_long_list_is_filled_again_as_it_is_used_up(app: Celery, r
         sent(app, redis_ledger, 800, name)
     taken = ""
     while len(taken) < 300:
-        fair_share.level(redis_ledger, QUEUE)
-        taken += turns(redis_ledger, 10)
+        taken += levelled(redis_ledger, 10)
         take(redis_ledger, 10)
     for first in range(0, 300, 30):
         assert max(Counter(taken[first : first + 30]).values()) <= 12
@@ -111,8 +107,7 @@ def test_a_long_list_is_only_moved_for_a_run_that_its_head_lacks_and_then_to_its
     fair_share.level(redis_ledger, QUEUE)
     assert redis_ledger.client.lrange(LIST, 0, -41) == behind_the_head
     sent(app, redis_ledger, 4, "c")  # alone behind four steps
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger, 20).count("c") == 1
+    assert levelled(redis_ledger, 20).count("c") == 1
 
 
 def test_of_large_messages_fewer_are_moved_at_a_time(
@@ -122,8 +117,7 @@ def test_of_large_messages_fewer_are_moved_at_a_time(
         sent(app, redis_ledger, questions, name)
     largest = max(len(each) for each in cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
     monkeypatch.setattr(fair_share, "BYTES_AT_ONCE", 40 * (largest + 10))
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger, 20) == "abcabcacacacacacacac"
+    assert levelled(redis_ledger, 20) == "abcabcacacacacacacac"
     assert turns(redis_ledger, 60) != ("abcabc" + 27 * "ac")
 
 
@@ -162,8 +156,7 @@ def test_thousands_of_messages_are_all_still_there_once_each_when_they_have_chan
     for name, questions in (("a", 1300), ("b", 1300), ("c", 1)):  # c is behind the first step
         sent(app, redis_ledger, questions, name, batch_size=1)
     before = Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1)))
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger, 7) == "abcabab"
+    assert levelled(redis_ledger, 7) == "abcabab"
     assert Counter(cast("list[str]", redis_ledger.client.lrange(LIST, 0, -1))) == before
 
 
@@ -171,10 +164,8 @@ def test_who_reads_the_list_in_pieces_is_not_deceived(app: Celery, redis_ledger:
     for name in "ab":
         sent(app, redis_ledger, 40, name)
     with fair_share.at_rest(redis_ledger, QUEUE):
-        fair_share.level(redis_ledger, QUEUE)
-        assert turns(redis_ledger) == 10 * "a" + 10 * "b"
-    fair_share.level(redis_ledger, QUEUE)
-    assert turns(redis_ledger) == 10 * "ab"
+        assert levelled(redis_ledger) == 10 * "a" + 10 * "b"
+    assert levelled(redis_ledger) == 10 * "ab"
 
 
 def test_killed_at_any_moment_it_loses_nothing_and_doubles_nothing(app: Celery, redis_ledger: RedisLedger) -> None:

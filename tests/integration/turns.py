@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contract import RedisLedger, keys
+from collections.abc import Collection
+
+from contract import RedisLedger, fair_share, keys
 from tests.integration.runs import QUEUE, messages_in
 
-__all__ = ["LIST", "take", "turns"]
+__all__ = ["LIST", "levelled", "take", "turns"]
 
 LIST = keys.broker_lists(QUEUE)[2]
 
@@ -13,6 +15,12 @@ LIST = keys.broker_lists(QUEUE)[2]
 def turns(ledger: RedisLedger, count: int | None = None) -> str:
     """Whose messages are taken next: the first letters of their runs."""
     return "".join(message.run_id[0] for message in messages_in(ledger.client, LIST)[:count])
+
+
+def levelled(ledger: RedisLedger, count: int | None = None, put_off: Collection[str] = ()) -> str:
+    """Whose messages are taken next once the queue has been levelled."""
+    fair_share.level(ledger, QUEUE, put_off)
+    return turns(ledger, count)
 
 
 def take(ledger: RedisLedger, count: int) -> None:
