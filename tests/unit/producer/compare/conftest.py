@@ -11,8 +11,9 @@ import pytest
 from contract.ledger import MemoryLedger, Run
 from contract.question import Question
 from contract.spec import IndexKind, Mode, Prompt, Retrieval, RunSpec
-from contract.verdict import ContextSource, Outcome, Verdict
+from contract.verdict import ContextSource, Outcome
 from producer.session import Session
+from tests.support import settle
 from tests.unit.producer.conftest import Producer
 
 SPEC = RunSpec(
@@ -64,14 +65,9 @@ def ran(ledger: MemoryLedger) -> Ran:
         ledger.open_run(run)
         ledger.add_questions(run_id, asked)
         ended = [(question.id, OUTCOMES.get(letter)) for question, letter in zip(asked, outcomes, strict=True)]
-        ledger.commit(
-            run_id,
-            [
-                Verdict(question_id=each, outcome=came, choice=CHOICES.get(came), **CONTEXTS.get(hit, {}))
-                for (each, came), hit in zip_longest(ended, hits)
-                if came
-            ],
-        )
+        for (each, came), hit in zip_longest(ended, hits):
+            if came:
+                settle(ledger, run_id, each, outcome=came, choice=CHOICES.get(came), **CONTEXTS.get(hit, {}))
         return run
 
     return make

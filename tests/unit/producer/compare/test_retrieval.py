@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.ledger import MemoryLedger, Run
+from contract.ledger import MemoryLedger
 from contract.question import Question
-from contract.verdict import ContextSource, Outcome, Passage, Verdict
-from tests.unit.producer.compare.conftest import QUESTIONS, RAG, SPEC, Ran, keyed
+from contract.verdict import ContextSource, Outcome, Passage
+from tests.support import settle
+from tests.unit.producer.compare.conftest import QUESTIONS, RAG, Ran, keyed
 from tests.unit.producer.conftest import Producer
 
 
@@ -157,7 +158,7 @@ def found(*ids: str, without_room: str = "") -> dict[str, Any]:
 
 
 def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
-    ledger: MemoryLedger, compare: Producer
+    ran: Ran, ledger: MemoryLedger, compare: Producer
 ) -> None:
     failed, nothing = {"outcome": Outcome.FAILED}, {"context_source": ContextSource.NONE}
     own_context = {"context_source": ContextSource.QUESTION}
@@ -183,16 +184,9 @@ def test_of_two_runs_that_both_retrieve_it_is_told_which_found_what_answers(
         Question.model_validate({**asked[0].model_dump(), "id": f"q{len(asked)}", "gold_passages": (), **hashed})
     )
     for name, top_k, verdicts in zip(("two", "three"), (2, 3), zip(*both, strict=True), strict=True):
-        spec = SPEC.model_copy(update={"rag": RAG.model_copy(update={"retrieval_top_k": top_k})})
-        ledger.open_run(Run(run_id=name, spec=spec, source="q.json", questions=len(asked), chance=0.5, created_at=1.0))
-        ledger.add_questions(name, asked)
-        ledger.commit(
-            name,
-            [
-                Verdict.model_validate({"question_id": f"q{n}", "outcome": Outcome.CORRECT, **each})
-                for n, each in enumerate(verdicts)
-            ],
-        )
+        ran(name, "-" * len(asked), asked, rag=RAG.model_copy(update={"retrieval_top_k": top_k}))
+        for each, verdict in zip(asked, verdicts, strict=True):
+            settle(ledger, name, each.id, **verdict)
 
     told = compare("two", "three").stdout
     assert "recall@2    A 0.429 · B 0.714  relevant passage found, of 7 questions" in told

@@ -6,19 +6,20 @@ import csv
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from contract.errors import UnknownRun
 from contract.fleet import WorkerRecord, WorkerState
-from contract.ledger import MemoryLedger, Run
-from contract.spec import Mode, Prompt, RunSpec
+from contract.ledger import MemoryLedger
+from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.export.cells import iso
 from producer.export.columns import NAMES
 from producer.export.results import export
-from tests.support import interrupted_run, make_question, make_questions, open_run
+from tests.support import interrupted_run, make_question, make_questions, open_run, settle
 from tests.unit.producer.settled import QUESTIONS, VERDICTS
 
 
@@ -51,8 +52,8 @@ def test_of_several_right_choices_all_are_the_answer_and_what_is_not_known_is_nu
 ) -> None:
     several = make_question(0, choices=("x", "y", "z"), answer="A", also_right=("C",))
     run = open_run(ledger, [several, make_question(1, answer=None)])
-    right = Verdict(question_id="q0", outcome=Outcome.CORRECT, choice="C")
-    ledger.commit(run.run_id, [right, Verdict(question_id="q1", outcome=Outcome.UNANSWERED)])
+    settle(ledger, run.run_id, "q0", choice="C")
+    settle(ledger, run.run_id, "q1", outcome=Outcome.UNANSWERED)
 
     export(ledger, run.run_id, tmp_path, ("parquet",))
 
@@ -65,8 +66,8 @@ def test_of_several_right_choices_all_are_the_answer_and_what_is_not_known_is_nu
 def test_the_margin_is_0_in_the_files_only_where_it_is_a_tie(ledger: MemoryLedger, tmp_path: Path) -> None:
     run = open_run(ledger, make_questions(3))
     margins = (0.0, 2.4e-7, 0.25)
-    verdicts = [Verdict(question_id=f"q{n}", outcome=Outcome.WRONG, margin=each) for n, each in enumerate(margins)]
-    ledger.commit(run.run_id, verdicts)
+    for number, margin in enumerate(margins):
+        settle(ledger, run.run_id, f"q{number}", outcome=Outcome.WRONG, margin=margin)
 
     done = export(ledger, run.run_id, tmp_path, ("csv", "parquet"))
 
@@ -128,7 +129,7 @@ def test_however_a_models_text_breaks_its_lines_the_question_stays_one_row(
     filled: MemoryLedger, tmp_path: Path, text: str
 ) -> None:
     said = f"It says: {text}"
-    filled.commit("run-1", [Verdict(question_id="e", outcome=Outcome.UNANSWERED, raw_text=said)])
+    settle(filled, "run-1", "e", outcome=Outcome.UNANSWERED, raw_text=said)
 
     export(filled, "run-1", tmp_path)
 
@@ -150,8 +151,7 @@ def test_json_lines_carry_the_whole_question_and_verdict(filled: MemoryLedger, t
 
 
 def test_json_lines_are_json_also_where_a_choice_is_impossible(filled: MemoryLedger, tmp_path: Path) -> None:
-    said = Verdict(question_id="e", outcome=Outcome.UNANSWERED, raw_text="Infinity is not NaN, it says")
-    filled.commit("run-1", [said])
+    settle(filled, "run-1", "e", outcome=Outcome.UNANSWERED, raw_text="Infinity is not NaN, it says")
 
     export(filled, "run-1", tmp_path, ("jsonl",))
 
@@ -212,14 +212,12 @@ def test_the_summary_says_how_much_the_subjects_and_the_confidences_tell(filled:
 
 
 def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(
-    ledger: MemoryLedger, filled: MemoryLedger, tmp_path: Path
+    ledger: MemoryLedger, tmp_path: Path
 ) -> None:
-    run = filled.run("run-1").model_copy(update={"run_id": "run-2", "questions": 1})
-    ledger.open_run(run)
-    ledger.add_questions("run-2", [QUESTIONS[4]])
-    ledger.commit("run-2", [Verdict(question_id="e", outcome=Outcome.CORRECT, choice="A")])
+    run = open_run(ledger, QUESTIONS[4:])
+    settle(ledger, run.run_id, "e", choice="A")
 
-    summary = export(ledger, "run-2", tmp_path).content
+    summary = export(ledger, run.run_id, tmp_path).content
 
     assert summary["accuracy_all"]["value"] == 1.0
     assert (summary["macro_accuracy"], summary["by_subject"]) == (None, {})
@@ -229,36 +227,24 @@ def test_without_subjects_the_summary_says_why_there_is_no_interval_over_them(
 
 
 def test_a_circular_question_has_its_choice_in_each_rotation(ledger: MemoryLedger, tmp_path: Path) -> None:
-    spec = RunSpec(
-        questions_digest="0" * 64,
-        model="m",
-        mode=Mode.LETTER,
-        circular=True,
-        prompt=Prompt(name="p", text="{{ question }}"),
-    )
-    ledger.open_run(Run(run_id="run-1", spec=spec, source="q.json", questions=2, chance=0.5, created_at=1.0))
-    ledger.add_questions("run-1", QUESTIONS[:2])
-    rotated = Verdict(question_id="a", outcome=Outcome.WRONG, choice="B", rotations=2, rotation_choices=("B", None))
-    ledger.commit("run-1", [rotated, Verdict(question_id="b", outcome=Outcome.WRONG, choice="A", rotations=2)])
+    run = open_run(ledger, QUESTIONS[:2], mode=Mode.LETTER, circular=True)
+    rotated: dict[str, Any] = {"outcome": Outcome.WRONG, "rotations": 2}
+    settle(ledger, run.run_id, "a", choice="B", rotation_choices=("B", None), **rotated)
+    settle(ledger, run.run_id, "b", choice="A", **rotated)
 
-    export(ledger, "run-1", tmp_path, ("csv", "jsonl"))
+    export(ledger, run.run_id, tmp_path, ("csv", "jsonl"))
 
     assert [row["rotation_choices"] for row in rows_of(tmp_path)] == ['["B",null]', ""]
     whole = [json.loads(line)["verdict"] for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [each["rotation_choices"] for each in whole] == [["B", None], []]
 
 
-def test_a_table_that_travels_alone_says_which_answers_were_made_up(tmp_path: Path) -> None:
-    ledger = MemoryLedger()
-    spec = RunSpec(
-        questions_digest="0" * 64, model="m", mode=Mode.LETTER, prompt=Prompt(name="p", text="{{ question }}")
-    )
-    ledger.open_run(Run(run_id="run-1", spec=spec, source="q.json", questions=3, chance=0.5, created_at=1.0))
-    ledger.add_questions("run-1", QUESTIONS[:3])
-    made_up = Verdict(question_id="a", outcome=Outcome.CORRECT, choice="B", simulated=True)
-    ledger.commit("run-1", [made_up, Verdict(question_id="b", outcome=Outcome.WRONG, choice="A")])
+def test_a_table_that_travels_alone_says_which_answers_were_made_up(ledger: MemoryLedger, tmp_path: Path) -> None:
+    run = open_run(ledger, QUESTIONS[:3])
+    settle(ledger, run.run_id, "a", choice="B", simulated=True)
+    settle(ledger, run.run_id, "b", outcome=Outcome.WRONG, choice="A")
 
-    export(ledger, "run-1", tmp_path)
+    export(ledger, run.run_id, tmp_path)
 
     assert [row["simulated"] for row in rows_of(tmp_path)] == ["true", "false", ""]
 

@@ -174,12 +174,10 @@ def test_choices_that_are_equally_likely_as_a_whole_stay_so_after_a_division_by_
     scores = {label: -2.625 / len(text) for label, text in zip("AB", texts, strict=True)}
     assert scores["A"] * 19 < scores["B"] * 8
     question = Question(id="a", question="Which?", choices=texts, answer="A")
-    ledger, spec = MemoryLedger(), spec_of(Mode.LIKELIHOOD, normalization=Normalization.CHARACTER)
-    ledger.open_run(Run(run_id="run", spec=spec, source="q.json", questions=1, chance=0.5, created_at=1.0))
-    ledger.add_questions("run", [question])
-    ledger.commit("run", [Verdict(question_id="a", outcome=Outcome.CORRECT, choice="A", choice_scores=scores)])
+    spec = spec_of(Mode.LIKELIHOOD, normalization=Normalization.CHARACTER)
+    first = Verdict(question_id="a", outcome=Outcome.CORRECT, choice="A", choice_scores=scores)
 
-    (sample,) = Written(export(ledger, "run", tmp_path, ("lm-eval",))).samples.values()
+    (sample,) = exported(tmp_path, spec, first, questions=(question,)).samples.values()
 
     assert sample["acc"] == 1.0
 

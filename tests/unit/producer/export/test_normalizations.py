@@ -11,7 +11,7 @@ from contract.choice_order import arrangements
 from contract.verdict import Failure
 from producer.export.summary import Summary
 from producer.export.summary_json import summary_json
-from tests.support import open_run
+from tests.support import open_run, settle
 from tests.unit.producer.conftest import Producer
 from tests.unit.producer.export.summed import summary_of, verdict
 
@@ -89,7 +89,7 @@ def test_the_end_of_a_run_by_likelihood_tells_what_other_normalizations_make_of_
 ) -> None:
     run = open_run(ledger, [UNEVEN.model_copy(update={"id": "q0"})])
     scores = {"A": -3.0, "B": -6.6}
-    ledger.commit(run.run_id, [Verdict(question_id="q0", choice="A", outcome=Outcome.CORRECT, choice_scores=scores)])
+    settle(ledger, run.run_id, "q0", choice="A", choice_scores=scores)
 
     for command in ("watch", "export"):
         told = producer(command, run.run_id).stdout

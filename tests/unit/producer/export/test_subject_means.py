@@ -8,7 +8,6 @@ from producer.export.summary_json import summary_json
 from producer.options import SOME_FAILED
 from tests.support import make_question, open_run, settle
 from tests.unit.producer.conftest import Producer, settle_next
-from tests.unit.producer.export.summed import verdict
 
 
 def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
@@ -16,14 +15,8 @@ def test_the_end_of_a_run_tells_the_mean_of_its_subjects_the_worst_and_the_best(
 ) -> None:
     subjects = ["law", "law", "law", "art", None]
     run = open_run(ledger, [make_question(number, subject=subject) for number, subject in enumerate(subjects)])
-    right = [True, True, False, True, False]
-    ledger.commit(
-        run.run_id,
-        [
-            verdict(Outcome.CORRECT if each else Outcome.WRONG, choice="A").model_copy(update={"question_id": f"q{n}"})
-            for n, each in enumerate(right)
-        ],
-    )
+    settle(ledger, run.run_id, "q0", "q1", "q3")
+    settle(ledger, run.run_id, "q2", "q4", outcome=Outcome.WRONG)
 
     told = producer("export", run.run_id).stdout
 

@@ -67,13 +67,13 @@ def test_a_run_of_which_all_failed_has_no_speed(ledger: MemoryLedger, producer: 
     """3 questions that the engine was never asked came at 59,353 questions/s."""
     error = Failure(type="WrongModel", message="the run asks for x")
     run = open_run(ledger, make_questions(3))
-    failed = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=error, settled_at=1 + n) for n in range(3)]
+    for at, each in enumerate(("q0", "q1"), 1):
+        settle(ledger, run.run_id, each, outcome=Outcome.FAILED, error=error, settled_at=at)
 
-    ledger.commit(run.run_id, failed[:2])
     ended = producer("export", run.run_id).stdout
     assert "failed 2" in ended
     assert "questions/s" not in ended
-    ledger.commit(run.run_id, [failed[2].model_copy(update={"outcome": Outcome.WRONG, "error": None, "choice": "A"})])
+    settle(ledger, run.run_id, "q2", outcome=Outcome.WRONG, settled_at=3)
     assert "speed     1.5 questions/s" in producer("export", run.run_id, exit_code=SOME_FAILED).stdout
 
 
@@ -83,8 +83,8 @@ def test_a_run_in_which_every_question_with_a_key_failed_has_no_accuracy(
     asked = [make_question(n, context=f"Story {n // 2}.") for n in range(4)]
     run = open_run(ledger, [*asked, make_question(4, answer=None)])
     failure = Failure(type="APIConnectionError", message="Connection error.")
-    verdicts = [Verdict(question_id=f"q{n}", outcome=Outcome.FAILED, error=failure) for n in range(4)]
-    ledger.commit(run.run_id, [*verdicts, Verdict(question_id="q4", outcome=Outcome.ANSWERED, choice="A")])
+    settle(ledger, run.run_id, *(f"q{n}" for n in range(4)), outcome=Outcome.FAILED, error=failure)
+    settle(ledger, run.run_id, "q4", outcome=Outcome.ANSWERED, choice="A")
 
     told = [producer("status", run.run_id).stdout, producer("export", run.run_id, exit_code=SOME_FAILED).stdout]
     summary = summary_json(Summary.of(run, RunState.RUNNING, ledger.results(run.run_id)))
@@ -170,7 +170,7 @@ def test_the_accuracy_of_a_cancelled_run_is_not_said_to_be_over_all_questions(
 
 def test_the_end_of_any_other_run_speaks_of_no_rotations(ledger: MemoryLedger, producer: Producer) -> None:
     run = open_run(ledger, make_questions(1))
-    ledger.commit(run.run_id, [verdict(Outcome.CORRECT, choice="A").model_copy(update={"question_id": "q0"})])
+    settle(ledger, run.run_id, "q0")
 
     assert "rotations" not in producer("watch", run.run_id).stdout
 

@@ -14,15 +14,16 @@ from contract.errors import RedisUnreachable
 from contract.ledger import MemoryLedger
 from contract.question import Body
 from contract.spec import RunSpec
-from contract.verdict import Failure, Outcome, Verdict
+from contract.verdict import Failure, Outcome
 from producer.broker import MemoryBroker
 from producer.runs.reuse import Earlier
 from tests.docs import blocks
-from tests.support import ROOT, make_question, open_run
+from tests.support import ROOT, make_question, open_run, settle
 from tests.unit.producer.conftest import Producer, WriteRows
 
 #: The answer to every question is its choice B.
 CHOSEN: dict[str, Any] = {"choice": "B", "latency_ms": 100.0, "prompt_tokens": 9}
+LOST = Failure(type="Lost", message="lost")
 ROWS: list[dict[str, Any]] = [
     {"id": f"q{n}", "question": f"Question {n}?", "choices": ["no", "yes", "maybe"], "answer": "B", "subject": "red"}
     for n in range(6)
@@ -33,12 +34,10 @@ def answer(ledger: MemoryLedger, run_id: str, *failed: str, at: float = 1000.0) 
     """Settle what is unsettled as a worker would at that time, but for those that `failed`."""
     for question, verdict in list(ledger.results(run_id)):
         if verdict is None and question.id in failed:
-            lost = Failure(type="Lost", message="lost")
-            ledger.commit(run_id, [Verdict(question_id=question.id, outcome=Outcome.FAILED, error=lost)])
+            settle(ledger, run_id, question.id, outcome=Outcome.FAILED, error=LOST)
         elif verdict is None:
             outcome = Outcome.CORRECT if "B" in question.right else Outcome.WRONG
-            found = Verdict(question_id=question.id, outcome=outcome, worker="w0", settled_at=at, **CHOSEN)
-            ledger.commit(run_id, [found])
+            settle(ledger, run_id, question.id, outcome=outcome, worker="w0", settled_at=at, **CHOSEN)
     ledger.note_engine(run_id, EngineUsed(worker="w0", engine={"engine": "vllm"}, since=at))
 
 
@@ -154,7 +153,7 @@ def test_what_is_still_to_be_answered_in_the_earlier_run_is_asked(
     producer: Producer, ledger: MemoryLedger, write_rows: WriteRows
 ) -> None:
     going_on = producer.json("enqueue", write_rows(*ROWS), "--run", "exam")["run_id"]
-    ledger.commit(going_on, [Verdict(question_id="q0", outcome=Outcome.CORRECT, **CHOSEN)])
+    settle(ledger, going_on, "q0", **CHOSEN)
     told = " ".join(producer("enqueue", write_rows(*ROWS[:3]), "--reuse", going_on).stdout.split())
     assert f"1 answer of {going_on}; to ask 2 questions: 2 without an answer there" in told
 
@@ -217,10 +216,8 @@ def test_a_run_that_failed_on_all_that_it_asked_itself_has_no_speed_anywhere(
     second = producer.json("enqueue", write_rows(*ROWS, ROWS[0] | {"id": "q6"}), "--run", "exam", "--reuse", first)[
         "run_id"
     ]
-    lost = Failure(type="Lost", message="lost")
-    for at, each in enumerate(("q5", "q6"), 1):
-        failed = Verdict(question_id=each, outcome=Outcome.FAILED, error=lost, latency_ms=50.0, settled_at=1000.0 + at)
-        ledger.commit(second, [failed])
+    for at, each in enumerate(("q5", "q6"), 1001):
+        settle(ledger, second, each, outcome=Outcome.FAILED, error=LOST, latency_ms=50.0, settled_at=at)
     assert "questions/s" not in producer("export", second, "--out", tmp_path, exit_code=3).stdout
     assert json.loads((tmp_path / second / "summary.json").read_text())["questions_per_s"] is None
     producer("report", second, "--out", tmp_path)

@@ -21,7 +21,7 @@ from producer.export.summary import Summary
 from producer.stats import Contexts, Pairs, Share, cluster_interval, mean_interval, share
 from producer.stats.clusters import ClusterKeys, ContextValues, shared_by
 from producer.stats.proportion import Interval
-from tests.support import make_question, open_run
+from tests.support import make_question, open_run, settle
 from tests.unit.producer.conftest import Producer, WriteRows
 
 
@@ -314,11 +314,9 @@ def two_runs(ledger: MemoryLedger) -> tuple[Run, Run]:
     but one."""
     questions = [make_question(at, context=f"Text {at // 4}.", answer="A", subject=None) for at in range(40)]
     first, second = (open_run(ledger, questions, name) for name in ("first", "second"))
-    knows = {first.run_id: [at // 4 % 2 == 0 for at in range(40)], second.run_id: [at >= 4 for at in range(40)]}
-    for run_id, right in knows.items():
-        for question, known in zip(questions, right, strict=True):
-            outcome, choice = (Outcome.CORRECT, "A") if known else (Outcome.WRONG, "B")
-            ledger.commit(run_id, [Verdict(question_id=question.id, outcome=outcome, choice=choice)])
+    for at in range(40):
+        for run, knows in ((first, at // 4 % 2 == 0), (second, at >= 4)):
+            settle(ledger, run.run_id, f"q{at}", outcome=Outcome.CORRECT if knows else Outcome.WRONG)
     return first, second
 
 
@@ -343,8 +341,7 @@ def test_where_all_questions_share_one_context_it_is_said_that_nothing_is_known_
     names = []
     for name in ("first", "second"):
         run = open_run(ledger, questions, name)
-        verdicts = [Verdict(question_id=each.id, outcome=Outcome.CORRECT, choice="A") for each in questions]
-        ledger.commit(run.run_id, verdicts)
+        settle(ledger, run.run_id, *(each.id for each in questions))
         names.append(run.run_id)
     said = "all 20 questions share one context: intervals and tests say nothing of others"
     assert f"contexts  {said}" in producer("export", names[0]).stdout

@@ -19,7 +19,7 @@ from producer.result_lines import doubt_lines, warning_lines
 from producer.stats import Tally
 from producer.stats.proportion import Sum
 from producer.suite.render import figure_lines, markdown
-from tests.support import make_questions, make_spec
+from tests.support import make_questions, make_spec, settle
 from tests.unit.producer.conftest import Producer, WriteRows
 from tests.unit.producer.suite.conftest import cell, settle_all, table, write_suite
 
@@ -90,9 +90,9 @@ def test_what_makes_an_accuracy_worthless_is_told_with_its_entry(
     letter, likelihood, generate = (each["run_id"] for each in producer.json(path)["runs"])
     for question, _ in ledger.results(letter):
         outcome = Outcome.CORRECT if question.answer == "A" else Outcome.WRONG
-        commit(ledger, letter, question.id, outcome, choice="A", label_mass=0.02)
-        commit(ledger, likelihood, question.id, outcome, choice="A")
-        commit(ledger, generate, question.id, Outcome.UNANSWERED, truncated=True)
+        settle(ledger, letter, question.id, outcome=outcome, choice="A", label_mass=0.02)
+        settle(ledger, likelihood, question.id, outcome=outcome, choice="A")
+        settle(ledger, generate, question.id, outcome=Outcome.UNANSWERED, truncated=True)
 
     told = " ".join(producer(path, *watch).stdout.split())
 
@@ -115,16 +115,12 @@ def test_an_accuracy_that_a_constant_answer_reaches_is_told_with_its_entry(
     (run,) = producer.json(path)["runs"]
     for question, _ in ledger.results(run["run_id"]):
         outcome = Outcome.CORRECT if question.answer == "B" else Outcome.WRONG
-        commit(ledger, run["run_id"], question.id, outcome, choice="B")
+        settle(ledger, run["run_id"], question.id, outcome=outcome, choice="B")
 
     told = " ".join(producer(path).stdout.split())
 
     constant = "the accuracy is not distinguishable from always answering 'yes', which scores 0.750"
     assert f"warnings boolean: constant: {constant}" in told
-
-
-def commit(ledger: MemoryLedger, run_id: str, question_id: str, outcome: Outcome, **more: Any) -> None:
-    ledger.commit(run_id, [Verdict(question_id=question_id, outcome=outcome, **more)])
 
 
 def test_what_is_only_a_fact_is_no_warning() -> None:
