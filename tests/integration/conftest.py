@@ -1,4 +1,4 @@
-"""What the integration tests share in addition to the server: the producer's Celery app, and a client."""
+"""What the integration tests share in addition to the server: the producer's Celery app, a client, and a janitor."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from kombu import pools
 
 from contract import RedisLedger, Settings
 from contract.queue import make_celery
+from tests.integration.runs import QUEUE
+from workers.janitor import Janitor
 
 
 @pytest.fixture
@@ -26,3 +28,9 @@ def app(settings: Settings) -> Iterator[Celery]:
     yield made
     made.close()
     pools.reset()
+
+
+@pytest.fixture
+def janitor(settings: Settings, app: Celery) -> Janitor:
+    """The janitor of a worker of the queue."""
+    return Janitor(settings, app, "w0@test", QUEUE)

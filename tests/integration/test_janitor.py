@@ -22,11 +22,10 @@ from workers.janitor import Janitor
 
 
 def test_a_run_that_cannot_be_audited_is_not_the_others_trouble(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+    janitor: Janitor, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, lost = (open_run(redis_ledger, make_questions(4), name=name) for name in ("broken", "lost"))
     redis_ledger.client.set(keys.RunKeys(broken.run_id).counts, "no hash")
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
     janitor.round()
     assert f"run {broken.run_id}: audit skipped: " in caplog.text
@@ -35,10 +34,10 @@ def test_a_run_that_cannot_be_audited_is_not_the_others_trouble(
 
 @pytest.mark.parametrize("noticed", ["contract.fleet.Fleet.alive", "workers.janitor.looks_stalled"])
 def test_after_redis_was_away_nobody_is_taken_for_dead_before_all_could_beat_again(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, noticed: str
+    janitor: Janitor, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch, noticed: str
 ) -> None:
     open_run(redis_ledger, make_questions(1))
-    janitor, fleet = Janitor(settings, app, "w0@test", QUEUE), Fleet(redis_ledger.client)
+    fleet = Fleet(redis_ledger.client)
     with monkeypatch.context() as away:
         away.setattr(noticed, _raise_unreachable)
         with pytest.raises(RedisUnreachable):
@@ -57,24 +56,22 @@ def _raise_unreachable(*_: object) -> None:
 
 
 def test_a_janitor_reads_what_an_open_run_asks_once_and_not_in_every_round(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent(app, redis_ledger, 4)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     monkeypatch.setattr(RedisLedger, "run", lambda *_: pytest.fail("read again"))
     janitor.round()
 
 
 def test_a_run_that_is_purged_while_a_janitor_looks_around_is_no_warning(
-    settings: Settings,
+    janitor: Janitor,
     app: Celery,
     redis_ledger: RedisLedger,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = sent(app, redis_ledger, 4)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     monkeypatch.setattr(RedisLedger, "open_runs", lambda _: ["asked-by-http", run.run_id])
     janitor.round()
     assert not caplog.messages
@@ -84,38 +81,35 @@ def test_a_run_that_is_purged_while_a_janitor_looks_around_is_no_warning(
 
 
 def test_a_message_that_was_lost_with_the_connection_is_found_at_once_although_others_wait(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger
 ) -> None:
     lost, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("lost", "waiting"))
     send(app, redis_ledger, waiting)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
     janitor.round()
     assert missing(redis_ledger, lost) == []
 
 
 def test_all_runs_are_audited_by_one_look_at_their_queue(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was read anew for each of them: of 100 runs with 313 messages each, that took 12 s."""
     for name in ("one", "two", "three"):
         send(app, redis_ledger, open_run(redis_ledger, make_questions(4), name=name))
     looks: list[str] = []
     monkeypatch.setattr("contract.audit.queued_batches", _counted(looks))
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
     janitor.round()
     assert looks == [QUEUE], "none of them lacks a question, for which it would be looked at again"
 
 
 def test_no_queue_is_read_for_a_rescoring_that_was_cut_short(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+    janitor: Janitor, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of its questions is ever in a message: each look cost the whole queue, and sent nothing."""
     open_run(redis_ledger, make_questions(4), rescored_from="another")
     looks: list[str] = []
     monkeypatch.setattr("contract.audit.queued_batches", _counted(looks))
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
     janitor.round()
     assert looks == []
@@ -130,9 +124,8 @@ def _counted(looks: list[str]) -> Callable[..., Any]:
 
 
 def test_a_reconnect_while_the_last_ones_losses_are_looked_for_is_not_forgotten(
-    settings: Settings, app: Celery, monkeypatch: pytest.MonkeyPatch
+    janitor: Janitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     looked: list[bool] = []
 
     def look(*, thoroughly: bool) -> None:
@@ -153,10 +146,9 @@ def test_a_reconnect_while_the_last_ones_losses_are_looked_for_is_not_forgotten(
 
 
 def test_the_losses_of_a_dead_worker_are_looked_for_again_if_redis_went_away_meanwhile(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+    janitor: Janitor, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis_ledger.client.sadd(keys.workers(), "dead@test")
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     looked: list[bool] = []
 
     def look(*, thoroughly: bool) -> None:
@@ -174,7 +166,7 @@ def test_the_losses_of_a_dead_worker_are_looked_for_again_if_redis_went_away_mea
 
 @pytest.mark.parametrize("trouble", [RedisUnreachable("away"), WritesRefused("full")], ids=["away", "full"])
 def test_losses_that_redis_did_not_take_again_are_looked_for_in_the_next_round(
-    settings: Settings,
+    janitor: Janitor,
     app: Celery,
     redis_ledger: RedisLedger,
     monkeypatch: pytest.MonkeyPatch,
@@ -182,7 +174,6 @@ def test_losses_that_redis_did_not_take_again_are_looked_for_in_the_next_round(
 ) -> None:
     lost, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("lost", "waiting"))
     send(app, redis_ledger, waiting)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
 
     def refuse(*_: object) -> NoReturn:
@@ -197,11 +188,10 @@ def test_losses_that_redis_did_not_take_again_are_looked_for_in_the_next_round(
 
 
 def test_a_janitor_says_nothing_of_runs_of_which_nothing_is_lost_and_remembers_none_that_is_over(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The HTTP server makes a run of each request."""
     run = sent(app, redis_ledger, 1)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.audit_soon()
     janitor.round()
     janitor.round()
@@ -228,10 +218,9 @@ def open_unreadable_run(ledger: RedisLedger) -> None:
 
 
 def test_a_janitor_says_of_a_run_that_this_version_cannot_read_so_once_and_not_in_every_round(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
+    janitor: Janitor, redis_ledger: RedisLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_unreadable_run(redis_ledger)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     for _ in range(3):
         janitor.round()
     (told,) = caplog.messages

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from contract import RedisLedger, Settings, keys
+from contract import RedisLedger, keys
 from contract.audit import missing
 from contract.fleet import Fleet
 from contract.queue import publish, queue_length
@@ -60,10 +60,9 @@ def test_a_message_that_the_broker_lost_is_found_and_sent_again(
 
 
 def test_what_is_in_no_message_while_none_waits_is_sent_in_the_second_round(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger
+    janitor: Janitor, redis_ledger: RedisLedger
 ) -> None:
     run = open_run(redis_ledger, make_questions(4))
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     assert queue_length(redis_ledger.client, QUEUE) == 0, "once may be a message on its way"
     janitor.round()
@@ -72,10 +71,9 @@ def test_what_is_in_no_message_while_none_waits_is_sent_in_the_second_round(
 
 
 def test_what_is_on_its_way_once_and_then_once_more_is_not_sent_twice(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger
 ) -> None:
     run = open_run(redis_ledger, make_questions(4))
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     send(app, redis_ledger, run)
     janitor.round()
@@ -85,14 +83,13 @@ def test_what_is_on_its_way_once_and_then_once_more_is_not_sent_twice(
 
 
 def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, waiting = (open_run(redis_ledger, make_questions(8), name=name) for name in ("begun", "waiting"))
     settle(redis_ledger, begun.run_id, "q0")
     send(app, redis_ledger, waiting)
     publish(app, QUEUE, begun.run_id, ["q1", "q2", "q3"], 4)  # the other four are in no message
     monkeypatch.setattr("workers.stall.FIRST_S", 0.0)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     assert queue_length(redis_ledger.client, QUEUE) == 3, "once may be a message on its way"
     janitor.round()
@@ -101,37 +98,35 @@ def test_a_lost_message_is_found_although_messages_of_other_runs_still_wait(
 
 
 def test_a_lost_message_is_found_although_nothing_of_its_run_is_settled_and_others_wait(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("lost", "waiting"))
     send(app, redis_ledger, waiting)
     monkeypatch.setattr("workers.stall.FIRST_S", 0.0)
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     janitor.round()
     assert missing(redis_ledger, lost) == []
 
 
 def test_what_a_worker_took_and_had_not_noted_when_it_died_is_found_at_once_although_others_wait(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger
 ) -> None:
     taken, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("taken", "waiting"))
     send(app, redis_ledger, waiting)
     redis_ledger.client.sadd(keys.workers(), "gone@test")  # without a record, and without books
-    Janitor(settings, app, "w0@test", QUEUE).round()
+    janitor.round()
     assert missing(redis_ledger, taken) == []
     assert Fleet(redis_ledger.client).names() == []
 
 
 def test_what_a_dead_worker_held_goes_back_and_what_it_had_not_noted_is_found_at_once(
-    settings: Settings, app: Celery, redis_ledger: RedisLedger
+    janitor: Janitor, app: Celery, redis_ledger: RedisLedger
 ) -> None:
     held, taken, waiting = (open_run(redis_ledger, make_questions(4), name=name) for name in ("held", "taken", "waits"))
     for run in (held, waiting):
         send(app, redis_ledger, run)
     book(redis_ledger, "gone@test", str(redis_ledger.client.rpop(keys.broker_lists(QUEUE)[2])))
     redis_ledger.client.sadd(keys.workers(), "gone@test")
-    janitor = Janitor(settings, app, "w0@test", QUEUE)
     janitor.round()
     assert not redis_ledger.client.exists(keys.unacked("gone@test"))
     assert queue_length(redis_ledger.client, QUEUE) == 3
