@@ -40,6 +40,14 @@ def consuming(redis_url: str, at_most: int) -> Iterator[tuple[Connection, Any, l
             yield connection, channel, taken
 
 
+@contextmanager
+def holding(redis_url: str, at_most: int) -> Iterator[tuple[Connection, Any, list[Any]]]:
+    """The same, once it has taken as much of what waits as it has room for."""
+    with consuming(redis_url, at_most) as found:
+        found[0].drain_events(timeout=PATIENCE_S)
+        yield found
+
+
 def send(redis_url: str, *bodies: object, priority: Priority = Priority.NORMAL) -> None:
     with Connection(redis_url) as connection:
         for body in bodies:
@@ -64,16 +72,14 @@ def bodies(messages: list[Any]) -> list[Any]:
 
 def test_one_look_takes_as_many_waiting_messages_as_there_is_room_for(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3", "4", "5", "6")
-    with consuming(redis_url, at_most=4) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=4) as (_, _, taken):
         assert bodies(taken) == ["1", "2", "3", "4"]
         assert (held(client), waiting(client)) == (4, 2)
 
 
 def test_what_is_acknowledged_makes_room_for_more(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3", "4", "5")
-    with consuming(redis_url, at_most=2) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=2) as (connection, _, taken):
         taken[0].ack()
         connection.drain_events(timeout=PATIENCE_S)
         assert bodies(taken) == ["1", "2", "3"]
@@ -97,8 +103,7 @@ def test_who_takes_is_told_what_is_left(redis_url: str) -> None:
 
 def test_a_consumer_without_a_limit_gets_its_messages_one_by_one(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2")
-    with consuming(redis_url, at_most=0) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=0) as (_, _, taken):
         assert (bodies(taken), held(client), waiting(client)) == (["1"], 1, 1)
 
 
@@ -106,8 +111,7 @@ def test_the_most_urgent_messages_are_taken_first(redis_url: str) -> None:
     send(redis_url, "low 1", "low 2", priority=Priority.LOW)
     send(redis_url, "normal 1", "normal 2")
     send(redis_url, "high", priority=Priority.HIGH)
-    with consuming(redis_url, at_most=4) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=4) as (_, _, taken):
         assert bodies(taken) == ["high", "normal 1", "normal 2", "low 1"]
 
 
@@ -146,8 +150,7 @@ def test_what_is_no_message_is_never_on_the_books_where_it_would_stop_a_restore(
     for number, each in enumerate(rubbish):
         client.lpush(name, each.replace(tag, f"odd {number}").encode("latin-1"))
     send(redis_url, "3")
-    with consuming(redis_url, at_most=20) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=20) as (_, _, taken):
         assert bodies(taken) == ["1", "2", "3"]
         assert (held(client), waiting(client)) == (3, 0)
 
@@ -156,8 +159,7 @@ def test_what_was_just_taken_is_not_restored_as_what_has_been_held_for_too_long(
     redis_url: str, client: redis.Redis
 ) -> None:
     send(redis_url, "1", "2", "3")
-    with consuming(redis_url, at_most=3) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=3) as (_, channel, taken):
         channel.qos.restore_visible(num=None, interval=1)
         assert (held(client), waiting(client)) == (3, 0)
         client.zadd(BOOKS["unacked_index_key"], {taken[1].delivery_tag: 0.0})
@@ -170,8 +172,7 @@ def test_what_a_consumer_has_is_not_restored_because_the_clock_was_set_or_the_ma
 ) -> None:
     """Another worker began its questions, too, while they were being answered."""
     send(redis_url, "1", "2", "3")
-    with consuming(redis_url, at_most=3) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=3) as (_, channel, taken):
         channel.qos.kept = lambda: [each.delivery_tag for each in taken[1:]]
         client.zadd(BOOKS["unacked_index_key"], {each.delivery_tag: 0.0 for each in taken})
         channel.qos.restore_visible(num=10, interval=1)
@@ -182,8 +183,7 @@ def test_what_a_consumer_has_is_not_restored_because_the_clock_was_set_or_the_ma
 
 def test_what_was_taken_together_can_be_restored_by_kombu_in_its_order(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1", "2", "3")
-    with consuming(redis_url, at_most=3) as (connection, channel, _):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=3) as (_, channel, _):
         channel.visibility_timeout = -(10**9)  # as for a worker known to be dead
         channel.qos.restore_visible(num=None, interval=1)
         assert (held(client), waiting(client)) == (0, 3)
@@ -194,8 +194,7 @@ def test_a_message_that_went_back_is_on_the_books_again_when_it_comes_again(
 ) -> None:
     """By whichever command it is taken: if its worker was killed then, it was lost."""
     send(redis_url, "1", "2", "3")
-    with consuming(redis_url, at_most=3) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=3) as (connection, _, taken):
         for at in (1, 2):
             taken[at].reject(requeue=True)
             assert (held(client), waiting(client)) == (2, 1)
@@ -208,8 +207,7 @@ def test_messages_that_were_not_acknowledged_go_back_when_the_channel_closes(
     redis_url: str, client: redis.Redis
 ) -> None:
     send(redis_url, "1", "2", "3")
-    with consuming(redis_url, at_most=3) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=3) as (_, _, taken):
         taken[1].ack()
     assert (held(client), waiting(client)) == (0, 2)
 
@@ -218,8 +216,7 @@ def test_a_message_acknowledged_after_its_channel_closed_does_not_come_again(
     redis_url: str, client: redis.Redis
 ) -> None:
     send(redis_url, "1")
-    with consuming(redis_url, at_most=1) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=1) as (_, channel, taken):
         channel.do_restore = False  # the connection broke: kombu restores nothing
         channel.close()
         assert held(client) == 1
@@ -231,8 +228,7 @@ def test_a_message_that_is_kept_when_its_channel_closes_is_settled_over_the_next
     redis_url: str, client: redis.Redis
 ) -> None:
     send(redis_url, "1", "2", "3", "4")
-    with consuming(redis_url, at_most=3) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=3) as (_, channel, taken):
         kept = taken[:2]
         channel.qos.kept = lambda: [message.delivery_tag for message in kept]
     assert (held(client), waiting(client)) == (2, 2)
@@ -248,8 +244,7 @@ def test_a_message_that_is_kept_when_its_channel_closes_is_settled_over_the_next
 
 def test_a_message_that_was_taken_over_goes_back_with_its_new_channel(redis_url: str, client: redis.Redis) -> None:
     send(redis_url, "1")
-    with consuming(redis_url, at_most=1) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=1) as (_, channel, taken):
         channel.qos.kept = lambda: [taken[0].delivery_tag]
     with consuming(redis_url, at_most=1) as (_, channel, _):
         channel.qos.take_over(taken)
@@ -261,8 +256,7 @@ def test_who_takes_over_gives_back_what_was_recorded_and_could_not_be_delivered_
     redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(redis_url, "1", "2", "3")
-    with consuming(redis_url, at_most=3) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=3) as (_, channel, taken):
         taken[0].ack()
         with monkeypatch.context() as away:
             away.setattr(redis.client.Pipeline, "execute", _no_connection)
@@ -276,8 +270,7 @@ def test_connecting_requeues_nothing_that_could_not_be_renewed_while_the_connect
     redis_url: str, client: redis.Redis
 ) -> None:
     send(redis_url, "1")
-    with consuming(redis_url, at_most=1) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=1) as (_, channel, taken):
         channel.qos.kept = lambda: [taken[0].delivery_tag]
     client.zadd(BOOKS["unacked_index_key"], {taken[0].delivery_tag: 0.0})
     with consuming(redis_url, at_most=1) as (connection, _, _):
@@ -289,8 +282,7 @@ def test_messages_that_cannot_be_acknowledged_now_are_acknowledged_the_next_time
     redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(redis_url, "1", "2")
-    with consuming(redis_url, at_most=2) as (connection, channel, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=2) as (_, channel, taken):
         with monkeypatch.context() as away:
             away.setattr(redis.client.Pipeline, "execute", _no_connection)
             taken[0].ack()
@@ -317,6 +309,5 @@ def test_what_json_lacks_arrives_as_it_was_sent(redis_url: str) -> None:
     use()
     sent = {"at": datetime(2026, 11, 25, tzinfo=UTC), "ids": ["é", "b"]}
     send(redis_url, sent, "as it is")
-    with consuming(redis_url, at_most=2) as (connection, _, taken):
-        connection.drain_events(timeout=PATIENCE_S)
+    with holding(redis_url, at_most=2) as (_, _, taken):
         assert bodies(taken) == [sent, "as it is"]
