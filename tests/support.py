@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,6 +50,12 @@ def make_question(number: int, **changes: object) -> Question:
 def make_questions(count: int) -> list[Question]:
     """Return questions 0 to `count` - 1."""
     return [make_question(number) for number in range(count)]
+
+
+def write_questions(path: Path, questions: Iterable[Question]) -> Path:
+    """Write `questions` to `path` as JSON lines; return it."""
+    path.write_text("".join(f"{each.model_dump_json()}\n" for each in questions))
+    return path
 
 
 def make_spec(questions: Sequence[Question] = (), **changes: object) -> RunSpec:

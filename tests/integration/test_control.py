@@ -30,6 +30,7 @@ from tests.support import (
     settle,
     wait_until,
     worker,
+    write_questions,
 )
 from workers.check_redis import check_redis
 from workers.cli import main as workers_main
@@ -119,8 +120,7 @@ def test_a_cancelled_run_is_finished_by_enqueuing_the_same_thing_again(
     redis_ledger: RedisLedger, tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCQUEUE_MODEL", SIMULATED_MODEL)
-    file = tmp_path / "questions.jsonl"
-    file.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(80)))
+    file = write_questions(tmp_path / "questions.jsonl", make_questions(80))
     run_id = json.loads(verb("enqueue", file, "--json"))["run_id"]
     verb("cancel", run_id)
     with worker(tmp_path / "log", batch_size=16):
@@ -187,8 +187,7 @@ def test_a_run_that_was_exported_half_way_and_purged_is_loaded_and_finished_by_a
 ) -> None:
     monkeypatch.setenv("MCQUEUE_ENGINE", "simulated")
     monkeypatch.setenv("MCQUEUE_MODEL", SIMULATED_MODEL)
-    questions = tmp_path / "exam.jsonl"
-    questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(200)))
+    questions = write_questions(tmp_path / "exam.jsonl", make_questions(200))
     with worker(tmp_path / "first.log", batch_size=8, simulated={"call_ms": 100}):
         run = redis_ledger.run(json.loads(verb("enqueue", questions, "--json"))["run_id"])
         wait_settled(redis_ledger, run, 8)

@@ -23,7 +23,7 @@ from contract.fleet import Fleet, WorkerState
 from contract.index import MANIFEST
 from contract.queue import held_question_ids
 from tests.hosts import Host, connected_hosts
-from tests.support import PATIENCE_S, SIMULATED_MODEL, build_test_index, make_question, wait_until
+from tests.support import PATIENCE_S, SIMULATED_MODEL, build_test_index, make_question, wait_until, write_questions
 
 QUESTIONS = 400
 SCORING = {
@@ -105,7 +105,7 @@ def equip(desk: Host, library: Host, scorers: list[Host], tmp_path: Path) -> Non
     shutil.copy(index / MANIFEST, desk.folder / "facts")
     shutil.rmtree(tmp_path / "built")
     questions = (make_question(number, question=f"What is number{number} about?") for number in range(QUESTIONS))
-    (desk.folder / "questions.jsonl").write_text("".join(f"{each.model_dump_json()}\n" for each in questions))
+    write_questions(desk.folder / "questions.jsonl", questions)
     (desk.folder / "host.yaml").write_text(yaml.safe_dump({"model": SIMULATED_MODEL}))
     (desk.folder / "rag.yaml").write_text(yaml.safe_dump(ASKING))
 

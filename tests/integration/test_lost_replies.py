@@ -5,7 +5,6 @@ Such a command ends with an error in one line. Repeated, it completes what it be
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from contract import Counts, Outcome, RedisLedger, keys
 from contract.audit import missing
 from contract.errors import RunHalted
 from producer.cli import main
-from tests.support import settle
+from tests.support import make_questions, settle, write_questions
 
 COUNT = 8
 WRITES = {b"EVALSHA", b"SET", b"HSET", b"HDEL", b"SREM", b"LPUSH", b"DEL"}
@@ -90,10 +89,7 @@ def way(monkeypatch: pytest.MonkeyPatch) -> Way:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    rows = ({"id": f"q{n}", "question": f"{n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(COUNT))
-    path = tmp_path / "questions.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_questions(tmp_path / "questions.jsonl", make_questions(COUNT))
 
 
 class Stage:

@@ -22,7 +22,7 @@ from contract.connection import lua
 from contract.ledger import RedisLedger
 from contract.queue import queue_length
 from tests.integration.runs import queued_question_ids
-from tests.support import PATIENCE_S, listen_to_ctrl_c, settle, wait_until
+from tests.support import PATIENCE_S, listen_to_ctrl_c, make_questions, settle, wait_until, write_questions
 
 MODEL = "smollm2-135m-instruct"
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -81,14 +81,6 @@ def producer(command: Callable[..., subprocess.Popen[str]]) -> Call:
     return call
 
 
-def write_questions(path: Path, count: int) -> Path:
-    rows = (
-        {"id": f"q{n}", "question": f"Question {n}?", "choices": ["no", "yes"], "answer": "B"} for n in range(count)
-    )
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def enqueued(producer: Call, *more: str) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(producer("enqueue", "q.jsonl", *more, "--json").stdout)
     return told
@@ -103,7 +95,7 @@ def lose_messages(client: redis.Redis, keep: int = 0) -> None:
 def test_what_is_enqueued_is_in_the_ledger_and_in_the_queue(
     producer: Call, ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    write_questions(tmp_path / "q.jsonl", 100)
+    write_questions(tmp_path / "q.jsonl", make_questions(100))
 
     found = enqueued(producer)
 
@@ -114,7 +106,7 @@ def test_what_is_enqueued_is_in_the_ledger_and_in_the_queue(
 
 
 def test_a_lost_message_is_sent_again_and_nothing_else(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
-    write_questions(tmp_path / "q.jsonl", 100)
+    write_questions(tmp_path / "q.jsonl", make_questions(100))
     run_id = enqueued(producer)["run_id"]
     lose_messages(ledger.client, keep=4)
 
@@ -129,7 +121,7 @@ def test_an_enqueue_killed_while_it_writes_completes_when_repeated(
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, proxy: Proxy, tmp_path: Path
 ) -> None:
     count = 3_000
-    write_questions(tmp_path / "q.jsonl", count)
+    write_questions(tmp_path / "q.jsonl", make_questions(count))
     add = lua(ledger.client, "add")
     ledger.client.script_load(add.script)  # else it is called twice the first time
     step = add.sha.encode()
@@ -152,7 +144,7 @@ def test_an_enqueue_killed_after_its_first_messages_sends_only_what_is_in_none_w
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, proxy: Proxy, tmp_path: Path
 ) -> None:
     count, queue = 10_000, keys.score_queue(MODEL)
-    write_questions(tmp_path / "q.jsonl", count)
+    write_questions(tmp_path / "q.jsonl", make_questions(count))
     add = lua(ledger.client, "add")
     ledger.client.script_load(add.script)
     step = add.sha.encode()
@@ -180,7 +172,7 @@ def test_an_enqueue_killed_after_its_first_messages_sends_only_what_is_in_none_w
 def test_two_producers_of_the_same_run_at_once_send_every_question_once(
     command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    write_questions(tmp_path / "q.jsonl", 10_000)
+    write_questions(tmp_path / "q.jsonl", make_questions(10_000))
     both = [command("enqueue", "q.jsonl", "--json") for _ in range(2)]
     said = [json.loads(each.communicate(timeout=PATIENCE_S)[0]) for each in both]
     assert said[0]["run_id"] == said[1]["run_id"]
@@ -192,7 +184,7 @@ def test_two_producers_of_the_same_run_at_once_send_every_question_once(
 def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, tmp_path: Path
 ) -> None:
-    write_questions(tmp_path / "q.jsonl", 20)
+    write_questions(tmp_path / "q.jsonl", make_questions(20))
     run_id = enqueued(producer)["run_id"]
     lose_messages(ledger.client)
 
@@ -212,7 +204,7 @@ def test_a_watch_heals_a_stall_and_sees_the_run_to_its_end(
 def test_an_interrupted_watch_leaves_the_run_alone(
     producer: Call, command: Callable[..., subprocess.Popen[str]], ledger: RedisLedger, redis_url: str, tmp_path: Path
 ) -> None:
-    write_questions(tmp_path / "q.jsonl", 20)
+    write_questions(tmp_path / "q.jsonl", make_questions(20))
     run_id = enqueued(producer)["run_id"]
 
     watching = command("watch", run_id)
@@ -228,7 +220,7 @@ def test_an_interrupted_watch_leaves_the_run_alone(
 
 
 def test_results_come_out_in_the_order_of_the_input(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
-    write_questions(tmp_path / "q.jsonl", 1200)
+    write_questions(tmp_path / "q.jsonl", make_questions(1200))
     run_id = enqueued(producer)["run_id"]
     settle(ledger, run_id, *(f"q{n}" for n in reversed(range(1200))), choice="B")
 
@@ -250,7 +242,7 @@ def shown_imports(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_results_of_a_run_are_written_without_loading_celery(
     producer: Call, ledger: RedisLedger, tmp_path: Path, command_name: str
 ) -> None:
-    write_questions(tmp_path / "q.jsonl", 12)
+    write_questions(tmp_path / "q.jsonl", make_questions(12))
     run_id = enqueued(producer)["run_id"]
     settle(ledger, run_id, *(f"q{n}" for n in range(12)), choice="B")
 
@@ -274,7 +266,7 @@ def test_a_small_file_with_even_answers_and_no_repetition_is_enqueued_without_lo
 
 
 def test_a_purged_run_is_gone(producer: Call, ledger: RedisLedger, tmp_path: Path) -> None:
-    write_questions(tmp_path / "q.jsonl", 20)
+    write_questions(tmp_path / "q.jsonl", make_questions(20))
     run_id = enqueued(producer, "--run", "short-lived")["run_id"]
 
     said = producer("purge", "short", "--yes").stdout

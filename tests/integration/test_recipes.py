@@ -35,6 +35,7 @@ from tests.support import (
     process,
     processes_of_session,
     wait_until,
+    write_questions,
 )
 
 QUESTIONS = 600
@@ -80,8 +81,7 @@ def cluster(tmp_path: Path) -> Path:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / "deploy.yaml").write_text(yaml.safe_dump(DEPLOY))
-    questions = make_questions(QUESTIONS)
-    (tmp_path / "questions.jsonl").write_text("".join(f"{each.model_dump_json()}\n" for each in questions))
+    write_questions(tmp_path / "questions.jsonl", make_questions(QUESTIONS))
     (tmp_path / "bin").mkdir()
     for name, text in (("srun", SRUN), ("pbsdsh", PBSDSH)):
         (tmp_path / "bin" / name).write_text(text)

@@ -35,6 +35,7 @@ from tests.support import (
     valkey,
     wait_until,
     worker,
+    write_questions,
 )
 from workers.check import check
 from workers.host.launcher import worker_command
@@ -194,8 +195,7 @@ def test_commands_say_what_is_wrong_with_redis_and_not_that_workers_are_missing(
     refusing: Refusing, settings: Settings, redis_ledger: RedisLedger, tmp_path: Path
 ) -> None:
     run = open_run(redis_ledger, make_questions(3))
-    questions = tmp_path / "questions.jsonl"
-    questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(4)))
+    questions = write_questions(tmp_path / "questions.jsonl", make_questions(4))
     refusing.refuse("NOREPLICAS")
 
     refused = producer("enqueue", questions, "--run", "late")
@@ -223,8 +223,7 @@ def test_what_only_reads_goes_on_while_the_disk_is_full(
     """No settled run could be exported until there was space again: Redis refuses PING then, and answers reads."""
     run = open_run(redis_ledger, make_questions(2))
     settle(redis_ledger, run.run_id, *(f"q{n}" for n in range(2)))
-    questions = tmp_path / "questions.jsonl"
-    questions.write_text("".join(f"{each.model_dump_json()}\n" for each in make_questions(4)))
+    questions = write_questions(tmp_path / "questions.jsonl", make_questions(4))
     refusing.refuse("MISCONF")
 
     reading: list[tuple[object, ...]] = [

