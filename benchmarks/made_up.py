@@ -9,9 +9,10 @@ from pathlib import Path
 
 from benchmarks.jsonl import write_rows
 from contract.ledger import Run
+from contract.mode import Mode
 from contract.names import run_id_for
 from contract.question import Question
-from contract.spec import Mode, Prompt, RunSpec
+from contract.spec import Prompt, RunSpec
 
 __all__ = ["LETTERED", "made_up_file", "made_up_question", "made_up_run", "made_up_spec"]
 

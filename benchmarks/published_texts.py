@@ -25,8 +25,9 @@ from benchmarks.command import Parser, command_line, existing_folder, from_zero,
 from benchmarks.made_up import made_up_spec
 from benchmarks.record import print_table, write
 from contract.errors import InputError
+from contract.mode import Mode
 from contract.question import Question
-from contract.spec import Mode, Sampling
+from contract.spec import Sampling
 from workers.scoring.extract import Extraction, rules_version
 from workers.scoring.generate import named
 

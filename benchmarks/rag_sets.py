@@ -26,7 +26,7 @@ from benchmarks.command import Parser, command_line, existing_folder, one_of, po
 from benchmarks.jsonl import read_rows, write_rows
 from benchmarks.record import print_table, write
 from benchmarks.stand import DEPLOY, Stand, ask_and_export, emptied, host, producer, set_words, stand
-from contract.spec import Normalization
+from contract.mode import Normalization
 from contract.verdict import Outcome
 
 CLOSED, TOP_1, TOP_5, GOLD = "closed book", "BM25 top 1", "BM25 top 5", "gold"

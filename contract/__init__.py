@@ -2,9 +2,10 @@
 
 from contract.errors import McqueueError
 from contract.ledger import Begun, Counts, Ledger, MemoryLedger, RedisLedger, Run, RunState
+from contract.mode import Mode, Normalization
 from contract.question import Question
 from contract.settings import Settings, load_settings
-from contract.spec import Mode, Normalization, Prompt, RunSpec
+from contract.spec import Prompt, RunSpec
 from contract.verdict import Failure, Outcome, Passage, Verdict
 
 __all__ = [

@@ -13,8 +13,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from contract.choice_order import arrangements, seed_for
 from contract.errors import RunConfigError
+from contract.mode import Answer
 from contract.question import Question, identity, normalized
-from contract.spec import Answer, ChatTemplate, ExampleSelection, FewShot, Prompt, Query, RunSpec
+from contract.spec import ChatTemplate, ExampleSelection, FewShot, Prompt, Query, RunSpec
 from contract.turns import Role, Turn, Turns, begun, one_turn, readable
 from contract.verdict import ContextSource, Passage
 

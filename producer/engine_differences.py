@@ -11,7 +11,7 @@ from contract import keys
 from contract.engine_info import EngineUsed, describe_differences, differing, is_simulated, left_to_model
 from contract.fleet import WorkerRecord
 from contract.ledger import Ledger, Run
-from contract.spec import Normalization
+from contract.mode import Normalization
 from producer.output import Lines, optional_line
 
 __all__ = [

@@ -8,10 +8,11 @@ from typing import Any
 from contract.choice_order import arrangements
 from contract.errors import RunConfigError
 from contract.ledger import Run
+from contract.mode import Output
 from contract.prompts import prompts_of, wants_passages
 from contract.question import LABELS, Question
 from contract.relevance import Sources, sources_of
-from contract.spec import Output, RunSpec
+from contract.spec import RunSpec
 from contract.verdict import MAJORITY, ContextSource, Outcome, Passage, Verdict
 from contract.wording import number
 from producer.export.cells import iso

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from contract.ledger import Run
+from contract.mode import Normalization
 from contract.prompts import shows_choices
-from contract.spec import Judge, Normalization, RunSpec
+from contract.spec import Judge, RunSpec
 from contract.verdict import Outcome
 from contract.wording import number
 from producer.output import Line, Lines, labelled

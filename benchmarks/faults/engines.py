@@ -14,8 +14,9 @@ from benchmarks.faults.stage import MESSAGE_QUESTIONS, Fault, Stage
 from benchmarks.faults.worker import WorkerProcess
 from benchmarks.waiting import wait_until
 from contract import keys
+from contract.mode import Mode
 from contract.queue import publish
-from contract.spec import Mode, Sampling
+from contract.spec import Sampling
 from contract.verdict import Outcome
 from workers.engines.simulated import CORE
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from contract.chunks import TOGETHER, chunks
 from contract.ledger import Counts, Run, RunState
+from contract.mode import Normalization
 from contract.prompts import shows_choices
 from contract.question import Question
-from contract.spec import Normalization
 from contract.verdict import Outcome, Verdict
 from producer.export.cost import Times, Tokens
 from producer.stats import (

@@ -16,8 +16,9 @@ from pydantic import (
     model_validator,
 )
 
+from contract.mode import Mode, Normalization
 from contract.question import MAX_CHOICES, MIN_CHOICES, Question, content_id
-from contract.spec import ChatTemplate, Effort, Mode, Normalization, Sampling
+from contract.spec import ChatTemplate, Effort, Sampling
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.readers.fields import trouble_of
 from producer.readers.marks import refuse_other_order, without_marks

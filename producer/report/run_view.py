@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from contract.ledger import Run
-from contract.spec import Normalization
+from contract.mode import Normalization
 from contract.wording import number, percent
 from producer.export.summary import Summary
 from producer.output import Lines

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from contract.spec import ChatTemplate, Normalization, RunSpec, Sampling
+from contract.mode import Normalization
+from contract.spec import ChatTemplate, RunSpec, Sampling
 from contract.wording import number
 
 __all__ = ["how_asked"]

@@ -7,8 +7,9 @@ from contextlib import suppress
 
 from contract.errors import UnknownRun, UnreadableRun
 from contract.ledger import Ledger, Run
+from contract.mode import Normalization
 from contract.names import has_fingerprint, is_called
-from contract.spec import Normalization, RunSpec
+from contract.spec import RunSpec
 from producer.compare.spec_differences import differences
 from producer.runs.planning import Plan
 from producer.runs.reuse import Earlier, are_alike

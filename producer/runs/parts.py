@@ -11,10 +11,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from contract.errors import InputError, QuestionFileError, RunConfigError
 from contract.explain import explain
 from contract.index import can_answer, highest_score, read_manifest
+from contract.mode import Mode
 from contract.prompts import variables_of
 from contract.question import Question
 from contract.settings import refuse_no_server
-from contract.spec import ExampleSelection, FewShot, IndexKind, Judge, Mode, Query, Retrieval
+from contract.spec import ExampleSelection, FewShot, IndexKind, Judge, Query, Retrieval
 from contract.yaml_files import LONGEST
 from producer.readers import HowToRead, Row, Source, opened, understand
 from producer.runs.templates import load_prompt

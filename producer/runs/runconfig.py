@@ -21,13 +21,12 @@ from pydantic_core import PydanticCustomError
 from contract.errors import RunConfigError
 from contract.explain import explain
 from contract.layers import OVERRIDE, Place, all_of, has, merge, parse_overrides
+from contract.mode import Mode, Normalization
 from contract.settings import Settings
 from contract.spec import (
     ChatTemplate,
     FewShot,
     Judge,
-    Mode,
-    Normalization,
     Prompt,
     RunSpec,
     Sampling,

@@ -9,6 +9,7 @@ from pathlib import Path
 from jinja2 import TemplateSyntaxError, meta, nodes
 
 from contract.errors import RunConfigError, nearest
+from contract.mode import Mode
 from contract.prompts import (
     DESCRIPTION_VARIABLES,
     JUDGE_VARIABLES,
@@ -21,7 +22,7 @@ from contract.prompts import (
     variables_of,
 )
 from contract.question import LABELS, Question
-from contract.spec import Mode, Prompt
+from contract.spec import Prompt
 from contract.yaml_files import brief
 
 __all__ = ["built_in", "checked_description", "load_prompt", "refuse_blind"]

@@ -16,8 +16,9 @@ from itertools import pairwise
 from math import exp, isnan
 from typing import Any
 
+from contract.mode import Normalization, Output
 from contract.question import Question
-from contract.spec import Normalization, Output, RunSpec
+from contract.spec import RunSpec
 from contract.verdict import MAJORITY, Outcome, Verdict
 from producer.stats.denominators import ANSWERED
 from producer.stats.normalized import HOW

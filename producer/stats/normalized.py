@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from contract.choice_order import orders
+from contract.mode import Normalization
 from contract.question import Question
-from contract.spec import Normalization, RunSpec
+from contract.spec import RunSpec
 from contract.verdict import Verdict
 
 __all__ = ["HOW", "METRIC", "right_by", "sums"]

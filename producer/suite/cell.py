@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from contract.engine_info import EngineUsed
 from contract.ledger import Counts, Run
-from contract.spec import Normalization
+from contract.mode import Normalization
 from contract.verdict import Outcome
 from producer.engine_differences import any_simulated, untaken
 from producer.export.summary import Summary

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from contract.mode import Normalization
 from contract.names import slug
 from contract.sanitize import for_cell
-from contract.spec import Normalization
 from contract.verdict import Outcome
 from producer.export.cells import iso
 from producer.export.files import Drafts, explaining

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from contract.mode import Normalization
 from contract.sanitize import for_terminal
-from contract.spec import Normalization
 from contract.wording import number
 from producer.engine_differences import in_words
 from producer.output import Lines, echo_table, fits, labelled, optional_line

@@ -21,9 +21,10 @@ from celery import Celery
 from contract import Outcome, RedisLedger, Settings, keys
 from contract.connection import connect
 from contract.fleet import Fleet
+from contract.mode import Mode
 from contract.priority import Priority
 from contract.queue import held_question_ids
-from contract.spec import Mode, Sampling
+from contract.spec import Sampling
 from demo.valkey import free_port
 from tests.integration.runs import send, sent, verdicts, wait_acknowledged, wait_finished
 from tests.support import (

@@ -17,7 +17,8 @@ from celery import Celery
 
 from contract import RedisLedger, keys, load_settings
 from contract.errors import EXIT_RETRY
-from contract.spec import Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Sampling
 from tests.integration.launching import begun
 from tests.integration.runs import send, sent, verdicts, wait_finished
 from tests.support import (

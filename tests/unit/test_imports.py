@@ -30,6 +30,7 @@ CONTRACT_ORDER = (
     "logs",
     "question",
     "turns",
+    "mode",
     "spec",
     "names",
     "verdict",

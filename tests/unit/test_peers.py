@@ -18,8 +18,8 @@ from benchmarks.peer.lm_eval import TASKS, Case, Side
 from benchmarks.peer.mc2 import compare_mc2, mc2_of
 from benchmarks.peers import compare_exactly, read_questions
 from contract.errors import InputError
+from contract.mode import Mode
 from contract.prompts import render
-from contract.spec import Mode
 from contract.verdict import Outcome, Verdict
 from producer.runs.templates import load_prompt
 from tests.support import make_question

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from contract.choice_order import arrangements
+from contract.mode import Mode
 from contract.prompts import turns_of
-from contract.spec import Mode
 from workers.engines.base import Request
 from workers.scoring import free, generate, judge, letter, likelihood, vote
 from workers.scoring.base import FollowUp, Item, Reading, ScoringMode

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contract.mode import Normalization
 from contract.question import Question
-from contract.spec import Normalization, RunSpec
+from contract.spec import RunSpec
 from contract.turns import Turns, one_turn
 from workers.engines.base import NO_CHAT, Completion, Request, ScoreRequest
 from workers.scoring.base import Reading, compare

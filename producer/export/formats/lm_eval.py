@@ -23,10 +23,11 @@ from typing import Any, NamedTuple, TextIO
 
 from contract.choice_order import arrangements
 from contract.ledger import Run, Taken
+from contract.mode import Answer, Normalization
 from contract.names import slug
 from contract.prompts import BETWEEN, turns_of
 from contract.question import Question
-from contract.spec import Answer, ChatTemplate, Normalization, RunSpec
+from contract.spec import ChatTemplate, RunSpec
 from contract.turns import as_text, begun, messages
 from contract.verdict import Outcome, Verdict
 from contract.wording import number

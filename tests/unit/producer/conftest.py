@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import Ledger, MemoryLedger, Run
-from contract.spec import Mode, Prompt, RunSpec, Sampling
+from contract.mode import Mode
+from contract.spec import Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import Broker, MemoryBroker
 from producer.cli import main

@@ -12,7 +12,8 @@ from contract import MemoryLedger, Outcome, Run, Verdict
 from contract.engine_info import EngineUsed, differing
 from contract.fleet import WorkerRecord, WorkerState
 from contract.keys import route
-from contract.spec import Mode, Normalization, Sampling
+from contract.mode import Mode, Normalization
+from contract.spec import Sampling
 from producer.broker import MemoryBroker
 from producer.engine_differences import Engines, engine_lines, not_those_running, sampling_lines
 from producer.export.results import export

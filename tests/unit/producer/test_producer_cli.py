@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger, RunState
-from contract.spec import Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Sampling
 from contract.verdict import Outcome, Verdict
 from producer.broker import MemoryBroker
 from producer.cli import main

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from contract import Mode, Outcome, Prompt, load_settings
+from contract.mode import Normalization
 from contract.prompts import prompts_of, turns_of
 from contract.question import Question
-from contract.spec import ChatTemplate, FewShot, Judge, Normalization, RunSpec, Sampling
+from contract.spec import ChatTemplate, FewShot, Judge, RunSpec, Sampling
 from contract.turns import Role, Turn, one_turn
 from tests.support import make_question, make_spec
 from tests.unit.workers.engines.test_chat import LLAMA_2, TAKES_SYSTEM, tokenizer

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from contract.mode import Mode, Normalization
 from contract.settings import load_settings
-from contract.spec import IndexKind, Mode, Normalization, Prompt, Retrieval, Sampling
+from contract.spec import IndexKind, Prompt, Retrieval, Sampling
 from contract.verdict import ContextSource, Outcome, Passage
 from tests.support import build_prompt, make_question, make_spec
 from workers.budget import fitted, in_calls

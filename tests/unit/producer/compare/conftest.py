@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from contract.ledger import MemoryLedger, Run
+from contract.mode import Mode
 from contract.question import Question
-from contract.spec import IndexKind, Mode, Prompt, Retrieval, RunSpec
+from contract.spec import IndexKind, Prompt, Retrieval, RunSpec
 from contract.verdict import ContextSource, Outcome
 from producer.session import Session
 from tests.support import settle

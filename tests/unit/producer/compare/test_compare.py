@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from contract.ledger import MemoryLedger
+from contract.mode import Mode
 from contract.question import Question
-from contract.spec import Judge, Mode, Sampling
+from contract.spec import Judge, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.runs.templates import load_prompt
 from tests.support import make_question

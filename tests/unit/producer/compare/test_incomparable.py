@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from contract.ledger import MemoryLedger, RunState
+from contract.mode import Mode
 from contract.question import Question
-from contract.spec import Mode, Sampling
+from contract.spec import Sampling
 from tests.unit.producer.compare.conftest import QUESTIONS, Ran, keyed
 from tests.unit.producer.conftest import Producer
 

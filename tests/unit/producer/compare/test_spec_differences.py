@@ -6,7 +6,8 @@ import pytest
 
 from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger
-from contract.spec import ChatTemplate, Mode, Normalization, Prompt, Sampling
+from contract.mode import Mode, Normalization
+from contract.spec import ChatTemplate, Prompt, Sampling
 from producer.compare.spec_differences import differences
 from tests.unit.producer.compare.conftest import RAG, SPEC, Ran, keyed
 from tests.unit.producer.conftest import Producer

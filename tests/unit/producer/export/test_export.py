@@ -14,7 +14,7 @@ import pytest
 from contract.errors import UnknownRun
 from contract.fleet import WorkerRecord, WorkerState
 from contract.ledger import MemoryLedger
-from contract.spec import Mode
+from contract.mode import Mode
 from contract.verdict import Outcome, Verdict
 from producer.export.cells import iso
 from producer.export.columns import NAMES

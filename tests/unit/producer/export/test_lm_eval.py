@@ -12,8 +12,9 @@ import pytest
 
 from contract.choice_order import arrangements
 from contract.ledger import MemoryLedger, Run, Taken
+from contract.mode import Mode, Normalization
 from contract.question import Question
-from contract.spec import ChatTemplate, FewShot, Judge, Mode, Normalization, Prompt, RunSpec, Sampling
+from contract.spec import ChatTemplate, FewShot, Judge, Prompt, RunSpec, Sampling
 from contract.verdict import Failure, Outcome, Passage, Verdict
 from producer.export.results import Exported, export
 from tests.support import interrupted_run, make_questions, settle

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from contract.ledger import MemoryLedger, Run
+from contract.mode import Mode
 from contract.question import Question
-from contract.spec import Mode, Prompt, RunSpec
+from contract.spec import Prompt, RunSpec
 from contract.verdict import Outcome, Passage, Verdict
 from producer.export.columns import NAMES
 from producer.export.formats import parquet

@@ -13,8 +13,9 @@ import pytest
 
 from contract.errors import LedgerError, RedisUnreachable
 from contract.ledger import MemoryLedger, Run, RunState
+from contract.mode import Mode
 from contract.question import Question
-from contract.spec import IndexKind, Judge, Mode, Prompt, Retrieval, RunSpec, Sampling
+from contract.spec import IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
 from contract.verdict import ContextSource, Failure, Outcome, Passage, Verdict
 from producer.export import parts
 from producer.export.formats import FORMATS

@@ -23,11 +23,12 @@ from contract.errors import (
 )
 from contract.fleet import WorkerRecord
 from contract.ledger import MemoryLedger, Run, RunState
+from contract.mode import Normalization
 from contract.names import request_id
 from contract.priority import Priority
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import ExampleSelection, Normalization
+from contract.spec import ExampleSelection
 from contract.verdict import ContextSource, Outcome, Passage, Verdict
 from producer.broker import MemoryBroker
 from producer.http import door, purging

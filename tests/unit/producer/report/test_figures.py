@@ -13,7 +13,8 @@ from benchmarks.made_up import LETTERED
 from contract.engine_info import EngineUsed
 from contract.keys import score_queue
 from contract.ledger import MemoryLedger
-from contract.spec import FewShot, Judge, Mode, Normalization, Prompt, Sampling
+from contract.mode import Mode, Normalization
+from contract.spec import FewShot, Judge, Prompt, Sampling
 from contract.verdict import Failure, Outcome, Verdict
 from producer.broker import MemoryBroker
 from tests.support import interrupted_run, make_question, make_questions, make_spec, open_run, settle

@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks.made_up import LETTERED
 from contract.ledger import MemoryLedger
+from contract.mode import Mode, Normalization
 from contract.question import Question
-from contract.spec import IndexKind, Judge, Mode, Normalization, Prompt, Retrieval, RunSpec, Sampling
+from contract.spec import IndexKind, Judge, Prompt, Retrieval, RunSpec, Sampling
 from contract.verdict import Outcome, Passage, Verdict
 from producer.runs.reuse import Earlier
 from tests.support import make_question, make_spec, open_run

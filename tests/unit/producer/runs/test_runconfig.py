@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from contract.errors import RunConfigError
+from contract.mode import Mode, Normalization
 from contract.prompts import render
 from contract.question import Question
 from contract.settings import Settings
-from contract.spec import Mode, Normalization, Prompt, RunSpec, Sampling
+from contract.spec import Prompt, RunSpec, Sampling
 from producer.runs.parts import FewShotConfig, RagConfig
 from producer.runs.runconfig import RunConfig, load_run_config
 from producer.runs.templates import built_in, load_prompt

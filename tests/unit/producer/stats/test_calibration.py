@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
+from contract.mode import Mode, Normalization
 from contract.question import Question
-from contract.spec import Mode, Normalization, Sampling
+from contract.spec import Sampling
 from contract.verdict import Outcome, Verdict
 from producer.stats import Calibration
 from producer.stats.calibration import EDGES, PROBABILITIES, confidence_of, probabilities

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.made_up import LETTERED
-from contract.spec import Judge, Mode, Prompt, Sampling
+from contract.mode import Mode
+from contract.spec import Judge, Prompt, Sampling
 from producer.intake.survey import Digest
 from producer.stats.guessing import Guessing
 from tests.support import make_question, make_spec

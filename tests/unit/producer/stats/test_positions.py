@@ -14,8 +14,9 @@ import pytest
 
 from contract.choice_order import orders
 from contract.ledger import MemoryLedger, Run, RunState
+from contract.mode import Mode
 from contract.question import LABELS, Question
-from contract.spec import Judge, Mode, Sampling
+from contract.spec import Judge, Sampling
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
 from producer.report.figures import position_bias

@@ -12,7 +12,8 @@ import pytest
 
 from contract.engine_info import EngineUsed
 from contract.ledger import MemoryLedger
-from contract.spec import Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Sampling
 from contract.verdict import Outcome, Verdict
 from producer.export.summary import Summary
 from producer.result_lines import doubt_lines, warning_lines

@@ -15,8 +15,9 @@ import pytest
 from contract import Mode, Prompt, RunSpec, load_settings
 from contract.errors import RequestRejected
 from contract.ledger import Run
+from contract.mode import Normalization
 from contract.prompts import turns_of
-from contract.spec import Chat, ChatTemplate, FewShot, Normalization, Sampling
+from contract.spec import Chat, ChatTemplate, FewShot, Sampling
 from contract.turns import Role, Turn, messages, one_turn
 from tests.support import build_prompt, make_question, make_questions, make_spec
 from tests.unit.workers.ready_engine import LETTERED

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from contract import MemoryLedger, Prompt, Run, Settings, load_settings
-from contract.spec import Judge, Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Judge, Sampling
 from tests.support import SIMULATED_MODEL, make_questions, open_run, wait_until
 from tests.unit.workers.engines.openai.server import Script, serving
 from tests.unit.workers.messages.batches import batch_of, message

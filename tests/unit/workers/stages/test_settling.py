@@ -17,7 +17,8 @@ from contract import MemoryLedger, Outcome, RunSpec, RunState
 from contract.engine_info import EngineUsed
 from contract.errors import EngineDead
 from contract.keys import score_queue
-from contract.spec import Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Sampling
 from contract.verdict import Verdict
 from tests.support import PATIENCE_S, SIMULATED_MODEL, make_questions, open_run, settle
 from tests.unit.workers.messages.batches import PUBLISHED_AT, away_at_first, batch_of, message

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from contract import Failure, MemoryLedger, Outcome
-from contract.spec import Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Sampling
 from tests.support import make_questions, make_spec, open_run
 from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, error_of, started
 from tests.unit.workers.messages.batches import batch_of, message

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from contract.errors import EngineDead
-from contract.spec import Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Sampling
 from contract.turns import one_turn
 from tests.support import PATIENCE_S, make_questions, make_spec, wait_until
 from tests.unit.workers.engines.openai.server import CHOICES, LETTERS, VOCABULARY, WRITE, Script, started, weigh

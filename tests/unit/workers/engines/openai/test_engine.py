@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from contract import Outcome
-from contract.spec import Chat, ChatTemplate, Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Chat, ChatTemplate, Sampling
 from contract.turns import Role, Turn, one_turn
 from tests.support import make_questions, make_spec
 from tests.unit.workers.engines.openai.server import CHOICES, WRITE, Script, checked, error_of, serving, started, weigh

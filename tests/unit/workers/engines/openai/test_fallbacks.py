@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from contract import MemoryLedger, Outcome, Prompt, load_settings
-from contract.spec import Judge, Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Judge, Sampling
 from tests.support import make_questions, make_spec, open_run
 from tests.unit.workers.engines.openai.server import LETTERS, WRITE, Script, serving, started
 from tests.unit.workers.messages.batches import batch_of, message

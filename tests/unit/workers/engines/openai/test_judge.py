@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from contract import Failure, Outcome, Prompt, Settings, load_settings
+from contract.mode import Mode
 from contract.settings import OpenAiSettings
-from contract.spec import Judge, Mode, Sampling
+from contract.spec import Judge, Sampling
 from tests.support import make_questions, make_spec
 from tests.unit.workers.engines.openai.server import Script, serving
 from tests.unit.workers.writer import Writer

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from contract import MemoryLedger, Outcome, Prompt, Run, load_settings
-from contract.spec import Chat, ChatTemplate, Judge, Mode, Sampling
+from contract.mode import Mode
+from contract.spec import Chat, ChatTemplate, Judge, Sampling
 from contract.turns import one_turn
 from contract.verdict import Failure
 from tests.support import make_questions, make_spec, open_run
