@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby
 
 from contract.index import Words
 
@@ -20,6 +21,7 @@ _TWO = (
 )
 #: Letters and vowel signs of Thai, Lao, Burmese and Khmer: two of them are hardly a syllable.
 _THREE = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u103f\u1050-\u109f\u1780-\u17d3\u17d7"
+_UNSPACED = re.compile(f"(?P<two>[{_TWO}]+)|[{_THREE}]+")
 #: Eight consecutive letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese: certainly more than one word.
 _UNPARTED = re.compile("[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1780-\u17dd\u3041-\u30ff\u3400-\u9fff]{8}")
 #: Marks that say whether the symbol before them is shown as an emoji: not marks of letters.
@@ -42,33 +44,36 @@ WITH_SOFT_HYPHENS = (
 
 
 def prepared(texts: Iterable[str], words: Words) -> Iterable[str]:
-    """Return `texts` as `pattern` is to be applied to them: those of any script with one spelling of each letter."""
+    """Return `texts` as `pattern` is to be applied to them.
+
+    Where there may be no spaces between words, every two or three neighbouring letters are put apart; and letters have
+    one spelling.
+    """
     if words is Words.SPACED:
         return texts
-    return (unicodedata.normalize("NFKC", each).replace(_SOFT_HYPHEN, "") for each in texts)
+    return (_UNSPACED.sub(_apart, unicodedata.normalize("NFKC", each).replace(_SOFT_HYPHEN, "")) for each in texts)
+
+
+def _apart(run: re.Match[str]) -> str:
+    letters, length = run[0], 2 if run["two"] else 3
+    return f" {' '.join(letters[at : at + length] for at in range(max(1, len(letters) - length + 1)))} "
 
 
 @cache
 def pattern(words: Words) -> str:
     r"""Return the regular expression that finds the words of a text.
 
-    Those of any script overlap, so they are looked for at each character, in a group of their own:
-
-    >>> re.findall(pattern(Words.ANY), "GPT模型的 2 张 H200")
+    >>> (text,) = prepared(["GPT模型的 2 张 H200"], Words.ANY)
+    >>> re.findall(pattern(Words.ANY), text)
     ['GPT', '模型', '型的', '张', 'H200']
     """
     if words is Words.SPACED:
         return _SPACED
-    marks = "".join(sorted(each for each in _marks() if not re.match(f"[{_TWO}{_THREE}]", each)))
-    other = f"(?:[^\\W{_TWO}{_THREE}]|[{marks}])"
-    ways = (
-        f"[{_TWO}]{{2}}",
-        f"(?<![{_TWO}])[{_TWO}](?![{_TWO}])",
-        f"[{_THREE}]{{3}}",
-        f"(?<![{_THREE}])[{_THREE}]{{1,2}}(?![{_THREE}])",
-        f"(?<!{other}){other}{{2,}}",
-    )
-    return f"(?=({'|'.join(ways)}))"
+    marks = sorted(map(ord, _marks()))
+    # As ranges: `re` compares a character with each member of a set beyond U+FFFF in turn.
+    runs = ([code for _, code in run] for _, run in groupby(enumerate(marks), lambda each: each[1] - each[0]))
+    ranges = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
+    return f"[\\w{ranges}]{{2,}}|[{_TWO}{_THREE}]"
 
 
 def obstacles(text: str) -> Iterator[str]:
