@@ -140,7 +140,7 @@ def test_mutual_information_subtracts_what_transformers_finds_without_the_questi
     assert median(behind_nothing) < 2 * within.mean
     assert sum(each >= within.each for each in behind_nothing) <= within.strays
     told = summary_of(folder)["accuracy_by_normalization"]
-    assert set(told) == {"none", "character", "byte", "mutual_info"}
+    assert set(told) == {"none", "character", "byte", "token", "mutual_info"}
 
 
 def test_enqueuing_the_same_again_says_that_it_is_settled(stack: Stack, demo: Path) -> None:

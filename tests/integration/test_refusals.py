@@ -147,7 +147,8 @@ def test_a_worker_whose_verdicts_are_refused_says_so_while_its_heartbeats_get_th
 
         wait_until(worker_says_so, "the worker to say so")
         status = producer("status", run.run_id)
-        assert f"refused    Redis at {refusing.url} refuses writes: it is at its memory limit (OOM)" in status.stdout
+        told = f"refused Redis at {refusing.url} refuses writes: it is at its memory limit (OOM)"
+        assert told in " ".join(status.stdout.split())
         refusing.mend()
         wait_settled(redis_ledger, run)
         wait_until(lambda: not any(each.refused for each in Fleet(redis_ledger.client).alive()), "it to be over")
