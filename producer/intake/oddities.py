@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from contract.prompts import shows_choices
 from contract.question import Question
 from contract.spec import ChatTemplate, RunSpec
 from contract.wording import number
@@ -17,6 +18,11 @@ _IMAGE = re.compile(r"<image(?: ?\d{1,2})?>|<img\s|!\[[^\]\n]{0,200}\]\(|data:im
 _IMAGE_FIELD = re.compile(r"(?:image|img|figure|picture)(?:s|_?\d{1,2}|_?(?:path|file|name|url))?", re.IGNORECASE)
 #: What a prompt ends in, and questions of other programs' files that are whole prompts.
 CUE = "Answer:"
+#: What a list of choices has before each, at the end of what precedes it: "A)", "(B)", "3.", "choice:", or a bullet.
+_MARK_BEFORE = re.compile(
+    r"(?:(?:^|[\s(\[（])(?:[A-Z]|\d{1,2}|choice|option)[)\].:．：、）]|\n\s*[-*•])\s*$", re.IGNORECASE
+)
+_LONGEST_MARK = 12
 
 
 @dataclass
@@ -36,6 +42,8 @@ class Oddities:
     end_blank: int = 0
     #: Questions that end in `CUE`, as a prompt does.
     with_cue: int = 0
+    #: Questions whose text lists their choices, too.
+    listed: int = 0
 
     def add(self, question: Question) -> None:
         """Count one question."""
@@ -47,6 +55,7 @@ class Oddities:
         self.begin_blank += any(choice[0].isspace() for choice in question.choices)
         self.end_blank += any(choice[-1].isspace() for choice in question.choices)
         self.with_cue += question.question.rstrip().endswith(CUE)
+        self.listed += _lists_choices(question)
 
     def warnings(self, spec: RunSpec) -> list[str]:
         """Return a warning for each kind that occurred and matters to questions that are asked as `spec` says."""
@@ -55,6 +64,8 @@ class Oddities:
         begins_turn = spec.chat_template is not ChatTemplate.NEVER and not spec.answer_prefix
         apart = scored and spec.delimiter[-1:].isspace() and not begins_turn
         again = CUE in spec.prompt.text
+        # A prompt of nothing but the question's text is for such questions, unless what the model writes is read.
+        beside = again or spec.mode.writes or shows_choices(spec.prompt)
         said = {
             "with a backspace or form feed in the text: JSON decodes \\beta and \\frac to these. Double the backslashes"
             " in the file.": self.lost_backslashes,
@@ -72,8 +83,23 @@ class Oddities:
             ),
             f"with {CUE!r} at its end, as the prompt has: the model reads it twice. Use a prompt without it; --set"
             " prompt=free shows nothing but the question's text.": self.with_cue * again,
+            "whose text lists the choices, too: the model reads that list whatever the prompt shows, and in the file's"
+            " order where the run moves choices. --layout inline takes the choices from a list with labels, and leaves"
+            " it out of the text; by likelihood, --set prompt=free asks the text as it is.": self.listed * beside,
         }
         return [f"warning: {number(count, 'question')} {what}" for what, count in said.items() if count]
+
+
+def _lists_choices(question: Question) -> bool:
+    text, choices = question.question, [choice.strip() for choice in question.choices]
+    return all(choice in text for choice in choices) and all(
+        any(_is_marked(text, found.start()) for found in re.finditer(re.escape(choice), text)) for choice in choices
+    )
+
+
+def _is_marked(text: str, at: int) -> bool:
+    """Whether a label is right before what begins `at` this place of the text."""
+    return _MARK_BEFORE.search(text[max(0, at - _LONGEST_MARK) : at]) is not None
 
 
 def _names_image(texts: str, metadata: Mapping[str, object]) -> bool:

@@ -284,6 +284,53 @@ def test_what_the_model_would_be_shown_or_score_twice_or_by_accident_is_warned_o
         assert "warning" not in producer(*command, "q.jsonl", *settings).stderr
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "A) red B) green C) blue",
+        "(A) red (B) green (C) blue",
+        "1. red\n2. green\n3. blue\nAnswer Choices above",
+        "  choice: red\n  choice: green\n  choice: blue\nA:",
+        "- red\n- green\n- blue",
+        "A：red B：green C：blue",
+    ],
+)
+def test_a_list_of_the_choices_in_the_question_beside_a_field_of_them_is_warned_of(
+    tmp_path: Path, producer: Producer, shown: str
+) -> None:
+    row = {"question": f"What colour is it?\n{shown}", "choices": ["red", "green", "blue"], "answer": "B"}
+    (tmp_path / "q.jsonl").write_text(lines(row))
+    warning = "1 question whose text lists the choices, too"
+
+    for command in ("inspect",), ("enqueue", "--dry-run"):
+        for settings in (), ("--set", "mode=letter"), ("--set", "mode=generate", "--set", "prompt=free"):
+            assert warning in producer(*command, "q.jsonl", *settings).stderr
+    assert "warning" not in producer("inspect", "q.jsonl", "--set", "prompt=free").stderr
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Is it red, green or blue?", "Is it (A) red or green or blue?", "1. It is red. 2. It is green. 3. It is blue."],
+)
+def test_choices_that_a_question_only_speaks_of_are_no_list(tmp_path: Path, producer: Producer, question: str) -> None:
+    (tmp_path / "q.jsonl").write_text(lines({"question": question, "choices": ["red", "green", "blue"], "answer": "B"}))
+
+    assert "warning" not in producer("inspect", "q.jsonl").stderr
+
+
+def test_a_list_of_the_choices_in_the_question_is_left_out_by_the_layout_inline(
+    tmp_path: Path, producer: Producer
+) -> None:
+    text = "What colour is it?\nAnswer Choices: (A) red (B) green (C) blue"
+    rows = [{"question": text, "options": {"A": "red", "B": "green", "C": "blue"}, "label": "B"}] * 2
+    (tmp_path / "q.jsonl").write_text(lines(*rows))
+
+    found = producer("inspect", "q.jsonl", "--layout", "inline")
+
+    assert "lists the choices" not in found.stderr
+    assert "Question: What colour is it?\nAnswer:" in found.stdout.replace("            ", "")
+
+
 def test_enqueue_counts_the_kinds_of_what_it_skipped(write_rows: WriteRows, producer: Producer) -> None:
     path = write_rows(*SIX, "{broken", {**SIX[0], "answer": "Z"}, {**SIX[0], "answer": "Y"})
 
