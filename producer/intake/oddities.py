@@ -10,6 +10,7 @@ from contract.prompts import shows_choices
 from contract.question import Question
 from contract.spec import ChatTemplate, RunSpec
 from contract.wording import number
+from producer.readers.inline import Mark, joins, mark_of
 
 __all__ = ["Oddities"]
 
@@ -23,6 +24,8 @@ _MARK_BEFORE = re.compile(
     r"(?:(?:^|[\s(\[（])(?:[A-Z]|\d{1,2}|choice|option)[)\].:．：、）]|\n\s*[-*•])\s*$", re.IGNORECASE
 )
 _LONGEST_MARK = 12
+#: So many choices that begin with a label are no accident.
+_MIN_LABELLED = 2
 
 
 @dataclass
@@ -44,6 +47,8 @@ class Oddities:
     with_cue: int = 0
     #: Questions whose text lists their choices, too.
     listed: int = 0
+    #: Questions with labels before some choices and none before others, which nothing removes.
+    part_labelled: int = 0
 
     def add(self, question: Question) -> None:
         """Count one question."""
@@ -56,6 +61,7 @@ class Oddities:
         self.end_blank += any(choice[-1].isspace() for choice in question.choices)
         self.with_cue += question.question.rstrip().endswith(CUE)
         self.listed += _lists_choices(question)
+        self.part_labelled += _labels_some(question)
 
     def warnings(self, spec: RunSpec) -> list[str]:
         """Return a warning for each kind that occurred and matters to questions that are asked as `spec` says."""
@@ -86,6 +92,8 @@ class Oddities:
             "whose text lists the choices, too: the model reads that list whatever the prompt shows, and in the file's"
             " order where the run moves choices. --layout inline takes the choices from a list with labels, and leaves"
             " it out of the text; by likelihood, --set prompt=free asks the text as it is.": self.listed * beside,
+            "with labels before some of the choices, but not all, which stay in the text: one may have lost its label,"
+            " or be no choice. Correct it in the file.": self.part_labelled,
         }
         return [f"warning: {number(count, 'question')} {what}" for what, count in said.items() if count]
 
@@ -100,6 +108,20 @@ def _lists_choices(question: Question) -> bool:
 def _is_marked(text: str, at: int) -> bool:
     """Whether a label is right before what begins `at` this place of the text."""
     return _MARK_BEFORE.search(text[max(0, at - _LONGEST_MARK) : at]) is not None
+
+
+def _labels_some(question: Question) -> bool:
+    """Whether two choices or more begin with the label of their place, "(A) red", and others with none."""
+    if not _mark_of(question.choices[0]):
+        return False
+    marks = list(map(_mark_of, question.choices))
+    own = [mark is not None and mark.rank == place for place, mark in enumerate(marks)]
+    return _MIN_LABELLED <= sum(own) < len(own) and None in marks
+
+
+def _mark_of(choice: str) -> Mark | None:
+    found = mark_of(choice) or mark_of(choice, spaced=False)
+    return found if found and not joins(found.rest) else None  # "(A) and (B)"
 
 
 def _names_image(texts: str, metadata: Mapping[str, object]) -> bool:

@@ -318,6 +318,30 @@ def test_choices_that_a_question_only_speaks_of_are_no_list(tmp_path: Path, prod
     assert "warning" not in producer("inspect", "q.jsonl").stderr
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [
+        ["(A) red", "(B) green", "(C) blue", "because the sky is"],
+        ["A.red", "B. green", "C  blue", "D. grey"],
+    ],
+)
+def test_labels_that_only_some_choices_begin_with_are_warned_of(
+    tmp_path: Path, producer: Producer, choices: list[str]
+) -> None:
+    rows = [{"question": f"q{n}", "options": ["(A) x", "(B) y", "(C) z"], "label": "B"} for n in range(3)]
+    (tmp_path / "q.jsonl").write_text(lines(*rows, {"question": "q", "options": choices, "label": "B"}))
+
+    for command in ("inspect",), ("enqueue", "--dry-run"):
+        assert "1 question with labels before some of the choices" in producer(*command, "q.jsonl").stderr
+
+
+@pytest.mark.parametrize("choices", [["A. thaliana", "yeast", "mice"], ["(A) and (B)", "(B) only", "neither"]])
+def test_a_choice_that_begins_like_a_label_is_no_label(tmp_path: Path, producer: Producer, choices: list[str]) -> None:
+    (tmp_path / "q.jsonl").write_text(lines({"question": "Which?", "choices": choices, "answer": 0}))
+
+    assert "labels before some" not in producer("inspect", "q.jsonl").stderr
+
+
 def test_a_list_of_the_choices_in_the_question_is_left_out_by_the_layout_inline(
     tmp_path: Path, producer: Producer
 ) -> None:
