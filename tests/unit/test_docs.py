@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean, stdev
 
 import click
 import pytest
 
 from producer.cli import main as producer
 from producer.stats.paired import Pairs
+from producer.stats.proportion import share
 from scripts.reference import FOLDER, pages
 from tests.docs import BLOCK, DOCS, blocks
 from tests.support import ROOT
@@ -113,7 +116,54 @@ def test_the_code_that_counts_the_votes_of_texts_finds_what_they_say(tmp_path: P
 
     *table, shares = printed.splitlines()
     assert [line.split() for line in table[-2:]] == [["STEM", "0.5", "2"], ["humanities", "0.5", "2"]]
-    assert [float(each) for each in shares.split()] == pytest.approx([(0.6 + 0.2 + 0.8 + 0) / 4, 3 / 4])
+    of_questions = [0.6, 0.2, 0.8, 0]
+    mean, error, any_right = map(float, shares.split())
+    assert (mean, any_right) == pytest.approx((fmean(of_questions), 3 / 4))
+    assert error == pytest.approx(stdev(of_questions) / 2)
+
+
+def test_the_code_that_ranks_the_right_choice_counts_the_first_right_one_among_three(tmp_path: Path) -> None:
+    pages = blocks(ROOT / "docs" / "statistics.md", "python")
+    code = "\n".join(each for each in pages if "shares" in each or "def rank" in each)
+    file = tmp_path / "results.csv"
+    ranked = {"A": -0.5, "C": -1.5, "B": -2.5, "D": "-inf"}
+    rows = [(keys, json.dumps(ranked).replace('"', '""')) for keys in ("A", "C", "B", "D", "D,B")] + [("A", "")]
+    lines = [f'law,wrong,"{keys}","{scores}"' for keys, scores in rows]
+    file.write_text("\n".join(["subject,outcome,answer,choice_scores", *lines]))
+    given = f"import pandas\nFILE_A = {str(file)!r}\n{without_votes(code)}"
+    printed = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=True).stdout
+
+    among_three, precision = map(float, printed.split()[-2:])
+    assert (among_three, precision) == pytest.approx((4 / 6, (1 + 1 / 2 + 1 / 3 + 1 / 3) / 6))
+
+
+def without_votes(code: str) -> str:
+    """The code without its lines on the texts of a vote, whose scores are shares."""
+    return "\n".join(line for line in code.splitlines() if "shares" not in line and "of_texts" not in line)
+
+
+def test_the_code_that_flattens_a_summary_keeps_every_number_and_nothing_else(tmp_path: Path) -> None:
+    (code,) = [each for each in blocks(ROOT / "docs" / "statistics.md", "python") if "json_normalize" in each]
+    summary = {"total": 3, "note": "x", "fresh": True, "none": None, "accuracy_all": {"value": 0.5, "of": 3}}
+    (tmp_path / "summary.json").write_text(json.dumps({**summary, "by_subject": {"law": {"total": 3}}}))
+    given = f"import json, pandas\n{code}\nprint(json.dumps(numbers))"
+    ran = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=True, cwd=tmp_path)
+
+    assert json.loads(ran.stdout) == {"total": 3, "accuracy_all/value": 0.5, "accuracy_all/of": 3}
+
+
+def test_the_table_of_how_many_questions_has_what_the_program_computes() -> None:
+    text = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8").partition("## How many questions?")[2]
+    rows = [line.strip("| ").split(" | ") for line in text.partition("- How often")[0].splitlines() if "0." in line]
+    _, *table = rows
+    assert len(table) == 6
+    for questions, *cells in table:
+        count = int(questions.replace(",", ""))
+        shares = [share(count // 2, count), share(count * 4 // 5, count)]
+        widths = [(each.high - each.low) / 2 for each in shares if each]
+        discordant = [count // 10, count // 5, count * 3 // 10]
+        found = [Pairs(both=count - each, only_a=each // 2, only_b=each - each // 2, neither=0) for each in discordant]
+        assert cells == [f"{each:.3f}" for each in (*widths, *(pairs.detectable() or 0 for pairs in found))]
 
 
 def test_the_code_that_writes_what_was_retrieved_for_trec_eval_has_a_line_for_each_passage(tmp_path: Path) -> None:
