@@ -7,7 +7,7 @@ import re
 import shlex
 
 from contract.prompts import render, shows_choices
-from contract.spec import ChatTemplate
+from contract.spec import ChatTemplate, ExampleSelection
 from contract.wording import number
 from producer.intake.answer_keys import key_warnings
 from producer.intake.contradictions import contradiction_warnings
@@ -17,6 +17,8 @@ __all__ = ["plan_warnings"]
 
 #: Number of examples from which a warning says that all of them are stored with the run.
 MANY_EXAMPLES = 5_000
+#: Number of examples from which it is no accident that the right choice is in the same place in all of them.
+MANY_ALIKE = 3
 #: The built-in prompt that asks for reasoning.
 REASONED = "reasoned"
 #: A warning says so if the share of right answers in one position exceeds that of an even distribution by this much.
@@ -95,6 +97,14 @@ def _example_warnings(planned: Plan) -> list[str]:
         found.append(
             f"few_shot.file has {len(few_shot.pool):,} examples. All of them are stored with the run and read by every"
             " command that opens it: a few hundred are enough."
+        )
+    shown = few_shot.pool[: few_shot.k] if few_shot.selection is ExampleSelection.FIXED else few_shot.pool
+    keys = {each.answer for each in shown}
+    if len(keys) == 1 and few_shot.k >= MANY_ALIKE and shows_choices(planned.spec.prompt):
+        found.append(
+            f"few_shot: in all {number(len(shown), 'example')}, the right answer is {keys.pop()}, which the model may"
+            " repeat whatever it is asked. Put the right choice elsewhere in some of few_shot.file; shuffle does not"
+            " move choices of examples."
         )
     read = planned.spec.mode.read_by_rules  # in other modes, no text is written, or examples cannot show reasoning
     if read and not few_shot.rationale and planned.spec.prompt.name == REASONED:

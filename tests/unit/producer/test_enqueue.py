@@ -175,6 +175,29 @@ def test_many_examples_are_told_to_travel_with_the_run(
 
 
 @pytest.mark.parametrize(
+    ("answers", "settings", "warned"),
+    [
+        ("AAA", {"k": 3}, True),
+        ("AAAB", {"k": 3}, True),  # the fourth is never shown
+        ("AAAB", {"k": 3, "selection": "seeded"}, False),
+        ("AAAA", {"k": 3, "selection": "seeded"}, True),
+        ("ABA", {"k": 3}, False),
+        ("AA", {"k": 2}, False),
+    ],
+)
+def test_examples_whose_right_answers_are_all_in_one_place_are_warned_of(
+    producer: Producer, five: Path, write_rows: WriteRows, answers: str, settings: dict[str, object], *, warned: bool
+) -> None:
+    rows = [{"question": f"Sure of {n}?", "choices": ["no", "yes"], "answer": each} for n, each in enumerate(answers)]
+    few_shot = json.dumps({**settings, "file": str(write_rows(*rows, name="dev.jsonl"))})
+    words = ("enqueue", five, "--dry-run", "--set", f"few_shot={few_shot}")
+
+    said = producer(*words, "--set", "mode=letter").stderr
+    assert ("examples, the right answer is A" in said) == warned
+    assert "the right answer is A, which" not in producer(*words).stderr, "the prompt of this mode shows no choices"
+
+
+@pytest.mark.parametrize(
     ("template", "settings", "warned"),
     [
         ("{{ question }}\nAnswer: ", ("delimiter=",), True),  # the space is meant, and is removed
