@@ -53,7 +53,10 @@ def no_list(found: object) -> FieldTrouble:
     what = "missing" if found is None else f"found {shown_value(found)}"
     hint = f"{EXAMPLE} Or give each choice a field of its own: A, B, …"
     if found is None:
-        hint += "; or name the field that has them with --map choices=FIELD, several with choices=FIELD+FIELD."
+        hint += (
+            "; or name the field that has them with --map choices=FIELD, several with choices=FIELD+FIELD. If the"
+            " answers are yes and no, as words or as 1 and 0, use --layout yes-no."
+        )
     return FieldTrouble("choices", f"{what}, expected a list of texts.", hint, kind="not a list")
 
 

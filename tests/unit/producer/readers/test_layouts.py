@@ -425,3 +425,19 @@ def test_lists_are_read_as_pandas_writes_them_into_csv(tmp_path: Path, cell: str
 
     assert row.question
     assert row.question.choices == tuple(METALS)
+
+
+def test_questions_for_yes_or_no_whose_answers_are_1_and_0_are_read_by_the_layout_that_the_refusal_names(
+    tmp_path: Path,
+) -> None:
+    content = lines(*({"question": f"Is it {n}?", "paragraph": "It is 1.", "label": n} for n in (1, 0)))
+
+    refused = [str(row.trouble) for row in read(tmp_path, content).rows()]
+    assert all(
+        "If the answers are yes and no, as words or as 1 and 0, use --layout yes-no." in each for each in refused
+    )
+    found = questions(read(tmp_path, content, layout="yes-no"))
+    assert [(each.choice_text(each.right[0]), each.context) for each in found] == [
+        ("yes", "It is 1."),
+        ("no", "It is 1."),
+    ]
