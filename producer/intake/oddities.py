@@ -24,6 +24,10 @@ _MARK_BEFORE = re.compile(
     r"(?:(?:^|[\s(\[（])(?:[A-Z]|\d{1,2}|choice|option)[)\].:．：、）]|\n\s*[-*•])\s*$", re.IGNORECASE
 )
 _LONGEST_MARK = 12
+#: A template that shows the choices without the white space around them.
+_TRIMMED = re.compile(r"text\s*\|\s*trim")
+#: In so many questions, white space beside the right choice is no accident, if it is beside a wrong one more rarely.
+_MIN_TOLD = 3
 #: So many choices that begin with a label are no accident.
 _MIN_LABELLED = 2
 
@@ -49,6 +53,9 @@ class Oddities:
     listed: int = 0
     #: Questions with labels before some choices and none before others, which nothing removes.
     part_labelled: int = 0
+    #: Questions in which one choice alone begins or ends with white space, and those of them in which it is right.
+    one_blank: int = 0
+    one_blank_right: int = 0
 
     def add(self, question: Question) -> None:
         """Count one question."""
@@ -57,8 +64,14 @@ class Oddities:
         self.same_choices += len(set(map(str.strip, question.choices))) < len(question.choices)
         self.entities += "&" in texts and _ENTITY.search(texts) is not None
         self.images += _names_image(texts, question.metadata)
-        self.begin_blank += any(choice[0].isspace() for choice in question.choices)
-        self.end_blank += any(choice[-1].isspace() for choice in question.choices)
+        begins = [choice[0].isspace() for choice in question.choices]
+        ends = [choice[-1].isspace() for choice in question.choices]
+        self.begin_blank += any(begins)
+        self.end_blank += any(ends)
+        if (begins.count(True) == 1 or ends.count(True) == 1) and question.right:
+            odd = begins if begins.count(True) == 1 else ends
+            self.one_blank += 1
+            self.one_blank_right += question.labels[odd.index(True)] in question.right
         self.with_cue += question.question.rstrip().endswith(CUE)
         self.listed += _lists_choices(question)
         self.part_labelled += _labels_some(question)
@@ -95,7 +108,18 @@ class Oddities:
             "with labels before some of the choices, but not all, which stay in the text: one may have lost its label,"
             " or be no choice. Correct it in the file.": self.part_labelled,
         }
-        return [f"warning: {number(count, 'question')} {what}" for what, count in said.items() if count]
+        found = [f"warning: {number(count, 'question')} {what}" for what, count in said.items() if count]
+        return found + self._leaks(spec)
+
+    def _leaks(self, spec: RunSpec) -> list[str]:
+        shown = shows_choices(spec.prompt) and not _TRIMMED.search(spec.prompt.text)
+        if not shown or self.one_blank_right < _MIN_TOLD or 2 * self.one_blank_right <= self.one_blank:
+            return []
+        return [
+            f"warning: white space tells the right choice: in {self.one_blank_right:,} of"
+            f" {number(self.one_blank, 'question')} in which one choice alone begins or ends with some, that is the"
+            " right one. Remove it in the file, or use a prompt that shows {{ choice.text | trim }}."
+        ]
 
 
 def _lists_choices(question: Question) -> bool:

@@ -335,6 +335,34 @@ def test_labels_that_only_some_choices_begin_with_are_warned_of(
         assert "1 question with labels before some of the choices" in producer(*command, "q.jsonl").stderr
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "settings", "told"),
+    [
+        (" red", "green", ("mode=letter",), True),
+        ("red ", "green", ("mode=letter",), True),
+        (" red", "green", (), False),  # the prompt shows no choices
+        (" red", "green", ("mode=letter", "prompt=trimmed.j2"), False),
+        (" red", " green", ("mode=letter",), False),
+        ("red", " green", ("mode=letter",), False),
+    ],
+)
+def test_white_space_that_tells_the_right_choice_is_warned_of(
+    tmp_path: Path, producer: Producer, right: str, wrong: str, settings: tuple[str, ...], *, told: bool
+) -> None:
+    (tmp_path / "trimmed.j2").write_text(
+        "{{ question }}\n{% for choice in choices %}{{ choice.label }}. {{ choice.text | trim }}\n{% endfor %}Answer:"
+    )
+    rows = [{"question": f"Is it {n}?", "choices": [right, wrong, "blue"], "answer": "A"} for n in range(4)]
+    rows.append({"question": "Is it 5?", "choices": ["red", "green", " blue"], "answer": "A"})
+    (tmp_path / "q.jsonl").write_text(lines(*rows))
+    words = [word for each in settings for word in ("--set", each)]
+
+    for command in ("inspect",), ("enqueue", "--dry-run"):
+        said = producer(*command, "q.jsonl", *words).stderr
+        assert ("white space tells the right choice: in 4 of 5 questions" in said) == told
+        assert ("white space tells" in said) == told
+
+
 @pytest.mark.parametrize("choices", [["A. thaliana", "yeast", "mice"], ["(A) and (B)", "(B) only", "neither"]])
 def test_a_choice_that_begins_like_a_label_is_no_label(tmp_path: Path, producer: Producer, choices: list[str]) -> None:
     (tmp_path / "q.jsonl").write_text(lines({"question": "Which?", "choices": choices, "answer": 0}))
