@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ _MARK_BEFORE = re.compile(
 _LONGEST_MARK = 12
 #: A template that shows the choices without the white space around them.
 _TRIMMED = re.compile(r"text\s*\|\s*trim")
-#: In so many questions, white space beside the right choice is no accident, if it is beside a wrong one more rarely.
-_MIN_TOLD = 3
+#: White space is beside the right choice by no accident if that is so in this many standard deviations more questions
+#: than would be expected.
+_DEVIATIONS = 3
 #: So many choices that begin with a label are no accident.
 _MIN_LABELLED = 2
 
@@ -56,6 +58,9 @@ class Oddities:
     #: Questions in which one choice alone begins or ends with white space, and those of them in which it is right.
     one_blank: int = 0
     one_blank_right: int = 0
+    #: In how many of them it would be right by chance, and the variance of that.
+    one_blank_by_chance: float = 0.0
+    one_blank_variance: float = 0.0
 
     def add(self, question: Question) -> None:
         """Count one question."""
@@ -68,13 +73,19 @@ class Oddities:
         ends = [choice[-1].isspace() for choice in question.choices]
         self.begin_blank += any(begins)
         self.end_blank += any(ends)
-        if (begins.count(True) == 1 or ends.count(True) == 1) and question.right:
-            odd = begins if begins.count(True) == 1 else ends
-            self.one_blank += 1
-            self.one_blank_right += question.labels[odd.index(True)] in question.right
+        odd = begins if begins.count(True) == 1 else ends
+        if odd.count(True) == 1 and question.right:
+            self._add_one_blank(question, odd.index(True))
         self.with_cue += question.question.rstrip().endswith(CUE)
         self.listed += _lists_choices(question)
         self.part_labelled += _labels_some(question)
+
+    def _add_one_blank(self, question: Question, place: int) -> None:
+        chance = len(question.right) / len(question.choices)
+        self.one_blank += 1
+        self.one_blank_right += question.labels[place] in question.right
+        self.one_blank_by_chance += chance
+        self.one_blank_variance += chance * (1 - chance)
 
     def warnings(self, spec: RunSpec) -> list[str]:
         """Return a warning for each kind that occurred and matters to questions that are asked as `spec` says."""
@@ -113,7 +124,8 @@ class Oddities:
 
     def _leaks(self, spec: RunSpec) -> list[str]:
         shown = shows_choices(spec.prompt) and not _TRIMMED.search(spec.prompt.text)
-        if not shown or self.one_blank_right < _MIN_TOLD or 2 * self.one_blank_right <= self.one_blank:
+        accident = self.one_blank_by_chance + _DEVIATIONS * math.sqrt(self.one_blank_variance)
+        if not shown or self.one_blank_right <= accident:
             return []
         return [
             f"warning: white space tells the right choice: in {self.one_blank_right:,} of"

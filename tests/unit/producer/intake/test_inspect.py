@@ -352,15 +352,22 @@ def test_white_space_that_tells_the_right_choice_is_warned_of(
     (tmp_path / "trimmed.j2").write_text(
         "{{ question }}\n{% for choice in choices %}{{ choice.label }}. {{ choice.text | trim }}\n{% endfor %}Answer:"
     )
-    rows = [{"question": f"Is it {n}?", "choices": [right, wrong, "blue"], "answer": "A"} for n in range(4)]
-    rows.append({"question": "Is it 5?", "choices": ["red", "green", " blue"], "answer": "A"})
+    rows = [{"question": f"Is it {n}?", "choices": [right, wrong, "blue"], "answer": "A"} for n in range(9)]
+    rows.append({"question": "Is it 9?", "choices": ["red", "green", " blue"], "answer": "A"})
     (tmp_path / "q.jsonl").write_text(lines(*rows))
     words = [word for each in settings for word in ("--set", each)]
 
     for command in ("inspect",), ("enqueue", "--dry-run"):
         said = producer(*command, "q.jsonl", *words).stderr
-        assert ("white space tells the right choice: in 4 of 5 questions" in said) == told
+        assert ("white space tells the right choice: in 9 of 10 questions" in said) == told
         assert ("white space tells" in said) == told
+
+
+def test_white_space_that_is_as_often_beside_a_wrong_choice_tells_nothing(tmp_path: Path, producer: Producer) -> None:
+    rows = [{"question": f"Is it {n}?", "choices": [" yes", "no"], "answer": "AAAAABBBB"[n % 9]} for n in range(99)]
+    (tmp_path / "q.jsonl").write_text(lines(*rows))
+
+    assert "white space tells" not in producer("inspect", "q.jsonl", "--set", "mode=letter").stderr
 
 
 @pytest.mark.parametrize("choices", [["A. thaliana", "yeast", "mice"], ["(A) and (B)", "(B) only", "neither"]])
