@@ -30,6 +30,8 @@ _TRIMMED = re.compile(r"text\s*\|\s*trim")
 #: White space is beside the right choice by no accident if that is so in this many standard deviations more questions
 #: than would be expected.
 _DEVIATIONS = 3
+#: Signs that end a label, and how far from the beginning of a choice: "(10)".
+_MARK_ENDS, _MARK_END = frozenset(")].:．：、）"), 4
 #: So many choices that begin with a label are no accident.
 _MIN_LABELLED = 2
 
@@ -135,7 +137,10 @@ class Oddities:
 
 
 def _lists_choices(question: Question) -> bool:
-    text, choices = question.question, [choice.strip() for choice in question.choices]
+    text = question.question
+    if question.choices[0].strip() not in text:  # spares nearly all the rest
+        return False
+    choices = [choice.strip() for choice in question.choices]
     return all(choice in text for choice in choices) and all(
         any(_is_marked(text, found.start()) for found in re.finditer(re.escape(choice), text)) for choice in choices
     )
@@ -148,7 +153,8 @@ def _is_marked(text: str, at: int) -> bool:
 
 def _labels_some(question: Question) -> bool:
     """Whether two choices or more begin with the label of their place, "(A) red", and others with none."""
-    if not _mark_of(question.choices[0]):
+    first = question.choices[0]
+    if _MARK_ENDS.isdisjoint(first.lstrip()[:_MARK_END]) or not _mark_of(first):  # the former spares most
         return False
     marks = list(map(_mark_of, question.choices))
     own = [mark is not None and mark.rank == place for place, mark in enumerate(marks)]
