@@ -137,6 +137,7 @@ def _dequantise(name: str, folder: Path) -> None:
         tokenizer.save_pretrained(unfinished)
         (unfinished / ORIGIN).write_text(json.dumps(origin))
         _settle(unfinished)
+        shutil.rmtree(folder, ignore_errors=True)  # of which ORIGIN was removed, as by what tidies a cache up
         unfinished.rename(folder)
     except Exception as trouble:
         shutil.rmtree(unfinished, ignore_errors=True)

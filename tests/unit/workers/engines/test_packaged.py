@@ -59,6 +59,12 @@ def test_a_disk_that_is_full_before_the_tokenizer_is_one_line_and_leaves_nothing
     assert {each.name for each in prepare(NAME).iterdir()} == {"mcqueue.json", "model.safetensors", "tokenizer.json"}
 
 
+def test_a_prepared_model_of_which_the_oldest_files_were_tidied_away_is_prepared_again(cache: Path) -> None:
+    """No file of it is older by access than the one that says it is complete. After that, every attempt was refused."""
+    (prepare(NAME) / "mcqueue.json").unlink()
+    assert {each.name for each in prepare(NAME).iterdir()} == {"mcqueue.json", "model.safetensors", "tokenizer.json"}
+
+
 def test_weights_that_do_not_reach_the_disk_are_not_taken_for_whole(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
