@@ -18,7 +18,18 @@ from contract.errors import McqueueError
 from contract.sanitize import for_terminal
 from contract.suggested import as_called
 
-__all__ = ["INTERRUPTED", "NO_ROOM", "Command", "Commands", "config_options", "for_reader", "note", "tell"]
+__all__ = [
+    "INTERRUPTED",
+    "MORE_THREADS",
+    "NO_ROOM",
+    "NO_THREAD",
+    "Command",
+    "Commands",
+    "config_options",
+    "for_reader",
+    "note",
+    "tell",
+]
 
 #: Exit code after Ctrl-C, as in a shell.
 INTERRUPTED = 130
@@ -34,6 +45,7 @@ OUT_OF_ORDER = frozenset({errno.EIO, errno.ESTALE, errno.ENOTCONN})
 TOO_MANY = {errno.EMFILE: "ulimit -n", errno.ENFILE: "sysctl fs.file-max"}
 #: Python's words where the system lets it have no other thread.
 NO_THREAD = "can't start new thread"
+MORE_THREADS = "Raise the limit of the user (ulimit -u) or container (pids), or end other programs."
 #: Maximum characters shown of a command's first sentence.
 SENTENCE = 120
 
@@ -150,8 +162,7 @@ def _in_one_line() -> Iterator[None]:
     except RuntimeError as trouble:
         if str(trouble) != NO_THREAD:
             raise
-        remedy = "Raise the limit of the user (ulimit -u) or container (pids), or end other programs."
-        raise _OneLine(f"{trouble}. {remedy}") from None
+        raise _OneLine(f"{trouble}. {MORE_THREADS}") from None
 
 
 def _why_not_utf_8(word: str) -> str:

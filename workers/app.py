@@ -22,7 +22,8 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from contract import logs, variables
-from contract.errors import EXIT_ENGINE, McqueueError, SettingsError
+from contract.commands import MORE_THREADS, NO_THREAD
+from contract.errors import EXIT_ENGINE, EXIT_RETRY, McqueueError, SettingsError
 from contract.fleet import WorkerState
 from contract.keys import unacked_options
 from contract.queue import make_celery, task_name
@@ -132,7 +133,10 @@ class Lifecycle:
             log.error("%s", trouble)
             boot_pipe.report(str(trouble))
             sys.exit(boot_pipe.exit_code(trouble))
-        except Exception:
+        except Exception as trouble:
+            if str(trouble) == NO_THREAD:  # until other programs have ended
+                log.error("%s. %s", trouble, MORE_THREADS)
+                sys.exit(EXIT_RETRY)
             log.exception("the worker cannot boot")
             sys.exit(EXIT_ENGINE)
         finally:

@@ -12,7 +12,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -70,13 +70,16 @@ def pieces(
     """
     maker = _Maker(ledger, run.run_id, pieces_of, summary)
     starts = _starts(run)
-    if run.questions < MANY_QUESTIONS or not _can_share():
-        yield from map(maker.make, starts)
-        return
-    with _helper(_Maker(ledger, run.run_id, pieces_of, Summary(run)), starts[1::2]) as theirs:
+    with ExitStack() as stack:
+        theirs: Connection | None = None
+        if run.questions >= MANY_QUESTIONS and _can_share():
+            with suppress(OSError):  # the system has no room for a second process, or for a pipe: this one makes all
+                second = _Maker(ledger, run.run_id, pieces_of, Summary(run))
+                theirs = stack.enter_context(_helper(second, starts[1::2]))
         for at, start in enumerate(starts):
-            yield _taken(theirs) if at % 2 else maker.make(start)
-        summary.include(_taken(theirs))
+            yield _taken(theirs) if theirs and at % 2 else maker.make(start)
+        if theirs:
+            summary.include(_taken(theirs))
 
 
 def _can_share() -> bool:

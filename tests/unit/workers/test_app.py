@@ -44,3 +44,19 @@ def test_a_worker_that_cannot_free_its_engine_after_a_failed_boot_ends_neverthel
     assert "the name is taken" in done.stderr
     assert "the engine cannot be freed" in done.stderr
     assert "the name is released" in done.stdout
+
+
+def test_a_worker_that_may_have_no_further_thread_says_so_in_one_line_and_is_tried_again() -> None:
+    """In a container with a limit of processes it was a traceback, and given up after five of them."""
+    refused = TROUBLED.replace('NameTaken("the name is taken")', 'RuntimeError("can\'t start new thread")')
+    done = subprocess.run(
+        [sys.executable, "-c", refused.replace("close=fail", "close=lambda: None")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == EXIT_RETRY, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "can't start new thread. Raise the limit of the user (ulimit -u) or container (pids)" in done.stderr

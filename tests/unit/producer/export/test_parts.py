@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -211,6 +212,19 @@ def test_a_second_process_that_is_killed_is_one_clear_error(
         export(filled, "run-1", tmp_path)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("shared")
+def test_where_the_system_starts_no_further_process_the_first_one_makes_all_parts(
+    filled: MemoryLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said of the results' folder that nothing can be written there, and another was to be named."""
+
+    def no_process() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", no_process)
+    assert set(makers(filled)) == {os.getpid()}
 
 
 @pytest.mark.usefixtures("shared")
