@@ -90,16 +90,21 @@ class ReadingProcesses:
         self._pool: ProcessPoolExecutor | None = None
 
     def start(self) -> None:
-        """Start the processes, if there are to be any. They die with the thread that calls this."""
+        """Start the processes, if there are to be any and the system has room. They die with the thread that calls."""
         if not self._count:
             return
-        spawn = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_set_up)
         # The processes inherit this: only the worker decides what Ctrl-C means, even while they are starting.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
+            self._pool = ProcessPoolExecutor(
+                self._count, mp_context=multiprocessing.get_context("spawn"), initializer=_set_up
+            )
             for _ in range(self._count):  # the pool starts a process for each call, as long as none is idle
                 self._pool.submit(os.getpid)
+        except OSError as trouble:  # a full /dev/shm, which has the pool's locks, or a limit of processes
+            self.close()
+            self._pool = None
+            log.warning("no process reads texts beside the worker, which reads them itself: %s", trouble)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import pickle
 import signal
@@ -121,6 +122,26 @@ def test_without_processes_and_for_few_texts_nothing_is_sent(processes: ReadingP
         each.kill()
     few = given[: FEWEST - 1]
     assert processes(few) == read_here(few)
+
+
+@pytest.mark.parametrize("call", ["_multiprocessing.SemLock", "multiprocessing.util.spawnv_passfds"])
+def test_where_the_system_has_no_room_for_processes_everything_is_read_here(
+    call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker did not boot, as where another program had filled /dev/shm, and was given up."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(call, refused)
+    given, none = unread(), ReadingProcesses(2)
+    with caplog.at_level(logging.WARNING):
+        none.start()
+    assert none(given) == read_here(given)
+    none.close()
+    assert [each.message for each in caplog.records] == [
+        "no process reads texts beside the worker, which reads them itself: [Errno 28] No space left on device"
+    ]
 
 
 def test_after_a_process_was_killed_everything_is_read_here(
