@@ -88,8 +88,9 @@ def folder_or_hub_id(name: str, setting: str, packaged: list[str]) -> str:
 
 def is_prepared(name: str) -> bool:
     """Whether packaged model `name` is in the user's cache. Raises ModelNotFound if that cannot be read."""
-    try:
-        return (prepared_models() / name / ORIGIN).is_file()
+    folder = prepared_models() / name
+    try:  # what tidies a cache up by age may remove either of the two first
+        return (folder / ORIGIN).is_file() and any(folder.glob("*.safetensors"))
     except OSError as trouble:  # for example in the home folder of another user
         raise _without_cache(name, trouble) from None
 
@@ -137,7 +138,7 @@ def _dequantise(name: str, folder: Path) -> None:
         tokenizer.save_pretrained(unfinished)
         (unfinished / ORIGIN).write_text(json.dumps(origin))
         _settle(unfinished)
-        shutil.rmtree(folder, ignore_errors=True)  # of which ORIGIN was removed, as by what tidies a cache up
+        shutil.rmtree(folder, ignore_errors=True)  # what was left of it
         unfinished.rename(folder)
     except Exception as trouble:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -60,9 +60,12 @@ def test_a_disk_that_is_full_before_the_tokenizer_is_one_line_and_leaves_nothing
     assert {each.name for each in prepare(NAME).iterdir()} == {"mcqueue.json", "model.safetensors", "tokenizer.json"}
 
 
-def test_a_prepared_model_of_which_the_oldest_files_were_tidied_away_is_prepared_again(cache: Path) -> None:
-    """No file of it is older by access than the one that says it is complete. After that, every attempt was refused."""
-    (prepare(NAME) / "mcqueue.json").unlink()
+@pytest.mark.parametrize("removed", ["mcqueue.json", "model.safetensors"])
+def test_a_prepared_model_of_which_the_oldest_files_were_tidied_away_is_prepared_again(
+    cache: Path, removed: str
+) -> None:
+    """Without the file that says it is complete, every attempt was refused; without the weights, none was made."""
+    (prepare(NAME) / removed).unlink()
     assert {each.name for each in prepare(NAME).iterdir()} == {"mcqueue.json", "model.safetensors", "tokenizer.json"}
 
 
