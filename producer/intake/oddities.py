@@ -79,8 +79,9 @@ class Oddities:
         if odd.count(True) == 1 and question.right:
             self._add_one_blank(question, odd.index(True))
         self.with_cue += question.question.rstrip().endswith(CUE)
-        self.listed += _lists_choices(question)
-        self.part_labelled += _labels_some(question)
+        if question.choices:  # prompts (mode `free`) have none
+            self.listed += _lists_choices(question)
+            self.part_labelled += _labels_some(question)
 
     def _add_one_blank(self, question: Question, place: int) -> None:
         chance = len(question.right) / len(question.choices)
