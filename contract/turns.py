@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Role", "Turn", "Turns", "as_text", "beginning", "begun", "messages", "one_turn", "readable"]
+__all__ = ["Role", "Turn", "Turns", "as_text", "beginning", "begun", "messages", "one_turn", "parted", "readable"]
 
 
 class Role(StrEnum):
@@ -44,6 +44,12 @@ def begun(text: str) -> str:
 def beginning(turns: Turns) -> str:
     """Return what the prompt lets the assistant's turn begin with, and what separates that from a plain prompt."""
     return turns[-1].text if turns[-1].role is Role.ASSISTANT else ""
+
+
+def parted(turns: Turns) -> tuple[Turns, str]:
+    """Return the turns before the one that the prompt asks for, and the `beginning` of that."""
+    begins = beginning(turns)
+    return (turns[:-1] if begins else turns), begins
 
 
 def as_text(turns: Turns) -> str:

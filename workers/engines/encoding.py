@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import RequestRejected
 from contract.spec import Chat
-from contract.turns import as_text, beginning, begun
+from contract.turns import as_text, begun, parted
 from workers.engines.base import GenerateRequest, Request, ScoreRequest, continuations_of, space_moved
 from workers.engines.chat_renderer import ChatRenderer
 
@@ -120,8 +120,8 @@ class PromptEncoder:
             return _Texts(False, plain, continuations)
         if continuations and not request.prompt and self._chats.exists:
             return _Texts(False, "", self._in_chat(request.chat, continuations))
-        begins = beginning(request.turns)
-        prompt = self._chats.prompt(request.turns[:-1] if begins else request.turns, request.chat.kwargs)
+        before, begins = parted(request.turns)
+        prompt = self._chats.prompt(before, request.chat.kwargs)
         if isinstance(prompt, RequestRejected):
             return prompt
         if begins:

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from contract.turns import Role, Turn, Turns, as_text, beginning, begun, messages, one_turn
+from contract.turns import Role, Turn, Turns, as_text, beginning, begun, messages, one_turn, parted
 from workers.engines.base import ScoreRequest, Text, space_moved
 
 __all__ = [
@@ -83,8 +83,7 @@ def asked(turns: Turns, kwargs: Mapping[str, Any] = NO_KWARGS, *, in_chat: bool)
 
 def _with_continuation(turns: Turns, continuation: str, kwargs: Mapping[str, Any], *, in_chat: bool) -> Asked:
     """Return a request for `turns` and `continuation` behind them, which in chat is put into the model's turn."""
-    begins = beginning(turns)
-    before = turns[:-1] if begins else turns
+    before, begins = parted(turns)
     return asked((*before, Turn(Role.ASSISTANT, begins + continuation)), kwargs, in_chat=in_chat)
 
 
